@@ -1,0 +1,136 @@
+"""Kill an SFT and an RL run at random moments, resume, and compare the final weights with an uninterrupted run's.
+
+    python bench/kill_resume.py --kills 10
+
+Each trial runs the pipeline below, is killed with SIGKILL at a moment drawn over the whole run, and goes on with
+--resume. A trial passes when the last checkpoint of both stages has the same SHA-256 as the uninterrupted run's, and
+no metric row or rollout file stands twice.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from whet.store.hashes import sha256
+from whet.store.run import RunStore
+
+PIPELINE = """
+kind = "run"
+seed = 5
+[stages.traces]
+kind = "teach"
+per_problem = 4
+workers = 1
+[stages.sft]
+kind = "sft"
+data = "@traces"
+steps = 60
+batch = 32
+model = { new = "tiny", positions = 48 }
+train = { lr = 3e-3, warmup = 5 }
+sampling = { max_tokens = 24 }
+exam = { every = 30, samples = 1 }
+save = { every = 7 }
+[stages.rl]
+kind = "rl"
+model = { path = "@sft" }
+steps = 24
+problems_per_step = 8
+group_size = 4
+sampling = { max_tokens = 24 }
+reward = { weights = { correct = 0.55, process = 0.3, length = 0.15 } }
+algo = { name = "game24", kl = 0.01, minibatches = 2 }
+train = { lr = 1e-3 }
+exam = { every = 12, samples = 1 }
+save = { every = 5 }
+"""
+STAGES = ("02-sft", "03-rl")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    moments = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "small.toml"
+        file.write_text(PIPELINE)
+        began = time.monotonic()
+        _finish(file, Path(place) / "straight")
+        whole = time.monotonic() - began
+        expected = _facts(Path(place) / "straight")
+        passed = 0
+        for trial in range(args.kills):
+            folder = Path(place) / f"killed-{trial}"
+            # The start of Python and the traces take the first part; the rest is spread over both training stages.
+            moment = moments.uniform(0.25, 0.95) * whole
+            where = _kill(file, folder, moment)
+            _finish(file, folder)
+            same = _facts(folder) == expected
+            passed += same
+            print(
+                f"kill {trial + 1:>2} after {moment:5.1f} s in {where:<22} {'equal' if same else 'DIFFERENT'}",
+                flush=True,
+            )
+    print(json.dumps({"kills": args.kills, "equal": passed, "seconds_uninterrupted": round(whole, 1)}))
+    return 0 if passed == args.kills else 1
+
+
+def _command(file: Path, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "whet", "run", str(file), "--out", str(folder), "--resume"]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def _finish(file: Path, folder: Path) -> None:
+    done = subprocess.run(_command(file, folder), capture_output=True, text=True, env=_environment())
+    if done.returncode:
+        sys.exit(f"the run failed:\n{done.stderr[-2000:]}")
+
+
+def _kill(file: Path, folder: Path, moment: float) -> str:
+    child = subprocess.Popen(
+        _command(file, folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=_environment(),
+        start_new_session=True,
+    )
+    try:
+        child.wait(timeout=moment)
+        return "nothing (it had ended)"
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    stage = max((path.name for path in folder.glob("0*")), default="no stage")
+    rows = RunStore.view(folder / stage).metrics() if (folder / stage / "config.toml").exists() else []
+    return f"{stage} step {int(rows[-1]['step']) if rows else 0}"
+
+
+def _facts(folder: Path) -> dict[str, object]:
+    """Hashes of the last weights and optimiser, and every metric row and rollout step, of both stages."""
+    facts: dict[str, object] = {}
+    for stage in STAGES:
+        run = RunStore.view(folder / stage)
+        last = max(path for path in run.checkpoint_folder.iterdir() if path.name.isdigit())
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            facts[f"{stage}/{name}"] = sha256(last / name)
+        facts[f"{stage}/metrics"] = run.metrics()
+        facts[f"{stage}/rollouts"] = [
+            [(r.id, r.text, r.reward) for r in run.rollouts("train", step)] for step in run.rollout_steps("train")
+        ]
+    return facts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+"""The report that most tests of the page look at, made once."""
+
+import pytest
+from report_fixture import make_report
+
+from whet.evals.report_data import ReportData
+
+
+@pytest.fixture(scope="session")
+def report() -> ReportData:
+    return make_report()

@@ -1,0 +1,212 @@
+"""The page: what it shows, what it leaves out, and that nothing in it is taken for markup."""
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_fixture import line_notes, make_groups
+
+from whet.evals.answers import MAX_CHARACTERS, MAX_LINES
+from whet.evals.markup import join, readable, tag
+from whet.evals.page import page
+from whet.evals.report import write_report
+from whet.evals.report_data import Answer, Curve, Line, NamedEval, ReportData, Sample, StageTime
+from whet.evals.samples import draw_samples
+from whet.evals.summary import summarise
+from whet.types import Verdict
+
+HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
+
+
+class Reader(HTMLParser):
+    """Collects elements, attributes and text the way a browser would see them, and checks that tags nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.handle_startendtag(tag, attrs)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(key, value or "") for key, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+
+def test_a_full_report_has_every_section(report: ReportData) -> None:
+    read = Reader(page(report))
+    assert read.open == []
+    for title in ("Accuracy", "By difficulty", "Training", "Answers before and after", "Time", "Settings"):
+        assert title in read.text
+    assert report.headline.replace("\xa0", " ") in read.text
+    assert read.tags.count("article") == 12
+    assert "whet run experiments/game24_cpu.toml --seed 7" in read.text
+    assert "9 min 23 s" in read.text  # 1.3 + 9.8 + 212 + 21.4 + 298 + 20.9 = 563.4 s
+
+
+def test_the_page_needs_nothing_but_itself(report: ReportData) -> None:
+    read = Reader(page(report))
+    assert not {"link", "img", "iframe", "object", "base", "form"} & set(read.tags)
+    assert not {"src", "href", "style", "srcdoc"} & {key for key, _ in read.attributes}
+    assert not re.search(r"https?://|url\(|@import", page(report))
+
+
+def test_the_policy_names_the_one_style_and_the_one_script(report: ReportData) -> None:
+    text = page(report)
+    policy = next(value for key, value in Reader(text).attributes if key == "content" and "default-src" in value)
+    for element in ("style", "script"):
+        (body,) = re.findall(f"<{element}>(.*?)</{element}>", text, flags=re.DOTALL)
+        assert f"{element}-src 'sha256-{b64encode(hashlib.sha256(body.encode()).digest()).decode()}'" in policy
+
+
+def test_a_report_stays_small(report: ReportData) -> None:
+    assert len(page(report).encode()) < 300_000
+
+
+@pytest.mark.parametrize("part", [f.name for f in fields(ReportData) if f.name not in ("title", "headline")])
+def test_any_part_may_be_missing(report: ReportData, part: str) -> None:
+    bare = ReportData(title="t", headline="h")
+    text = page(replace(report, **{part: getattr(bare, part)}))
+    assert Reader(text).open == []
+    assert len(text) < len(page(report))
+
+
+def test_a_report_of_nothing_is_a_title_and_a_sentence() -> None:
+    read = Reader(page(ReportData(title="empty run", headline="Nothing was measured.")))
+    assert read.text == "empty runempty runNothing was measured."
+    assert not {"section", "figure", "table"} & set(read.tags)
+
+
+def test_one_evaluation_alone_is_shown_without_a_before() -> None:
+    groups = make_groups(0.4, 1, count=24)
+    data = ReportData(
+        title="eval",
+        headline="h",
+        evals=(NamedEval(name="model", summary=summarise(groups)),),
+        samples=draw_samples([], groups, line_notes, count=2),
+    )
+    text = page(data)
+    assert 'class="fill after"' in text
+    assert 'class="fill before"' not in text
+    assert "before" not in Reader(text).text
+
+
+def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
+    line = Line(text=HOSTILE, ok=False, note=HOSTILE)
+    answer = Answer(lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False)
+    hostile = ReportData(
+        title=HOSTILE,
+        headline=HOSTILE,
+        evals=(replace(report.evals[0], name=HOSTILE), report.evals[1]),
+        curves=(Curve(name=HOSTILE, stage=HOSTILE, steps=[0, 1], values=[0.0, 1.0], note=HOSTILE),),
+        samples=(Sample(problem=HOSTILE, label=HOSTILE, before=answer, after=answer),),
+        stages=(StageTime(name=HOSTILE, seconds=1.0, note=HOSTILE),),
+        settings=f"a = {HOSTILE}  # {HOSTILE}",
+        facts={HOSTILE: HOSTILE},
+    )
+    text = page(hostile)
+    read = Reader(text)
+    assert read.open == []
+    assert read.tags.count("script") == read.tags.count("style") == 1
+    assert "img" not in read.tags
+    assert not [key for key, _ in read.attributes if key.startswith("on")]
+    assert read.texts.count(HOSTILE) >= 12
+
+
+def test_chart_data_survive_the_page_as_json(report: ReportData) -> None:
+    charts = [json.loads(value) for key, value in Reader(page(report)).attributes if key == "data-points"]
+    assert len(charts) == len(report.curves)
+    assert len(charts[0]) == 300
+    assert charts[1][0][2] == "step 0: 18\xa0%"
+
+
+def test_characters_that_hide_or_reorder_text_are_shown() -> None:
+    assert readable("a\u202eb\x1b[0m\ud800\n\té\u200b") == "a\\u202eb\\x1b[0m\\ud800\n\té\\u200b"
+
+
+def test_lone_surrogates_do_not_stop_the_page() -> None:
+    page(ReportData(title="\ud800", headline="h", facts={"a": "\udfff"})).encode()
+
+
+def test_endless_answers_are_cut_and_say_so() -> None:
+    lines = (Line(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
+    answer = Answer(lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True)
+    read = Reader(page(ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),))))
+    assert "… 7 more characters" in read.text
+    assert "… 5 more lines" in read.text
+    assert "not graded" in read.text
+
+
+def test_an_empty_answer_is_called_empty() -> None:
+    answer = Answer(lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True)
+    read = Reader(page(ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),))))
+    assert "The answer is empty." in read.text
+
+
+def test_verdicts_are_told_in_words_not_by_colour_alone(report: ReportData) -> None:
+    text = Reader(page(report)).text
+    assert "✓ right" in text
+    assert "✗ wrong" in text
+
+
+def test_curves_that_cannot_be_drawn_are_left_out_and_odd_ones_are_drawn() -> None:
+    curves = (
+        Curve(name="gone", stage="RL", steps=[0], values=[float("nan")]),
+        Curve(name="flat", stage="RL", steps=[3], values=[0.0]),
+        Curve(name="tiny", stage="RL", steps=[0, 1], values=[1e-9, 3e-9]),
+        Curve(name="huge", stage="SFT", steps=[0, 1, 2], values=[1e12, float("inf"), -1e12]),
+        Curve(name="none", stage="DPO", steps=[], values=[]),
+    )
+    read = Reader(page(ReportData(title="t", headline="h", curves=curves)))
+    assert "gone" not in read.text
+    assert "DPO" not in read.text
+    assert "1 values were not finite" in read.text
+    assert read.tags.count("figure") == 3
+
+
+def test_stages_that_took_no_time_are_listed() -> None:
+    read = Reader(page(ReportData(title="t", headline="h", stages=(StageTime(name="sft", seconds=0.0),))))
+    assert "sft" in read.text
+
+
+def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(report: ReportData) -> None:
+    between = replace(report.evals[0], name="after DPO")
+    text = page(replace(report, evals=(report.evals[0], between, report.evals[1])))
+    assert 'class="fill middle"' in text
+
+
+def test_writing_replaces_the_file_at_once(report: ReportData, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    write_report(report, path)
+    assert path.read_text(encoding="utf-8") == page(report)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_attributes_and_children_are_escaped_once() -> None:
+    inner = tag("b", "<&>")
+    assert inner == "<b>&lt;&amp;&gt;</b>"
+    assert tag("p", inner, title='"') == '<p title="&quot;"><b>&lt;&amp;&gt;</b></p>'
+    assert join("<", inner) == "&lt;<b>&lt;&amp;&gt;</b>"

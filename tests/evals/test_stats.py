@@ -1,0 +1,134 @@
+"""Intervals over problems: hand-worked ends, coverage by simulation, and speed."""
+
+import json
+from time import perf_counter
+
+import numpy as np
+import pytest
+
+from whet.errors import DataError
+from whet.evals.stats import Estimate, mean_estimate, paired_difference, share_estimate
+
+
+def test_the_interval_of_a_large_sample_is_the_normal_one() -> None:
+    estimate = share_estimate([0.0, 1.0] * 200)
+    assert estimate.mean == 0.5
+    assert estimate.count == 400
+    assert estimate.low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.004)  # sqrt(.5 * .5 / 400) = .025
+    assert estimate.high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.004)
+
+
+def test_ninety_five_in_a_hundred_intervals_hold_the_truth() -> None:
+    random = np.random.default_rng(7)
+    trials, covered = 400, 0
+    for trial in range(trials):
+        chances = random.beta(0.6, 1.8, size=60)  # the mean over all problems is .6 / 2.4 = .25
+        estimate = share_estimate(random.binomial(8, chances) / 8, seed=trial)
+        covered += estimate.low <= 0.25 <= estimate.high
+    assert 0.92 <= covered / trials <= 0.975
+
+
+def test_ninety_five_in_a_hundred_paired_intervals_hold_the_true_gain() -> None:
+    random = np.random.default_rng(8)
+    trials, covered = 400, 0
+    for trial in range(trials):
+        chances = random.uniform(0.0, 0.8, size=60)
+        before, after = random.binomial(8, chances) / 8, random.binomial(8, chances + 0.1) / 8
+        gain = paired_difference(_by_id(before), _by_id(after), seed=trial)
+        covered += gain.low <= 0.1 <= gain.high
+    assert 0.92 <= covered / trials <= 0.975
+
+
+def test_no_success_in_a_hundred_problems_leaves_the_exact_upper_end() -> None:
+    estimate = share_estimate([0.0] * 100)
+    assert (estimate.mean, estimate.low) == (0.0, 0.0)
+    assert estimate.high == pytest.approx(0.03622, abs=1e-5)  # 1 - .025 ** (1 / 100)
+
+
+def test_only_successes_mirror_no_successes() -> None:
+    estimate = share_estimate([1.0] * 100)
+    assert (estimate.mean, estimate.high) == (1.0, 1.0)
+    assert estimate.low == pytest.approx(1 - 0.03622, abs=1e-5)
+
+
+def test_equal_shares_between_the_ends_get_wilsons_interval() -> None:
+    estimate = share_estimate([0.5] * 10)
+    assert estimate.low == pytest.approx(0.2366, abs=1e-4)  # Wilson for 5 of 10
+    assert estimate.high == pytest.approx(0.7634, abs=1e-4)
+
+
+def test_equal_lengths_have_an_empty_interval() -> None:
+    assert mean_estimate([40.0] * 3) == Estimate(mean=40.0, low=40.0, high=40.0, count=3)
+
+
+def test_lengths_may_leave_the_unit_interval() -> None:
+    estimate = mean_estimate([100.0, 200.0, 300.0] * 30)
+    assert estimate.mean == 200.0
+    assert 170 < estimate.low < 200 < estimate.high < 230
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    lengths = [float(index**2) for index in range(50)]
+    assert mean_estimate(lengths, seed=3) == mean_estimate(lengths, seed=3)
+    assert mean_estimate(lengths, seed=3) != mean_estimate(lengths, seed=4)
+
+
+def test_pairing_is_by_problem_id_and_counts_the_shared_ones() -> None:
+    gain = paired_difference({"a": 0.1, "b": 0.5, "lost": 0.0}, {"b": 0.9, "a": 0.3, "new": 1.0})
+    assert gain.mean == pytest.approx(0.3)  # a: .2, b: .4
+    assert gain.count == 2
+    assert 0.199 < gain.low < gain.high < 0.401
+
+
+def test_pairing_is_narrower_than_two_separate_intervals() -> None:
+    before = {str(i): (i % 10) / 10 for i in range(200)}
+    after = {key: min(1.0, share + 0.05 + 0.05 * (int(key) % 2)) for key, share in before.items()}
+    gain, alone = paired_difference(before, after), share_estimate(list(before.values()))
+    assert gain.high - gain.low < (alone.high - alone.low) / 4
+
+
+def test_equal_changes_on_few_problems_do_not_pass_for_certainty() -> None:
+    gain = paired_difference({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0})
+    assert gain.mean == 0.0
+    assert gain.low < -0.5 < 0.5 < gain.high
+
+
+def test_evaluations_without_a_common_problem_are_refused() -> None:
+    with pytest.raises(ValueError, match="no problem in common"):
+        paired_difference({"a": 0.0}, {"b": 1.0})
+
+
+@pytest.mark.parametrize("shares", [[], [float("nan")], [[0.5]]])
+def test_nothing_finite_to_average_is_refused(shares: list[float]) -> None:
+    with pytest.raises(ValueError, match="at least one problem"):
+        share_estimate(shares)
+
+
+def test_a_share_beyond_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share_estimate([0.5, 1.5])
+
+
+def test_ten_thousand_resamples_of_four_hundred_problems_take_under_a_third_of_a_second() -> None:
+    shares = np.random.default_rng(0).binomial(8, 0.3, size=400) / 8
+    seconds = []
+    for _ in range(3):
+        start = perf_counter()
+        share_estimate(shares)
+        seconds.append(perf_counter() - start)
+    assert min(seconds) < 0.3
+
+
+def test_an_estimate_survives_json() -> None:
+    estimate = share_estimate([0.0, 1.0, 0.5])
+    assert Estimate.from_json(json.loads(json.dumps(estimate.to_json()))) == estimate
+
+
+@pytest.mark.parametrize("row", [None, [1], {"mean": 1.0}, {"mean": "x", "low": 0, "high": 1, "count": 2}])
+def test_a_row_that_is_no_estimate_is_a_data_error(row: object) -> None:
+    with pytest.raises(DataError, match="estimate"):
+        Estimate.from_json(row)  # type: ignore[arg-type]
+
+
+def _by_id(shares: np.ndarray) -> dict[str, float]:
+    return {str(index): float(share) for index, share in enumerate(shares)}

@@ -1,0 +1,126 @@
+"""Summaries of graded rollouts, counted by hand."""
+
+import json
+
+import pytest
+from report_fixture import make_groups, make_problem, make_rollout
+
+from whet.errors import DataError
+from whet.evals.summary import EvalSummary, level_fifth, solved_shares, summarise
+from whet.types import Finish, Group, Problem, Verdict
+
+RIGHT, WRONG, NOTHING, UNSCORED = Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER, Verdict.UNSCORED
+
+
+def group(problem: Problem, *verdicts: Verdict | None) -> Group:
+    return tuple(make_rollout(problem, verdict) for verdict in verdicts)
+
+
+def test_pass_at_k_is_averaged_over_problems() -> None:
+    found = summarise(
+        [
+            group(make_problem(0, level=0.1), RIGHT, RIGHT, WRONG, WRONG, WRONG),
+            group(make_problem(1, level=0.1), WRONG, WRONG, WRONG, WRONG, WRONG),
+        ],
+        ks=(1, 2),
+    )
+    assert found.pass_at[1].mean == pytest.approx(0.2)  # (.4 + 0) / 2
+    assert found.pass_at[2].mean == pytest.approx(0.35)  # (.7 + 0) / 2
+    assert found.pass_at[1].count == found.num_problems == 2
+    assert found.num_rollouts == 10
+
+
+def test_a_k_beyond_the_number_of_answers_is_not_there() -> None:
+    found = summarise([group(make_problem(0, level=0.1), RIGHT, WRONG)])
+    assert set(found.pass_at) == {1}
+
+
+def test_unscored_answers_are_counted_and_left_out_of_the_mean() -> None:
+    found = summarise([group(make_problem(0, level=0.1), RIGHT, WRONG, UNSCORED, None)], ks=(1, 4))
+    assert found.pass_at[1].mean == 0.5
+    assert set(found.pass_at) == {1}
+    assert found.num_unscored == 2
+
+
+def test_unsolvable_problems_stand_apart() -> None:
+    found = summarise(
+        [
+            group(make_problem(0, level=0.5, solvable=True), WRONG, WRONG),
+            group(make_problem(1, level=None, solvable=False), RIGHT, WRONG),
+        ]
+    )
+    assert found.pass_at[1].mean == 0.0
+    assert found.unsolvable is not None
+    assert found.unsolvable.mean == 0.5
+    assert (found.num_problems, found.num_rollouts) == (1, 2)
+    assert set(found.by_level) == {"3"}
+
+
+def test_problems_of_unknown_level_count_and_are_named_so() -> None:
+    found = summarise([group(make_problem(0, level=None), RIGHT), group(make_problem(1, level=0.99), WRONG)])
+    assert found.pass_at[1].mean == 0.5
+    assert {level: estimate.mean for level, estimate in found.by_level.items()} == {"5": 0.0, "unknown": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("level", "fifth"), [(0.0, "1"), (0.199, "1"), (0.2, "2"), (0.6, "4"), (1.0, "5"), (-3.0, "1"), (None, "unknown")]
+)
+def test_levels_fall_into_fifths(level: float | None, fifth: str) -> None:
+    assert level_fifth(level) == fifth
+
+
+def test_lengths_and_endings_are_averaged() -> None:
+    problem = make_problem(0, level=0.3)
+    found = summarise(
+        [
+            (
+                make_rollout(problem, RIGHT, tokens=10),
+                make_rollout(problem, WRONG, tokens=20),
+                make_rollout(problem, NOTHING, tokens=60, finish=Finish.LENGTH),
+                make_rollout(problem, NOTHING, tokens=10),
+            )
+        ]
+    )
+    assert found.tokens.mean == 25.0
+    assert found.unfinished.mean == 0.25
+    assert found.no_answer.mean == 0.5
+
+
+def test_groups_of_one_problem_are_one_problem() -> None:
+    problem = make_problem(0, level=0.3)
+    found = summarise([group(problem, RIGHT, RIGHT), group(problem, WRONG, WRONG)])
+    assert (found.num_problems, found.num_rollouts) == (1, 4)
+    assert found.pass_at[1].mean == 0.5
+
+
+def test_a_problem_whose_answers_all_went_ungraded_is_in_no_pass_rate() -> None:
+    lost, kept = make_problem(0, level=0.9), make_problem(1, level=0.1)
+    groups = [group(lost, UNSCORED), group(kept, RIGHT)]
+    found = summarise(groups)
+    assert found.pass_at[1].count == 1
+    assert set(found.by_level) == {"1"}
+    assert solved_shares(groups) == {kept.id: 1.0}
+
+
+def test_solved_shares_leave_unsolvable_problems_out() -> None:
+    solvable, unsolvable = make_problem(0, level=0.1), make_problem(1, level=None, solvable=False)
+    groups = [group(solvable, RIGHT, WRONG, WRONG, WRONG), group(unsolvable, RIGHT)]
+    assert solved_shares(groups) == {solvable.id: 0.25}
+
+
+@pytest.mark.parametrize("groups", [[], [()]])
+def test_an_evaluation_without_answers_is_refused(groups: list[Group]) -> None:
+    with pytest.raises(DataError, match="needs solvable problems"):
+        summarise(groups)
+
+
+def test_a_summary_survives_json() -> None:
+    found = summarise(make_groups(0.5, 3, count=40))
+    assert EvalSummary.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_row_that_is_no_summary_is_a_data_error() -> None:
+    good = summarise(make_groups(0.5, 3, count=24)).to_json()
+    for row in ({}, good | {"pass_at": 3}, good | {"num_problems": "many"}, good | {"tokens": None}):
+        with pytest.raises(DataError):
+            EvalSummary.from_json(row)

@@ -1,0 +1,150 @@
+"""The decoder against transformers: same weights, same logits, read from its folders and written to ours."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen2Config, Qwen3Config
+
+from whet.models.attention import PackedAttention
+from whet.models.config import ModelConfig, RopeScaling
+from whet.models.load import load_model, save_model
+from whet.models.transformer import Transformer, initialise
+
+LENGTHS = (7, 1, 40, 12)
+SHAPE = {
+    "vocab_size": 131,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "initializer_range": 0.2,
+}
+# With an original length of 16, the eight wavelengths of a head fall on all three branches of the scaling.
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+
+
+def _foreign_config(family: str, tied: bool) -> PreTrainedConfig:
+    if family == "qwen2":
+        return Qwen2Config(**SHAPE, tie_word_embeddings=tied)
+    if family == "qwen3":
+        # Twelve a head: unlike the others, Qwen3's heads need not add up to the hidden size.
+        return Qwen3Config(**SHAPE, head_dim=12, tie_word_embeddings=tied)
+    return LlamaConfig(
+        **{**SHAPE, "num_attention_heads": 3, "num_key_value_heads": 1},
+        rope_parameters=LLAMA3,
+        tie_word_embeddings=tied,
+    )
+
+
+def _own_config(family: str, tied: bool) -> ModelConfig:
+    return ModelConfig(
+        family=family,
+        vocab_size=131,
+        hidden_size=48,
+        intermediate_size=80,
+        num_layers=2,
+        num_heads=6,
+        num_kv_heads=2,
+        head_dim=16 if family == "qwen3" else 8,
+        max_positions=64,
+        rope_theta=5000.0,
+        norm_eps=1e-5,
+        tied=tied,
+        qkv_bias=family == "qwen2",
+        qk_norm=family == "qwen3",
+        rope_scaling=RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=16)
+        if family == "llama"
+        else None,
+    )
+
+
+def _sequences() -> list[Tensor]:
+    source = torch.Generator().manual_seed(3)
+    return [torch.randint(0, 131, (length,), generator=source) for length in LENGTHS]
+
+
+@torch.no_grad()
+def _packed_logits(model: Transformer, sequences: list[Tensor]) -> Tensor:
+    lengths_S = torch.tensor([len(sequence) for sequence in sequences])
+    positions_T = torch.cat([torch.arange(len(sequence)) for sequence in sequences])
+    return model.logits(model(torch.cat(sequences), positions_T, PackedAttention(lengths_S)))
+
+
+@torch.no_grad()
+def _foreign_logits(model: PreTrainedModel, sequences: list[Tensor]) -> Tensor:
+    return torch.cat([model(sequence[None]).logits[0] for sequence in sequences])
+
+
+def _shake(parameters: list[Tensor]) -> None:
+    """Move biases and norms off their zeros and ones, so that one left out is noticed."""
+    source = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in parameters:
+            if weight.dim() == 1:
+                weight.add_(torch.randn(weight.shape, generator=source) * 0.3)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_a_folder_written_by_transformers_gives_the_same_logits(family: str, tied: bool, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    foreign = AutoModelForCausalLM.from_config(_foreign_config(family, tied), dtype=torch.float32).eval()
+    _shake(list(foreign.parameters()))
+    foreign.save_pretrained(tmp_path)
+
+    own = load_model(tmp_path, dtype=torch.float32, device="cpu")
+
+    expected = _foreign_logits(foreign, _sequences())
+    assert expected.std() > 0.5
+    torch.testing.assert_close(_packed_logits(own, _sequences()), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_a_folder_written_here_gives_transformers_the_same_logits(family: str, tied: bool, tmp_path: Path) -> None:
+    own = Transformer(_own_config(family, tied))
+    initialise(own, 2)
+    _shake(list(own.parameters()))
+    save_model(own, tmp_path, eos_tokens=[7, 9])
+
+    foreign = AutoModelForCausalLM.from_pretrained(tmp_path, dtype="auto").eval()
+
+    assert foreign.config.model_type == family
+    assert foreign.dtype == torch.float32
+    assert foreign.generation_config.eos_token_id == [7, 9]
+    expected = _foreign_logits(foreign, _sequences())
+    torch.testing.assert_close(_packed_logits(own, _sequences()), expected, atol=1e-4, rtol=0)
+
+
+def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    foreign = AutoModelForCausalLM.from_config(_foreign_config("qwen3", False), dtype=torch.float32).eval()
+    foreign.save_pretrained(tmp_path, max_shard_size="60KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+
+    own = load_model(tmp_path, dtype=torch.float32, device="cpu")
+
+    expected = _foreign_logits(foreign, _sequences())
+    torch.testing.assert_close(_packed_logits(own, _sequences()), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
+def test_packed_sequences_do_not_see_each_other(family: str) -> None:
+    own = Transformer(_own_config(family, True))
+    initialise(own, 2)
+
+    alone = torch.cat([_packed_logits(own, [sequence]) for sequence in _sequences()])
+
+    torch.testing.assert_close(_packed_logits(own, _sequences()), alone, atol=1e-5, rtol=0)

@@ -1,0 +1,136 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whet.errors import DataError
+from whet.store import jsonl
+from whet.store.files import read_json, replacing, write_atomic, write_json
+from whet.store.rollouts import write_rollouts
+
+
+def limited(script: str, argument: Path) -> str:
+    """Run Python in a child that may not write files above 4 KiB, which fails like a full disk does."""
+    start = "import resource, sys; from pathlib import Path; path = Path(sys.argv[1])\n"
+    start += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", start + script, str(argument)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_rows_come_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    jsonl.append(path, {"a": 1})
+    jsonl.append(path, {"b": "ä\n"})
+    assert jsonl.read_rows(path) == [{"a": 1}, {"b": "ä\n"}]
+    assert path.read_text(encoding="utf-8") == '{"a":1}\n{"b":"ä\\n"}\n'
+
+
+def test_whole_files_of_rows_are_written_and_blank_lines_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.jsonl"
+    jsonl.write_rows(path, [{"a": 1}, {"a": 2}])
+    path.write_text(path.read_text().replace("\n", "\n\n"))
+    assert jsonl.read_rows(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_broken_line_is_named_by_file_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": \n{"a": 3}\n')
+    with pytest.raises(DataError, match=rf"^broken JSON in {path} line 2: "):
+        jsonl.read_rows(path)
+    path.write_bytes(b'{"a": 1}\n{"a": "\xff"}\n')
+    with pytest.raises(DataError, match=rf"^broken JSON in {path} line 2: "):
+        jsonl.read_rows(path)
+    path.write_text("[1]\n")
+    with pytest.raises(DataError, match=r"line 1 holds \[1\], which should be an object"):
+        jsonl.read_rows(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read .*none\.jsonl: No such file"):
+        jsonl.read_rows(tmp_path / "none.jsonl")
+
+
+def test_only_a_cut_last_line_is_forgiven_and_only_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2')
+    assert jsonl.read_rows(path, repair=True) == [{"a": 1}]
+    with pytest.raises(DataError, match="line 2"):
+        jsonl.read_rows(path)
+    path.write_text('{"a": 1\n{"a": 2}\n')
+    with pytest.raises(DataError, match="line 1"):
+        jsonl.read_rows(path, repair=True)
+
+
+def test_cut_keeps_the_rows_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"step":1}\n{"step":2}\n{"step":3}\n{"ste')
+    jsonl.cut(path, lambda row: row["step"] != 2)
+    assert path.read_text() == '{"step":1}\n{"step":3}\n'
+    jsonl.cut(tmp_path / "none.jsonl", lambda row: True)
+
+
+def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.txt"
+    write_atomic(path, "one")
+    write_atomic(path, b"two")
+    assert path.read_text() == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_write_that_fails_midway_leaves_the_old_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomic(path, "old")
+    with pytest.raises(KeyboardInterrupt), replacing(path) as new:
+        new.write_text("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_files_are_read_back_or_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": [1, None]})
+    assert read_json(path) == {"a": [1, None]}
+    path.write_text("{")
+    with pytest.raises(DataError, match=f"^broken JSON in {path}: "):
+        read_json(path)
+    with pytest.raises(DataError, match="cannot read"):
+        read_json(tmp_path / "none.json")
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomic(path, "old")
+    said = limited("from whet.store.files import write_atomic; write_atomic(path, 'x' * 10000)", path)
+    assert said.endswith(f"DataError: cannot write {path}: File too large; free space or choose another --out")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_takes_back_the_part_of_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    jsonl.append(path, {"a": 1})
+    said = limited("from whet.store.jsonl import append; append(path, {'a': 'x' * 10000})", path)
+    assert said.endswith("File too large; free space or choose another --out")
+    assert path.read_text() == '{"a":1}\n'
+
+
+def test_no_space_left_on_a_device_is_said_in_one_sentence() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with pytest.raises(DataError, match=r"^cannot write /dev/full: No space left on device; free space or choose"):
+        jsonl.append(Path("/dev/full"), {"a": 1})
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        DataError, match=r"cannot write .*a\.json: a file stands where a folder is needed; choose another --out"
+    ):
+        write_json(tmp_path / "file" / "a.json", {})
+    with pytest.raises(DataError, match="cannot write"):
+        write_rollouts(tmp_path / "file" / "a.parquet", [])

@@ -1,0 +1,172 @@
+"""The shape of the package, as docs/architecture.md states it: who imports whom, how long things get, what is light."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "whet").rglob("*.py"))
+GROUND = {"types", "rng", "errors", "config", "toml", "tables", "mistakes"}
+GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}
+HEAVY = ("torch", "numpy", "pydantic", "pyarrow", "scipy", "tokenizers", "safetensors", "huggingface_hub")
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 60
+LONG_FILES: dict[str, str] = {}
+"""Files above the limit, each with a reason."""
+LONG_FUNCTIONS: dict[str, str] = {}
+"""Functions above the limit, as "whet/x.py:name", each with a reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imports:
+    """What a file imports: modules of whet by their full names, other packages by their first."""
+
+    inside: frozenset[str]
+    outside: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a package may import; None stands for everything."""
+
+    inside: frozenset[str] | None
+    outside: frozenset[str] | None
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(file): file for file in FILES}
+
+
+def package_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(source: str) -> Imports:
+    names = {name for node in ast.walk(ast.parse(source)) for name in _imported(node)}
+    inside = frozenset(name for name in names if name.split(".")[0] == "whet")
+    tops = {name.split(".")[0] for name in names - inside}
+    return Imports(inside=inside, outside=frozenset(tops - sys.stdlib_module_names))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module is not None, "imports are absolute"
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in MODULES else node.module
+
+
+IMPORTS = {module: imports_of(file.read_text()) for module, file in MODULES.items()}
+
+
+def read_table() -> dict[str, Row]:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    section = text.split("## Who may import whom")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    return {package: Row(inside=_cell(inside), outside=_cell(outside)) for package, inside, outside in rows}
+
+
+def _cell(text: str) -> frozenset[str] | None:
+    if text.strip() == "all":
+        return None
+    return frozenset(name for name in re.split(r",\s*", text.strip()) if name != "—")
+
+
+TABLE = read_table()
+
+
+def used(package: str) -> tuple[set[str], set[str]]:
+    """Gather what the modules of a package import: other packages of whet beyond the ground, and outside ones."""
+    own = [IMPORTS[module] for module in MODULES if package_of(module) == package]
+    inside = {package_of(name) for imports in own for name in imports.inside} - GROUND - {package, ""}
+    return inside, {name for imports in own for name in imports.outside}
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = (
+        "import torch.nn\nfrom whet import toml\ndef f():\n    from whet.store.run import RunStore\n    import json\n"
+    )
+    assert imports_of(source) == Imports(
+        inside=frozenset({"whet.toml", "whet.store.run"}), outside=frozenset({"torch"})
+    )
+
+
+def test_the_table_has_a_row_for_every_package_and_no_other() -> None:
+    packages = {package_of(module) for module in MODULES} - GROUND - {""}
+    assert set(TABLE) == packages
+
+
+@pytest.mark.parametrize("package", TABLE)
+def test_a_package_imports_what_its_row_allows_and_the_row_allows_no_more(package: str) -> None:
+    inside, outside = used(package)
+    row = TABLE[package]
+    assert row.inside is None or inside == row.inside
+    assert row.outside is None or outside == row.outside
+
+
+def test_the_ground_imports_only_itself_and_light_libraries() -> None:
+    for module in MODULES:
+        if package_of(module) in GROUND:
+            assert {package_of(name) for name in IMPORTS[module].inside} <= GROUND, module
+            assert IMPORTS[module].outside <= GROUND_OUTSIDE, module
+
+
+def test_nothing_imports_testing() -> None:
+    guilty = [module for module in MODULES if "testing" in {package_of(name) for name in IMPORTS[module].inside}]
+    assert [module for module in guilty if package_of(module) != "testing"] == []
+
+
+def test_the_table_has_no_cycle() -> None:
+    TopologicalSorter({package: row.inside or () for package, row in TABLE.items()}).prepare()
+
+
+def test_modules_have_no_cycle() -> None:
+    TopologicalSorter({module: imports.inside for module, imports in IMPORTS.items()}).prepare()
+
+
+def test_files_and_functions_stay_short() -> None:
+    long_files, long_functions = set(), set()
+    for file in FILES:
+        name, source = str(file.relative_to(ROOT)), file.read_text()
+        if source.count("\n") > MAX_FILE_LINES:
+            long_files.add(name)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
+                long_functions.add(f"{name}:{node.name}")
+    assert long_files == LONG_FILES.keys()
+    assert long_functions == LONG_FUNCTIONS.keys()
+
+
+def test_no_file_is_named_for_nothing() -> None:
+    assert not {file.stem for file in FILES} & {"utils", "util", "helpers", "common", "misc"}
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        str(file) for file in FILES if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))
+    ]
+    assert silent == []
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from whet.cli import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        f"print('loaded:', *(name for name in {HEAVY!r} if name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "Usage:" in done.stdout
+    assert done.stdout.splitlines()[-1].strip() == "loaded:"

@@ -1,0 +1,216 @@
+"""The documents are true: their Python runs, their commands parse, their paths exist, their tables match the code."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from whet.cli import app
+from whet.config import Config, kind_of, load
+from whet.recipes.kinds import KINDS
+from whet.recipes.pipeline import PipelineConfig
+from whet.tasks.game24 import Game24
+from whet.tasks.reward import RewardSpec
+from whet.track.rollup import rollup
+from whet.types import Completion, Finish, Role, Rollout, Verdict
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
+CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
+TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
+METRIC = re.compile(r"[a-z]+/[a-z_]+(?:@\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a document."""
+
+    place: str
+    kind: str
+    text: str
+
+
+def blocks(kind: str) -> list[Block]:
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text()
+        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            line = text[: match.start()].count("\n") + 1
+            found.append(Block(place=f"{document.name}:{line}", kind=match[1], text=match[2]))
+    return [block for block in found if block.kind == kind]
+
+
+def prose(document: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def code_spans(document: Path) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", prose(document))
+
+
+def commands() -> list[tuple[str, str]]:
+    """List the command lines of all bash and console blocks, and those in the running text that begin with whet."""
+    lines = [(b.place, line) for b in blocks("bash") for line in b.text.splitlines()]
+    lines += [(b.place, line[2:]) for b in blocks("console") for line in b.text.splitlines() if line.startswith("$ ")]
+    lines += [(d.name, span) for d in DOCUMENTS for span in code_spans(d) if re.match(r"(whet|make) \S", span)]
+    return [(place, line.split("  #")[0].strip()) for place, line in lines if line.strip()]
+
+
+WHET = [(place, line) for place, line in commands() if line.startswith("whet ")]
+MAKE = [(place, line) for place, line in commands() if line.startswith("make ")]
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.place)
+def test_python_in_the_documents_runs(block: Block) -> None:
+    exec(compile(block.text, block.place, "exec"), {"__name__": "document"})
+
+
+@pytest.mark.parametrize(("place", "line"), WHET, ids=[f"{place} {line}" for place, line in WHET])
+def test_a_whet_command_has_a_known_verb_and_options_that_parse(place: str, line: str) -> None:
+    file, settings = parsed(shlex.split(line)[1:])
+    if file is not None and not str(file).isupper():
+        path = ROOT / str(file)
+        load(CLASSES[kind_of(path)], path, settings)
+
+
+def verbs() -> TyperGroup:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+def parsed(words: list[str]) -> tuple[object, list[str]]:
+    """Parse a command without running it; the file it names, if any, and the settings behind it."""
+    if words[0].startswith("-"):
+        return None, []
+    # A mention such as `whet try` in the running text is of the verb alone.
+    context = verbs().commands[words[0]].make_context(words[0], words[1:], resilient_parsing=len(words) == 1)
+    return context.params.get("file"), context.args
+
+
+def test_the_command_check_sees_unknown_verbs_and_options() -> None:
+    with pytest.raises(KeyError):
+        parsed(["sharpen", "FILE"])
+    with pytest.raises(Exception, match="No such option"):
+        parsed(["try", "RUN", "4 6 8 1", "--sample", "3"])
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.place)
+def test_what_a_console_block_shows_is_what_the_command_prints(block: Block) -> None:
+    command, *shown = block.text.splitlines()
+    words = shlex.split(command.removeprefix("$ "))
+    assert words[:2] == ["whet", "show"], "only cheap commands are shown with their output"
+    done = subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+    )
+    printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert [line for line in shown if " ".join(line.split()) not in printed] == []
+
+
+def test_make_commands_name_targets_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"make train", "make test"} <= {line for _, line in MAKE}
+    assert {word for _, line in MAKE for word in line.split()[1:]} <= targets
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=lambda block: block.place)
+def test_an_experiment_in_the_documents_loads(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(block.text)
+    load(CLASSES[kind_of(file)], file, [])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_paths_and_links_lead_somewhere(document: Path) -> None:
+    spans = [span for span in code_spans(document) if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)*", span)]
+    paths = [span for span in spans if span.split("/")[0] in TOPS and "/" in span]
+    links = [link for link in re.findall(r"\]\(([^)#]+)", prose(document)) if "://" not in link]
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    missing += [link for link in links if not (document.parent / link).exists()]
+    assert missing == []
+
+
+def test_the_readme_lists_every_package() -> None:
+    tree = next(block.text for block in blocks("text") if block.text.startswith("whet/\n"))
+    listed = set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE))
+    packages = {folder.parent.name for folder in (ROOT / "whet").glob("*/__init__.py")}
+    assert listed == packages
+    top = re.findall(r"^(\w+)/ ", tree, re.MULTILINE) + [f"whet/{f}" for f in re.findall(r"^  (\w+\.py)", tree, re.M)]
+    assert [name for name in top if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_names_every_verb() -> None:
+    listed = re.search(r"cli\.py +the verbs: (.+)", (ROOT / "README.md").read_text())
+    assert listed is not None and set(listed[1].split(", ")) == set(verbs().commands)
+
+
+def test_the_rl_step_in_the_readme_is_that_of_the_recipe() -> None:
+    section = (ROOT / "README.md").read_text().split("## One RL step")[1].split("\n## ")[0]
+    source = (ROOT / "whet" / "recipes" / "rl.py").read_text()
+    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
+    named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`", "", section))
+    assert len(named) >= 9
+    assert [name for name in named if name not in calls] == []
+
+
+def documented_metrics() -> set[str]:
+    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    return set(rows)
+
+
+def written_metrics() -> set[str]:
+    """Find the metric names written out in the source; `loss` is the one without an area."""
+    texts = {text for file in (ROOT / "whet").rglob("*.py") for text in _constants(file)}
+    return {text for text in texts if METRIC.fullmatch(text)} | {"loss"}
+
+
+def _constants(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def rolled_up_metrics() -> set[str]:
+    """Ask the rollup itself, since the parts of a score are named by the task."""
+    task = Game24()
+    problem = next(task.problems("dev"))
+    text = task.solve(problem, 0)
+    nothing = np.zeros(0, dtype=np.int32)
+    rollout = Rollout(
+        id="r",
+        group="g",
+        problem=problem,
+        role=Role.SOLVER,
+        model="m",
+        prompt_tokens=nothing,
+        completion=Completion(tokens=nothing, logprobs=np.zeros(0, np.float32), finish=Finish.STOP, version=0),
+        text=text,
+        score=task.score(problem, text),
+    )
+    return set(rollup(RewardSpec().apply([(rollout, replace(rollout, id="s"))])))
+
+
+def test_every_metric_in_the_code_is_documented_and_no_other() -> None:
+    found = written_metrics() | rolled_up_metrics()
+    assert {"reward/mean", "score/process", "exam/pass@1"} <= found
+    assert documented_metrics() == found
+
+
+def test_every_trace_in_the_formats_is_right_in_every_line() -> None:
+    task = Game24()
+    problem = task.problem((1, 6, 8, 13))
+    traces = blocks("trace")
+    assert len(traces) == 6
+    for block in traces:
+        score = task.score(problem, block.text)
+        assert (score.verdict, score.parts["process"]) == (Verdict.CORRECT, 1.0), block.place

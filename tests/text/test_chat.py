@@ -1,0 +1,215 @@
+"""Chat formats against transformers, on every template that TRL carries for models that read text."""
+
+import re
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Core
+from transformers import PreTrainedTokenizerFast
+
+from whet.errors import DataError
+from whet.text.chat import PRIVATE_USE, ChatFormat
+from whet.text.pieces import PLAIN_TEMPLATE, train_pieces
+from whet.text.tokenizer import Specials, Tokenizer
+from whet.types import Message
+
+_SPEC = find_spec("trl")
+assert _SPEC is not None
+assert _SPEC.origin is not None
+TEMPLATES = Path(_SPEC.origin).parent / "chat_templates"
+# These take a message as a list of images and texts, and fail on or drop a plain string.
+WITH_IMAGES = ("idefics3", "llava_next", "smolvlm")
+NAMES = sorted(file.stem for file in TEMPLATES.glob("*.jinja") if not file.stem.startswith(WITH_IMAGES))
+NAMED = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
+
+
+def _chat(*turns: tuple[str, str]) -> list[Message]:
+    roles = {"s": "system", "u": "user", "a": "assistant"}
+    return [Message(role=roles[role], content=content) for role, content in turns]
+
+
+CHATS = (
+    _chat(("u", "hi  there,\n é 漢字 ")),
+    _chat(("s", "Be  brief. "), ("u", "2+3?")),
+    _chat(("u", "2+3?"), ("a", "<think>\nadd\n</think>\n\n5"), ("u", " and 4? ")),
+    _chat(("u", "a"), ("a", "b"), ("u", "c"), ("a", " d ")),
+)
+
+
+def _source(name: str) -> str:
+    return (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+@cache
+def _core() -> Core:
+    """Build a byte-level vocabulary that holds the special tokens of every template."""
+    core = Core(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    core.train_from_iterator(["the user asks the assistant\n\n", "system: think\n"], trainer)
+    text = "".join(_source(name) for name in NAMES)
+    special = set(re.findall(r"<[|｜][^<>{}' \n]+>|<[a-z_]+\|>|<(?:start|end)_of_turn>", text)) | set(NAMED.values())
+    core.add_special_tokens([AddedToken(name, normalized=False) for name in sorted(special)])
+    plain = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    core.add_tokens([AddedToken(name, normalized=False) for name in plain])
+    return core
+
+
+def _format(template: str) -> ChatFormat:
+    return ChatFormat(Tokenizer(Core.from_str(_core().to_str()), Specials(settings=NAMED, chat_template=template)))
+
+
+def _foreign() -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(tokenizer_object=Core.from_str(_core().to_str()), **NAMED)
+
+
+def _foreign_tokens(name: str, messages: list[Message], **options: bool) -> list[int] | None:
+    """Ask transformers; None where the template refuses the messages."""
+    rows = [{"role": message.role, "content": message.content} for message in messages]
+    try:
+        found = _foreign().apply_chat_template(rows, chat_template=_source(name), return_dict=False, **options)
+    except Exception:
+        return None
+    return list(found)
+
+
+def _own_tokens(chat: ChatFormat, messages: list[Message], add_generation_prompt: bool) -> list[int] | None:
+    try:
+        if add_generation_prompt:
+            return chat.prompt(messages).tolist()
+        return chat.tokenizer.encode(chat.render(messages, False), special=True).tolist()
+    except DataError:
+        return None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_template_gives_the_tokens_that_transformers_gives(name: str) -> None:
+    chat = _format(_source(name))
+
+    for messages in CHATS:
+        for opens in (True, False):
+            expected = _foreign_tokens(name, messages, add_generation_prompt=opens)
+            assert _own_tokens(chat, messages, opens) == expected
+            # Gemma's first template knows no system message; all else must be accepted.
+            assert expected is not None or (name.startswith("gemma") and messages[0].role == "system")
+
+
+@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "llama3", "gemma3", "phi3", "gptoss_training"])
+def test_special_tokens_in_a_message_are_text_as_in_transformers(name: str) -> None:
+    messages = _chat(("u", "a<|im_end|>\n<|im_start|>system<|eot_id|><end_of_turn>b <|end|>"))
+
+    tokens = _format(_source(name)).prompt(messages)
+
+    expected = _foreign_tokens(name, messages, add_generation_prompt=True, sanitize_control_tokens=True)
+    assert tokens.tolist() == expected
+    assert tokens.tolist() != _foreign_tokens(name, messages, add_generation_prompt=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [
+        ("qwen2_5", "<|im_end|>"),
+        ("qwen3", "<|im_end|>"),
+        ("llama3_2", "<|eot_id|>"),
+        ("gemma3", "<end_of_turn>"),
+        ("phi3", "<|end|>"),
+        ("deepseek_r1_distill", "<｜end▁of▁sentence｜>"),
+        ("gptoss", "<|return|>"),
+        ("glm4moe", None),
+    ],
+)
+def test_a_model_stops_at_its_eos_and_at_the_end_of_its_turn(name: str, stop: str | None) -> None:
+    chat = _format(_source(name))
+
+    expected = {chat.tokenizer.id("</s>")} | ({chat.tokenizer.id(stop)} if stop else set())
+
+    assert chat.stop_tokens == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "response"),
+    [
+        ("qwen2_5", " 5 ", " 5 <|im_end|>"),
+        ("qwen3", "5", "<think>\n\n</think>\n\n5<|im_end|>"),
+        ("qwen3", "<think>\nadd\n</think>\n\n5", "<think>\nadd\n</think>\n\n5<|im_end|>"),
+        ("qwen3_5_think", "<think>\nadd\n</think>\n\n5", "add\n</think>\n\n5<|im_end|>"),
+        ("llama3", "5", "5<|eot_id|>"),
+        ("phi3", "5", "5<|end|>"),
+        ("glm4moe", "5", "\n<think></think>\n5</s>"),
+        ("deepseek_r1_distill_training", "<think>\nadd\n</think>\n\n5", "add\n</think>\n\n5<｜end▁of▁sentence｜>"),
+    ],
+)
+def test_the_response_is_the_last_message_up_to_its_stop_token(name: str, content: str, response: str) -> None:
+    chat = _format(_source(name))
+    messages = _chat(("u", "1"), ("a", "2"), ("u", "2+3?"))
+
+    tokens, is_response = chat.conversation([*messages, *_chat(("a", content))])
+
+    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert is_response.tolist() == sorted(is_response)
+    assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == response
+    assert chat.message(tokens[is_response]) == response.rpartition("<")[0]
+
+
+def test_a_response_cannot_stop_itself_early() -> None:
+    chat = _format(_source("qwen2_5"))
+
+    tokens, is_response = chat.conversation(_chat(("u", "1"), ("a", "x<|im_end|>y")))
+
+    assert chat.message(tokens[is_response]) == "x<|im_end|>y"
+    assert tokens[is_response].tolist().count(chat.tokenizer.id("<|im_end|>")) == 1
+
+
+def test_a_message_without_a_stop_token_is_kept_whole() -> None:
+    chat = _format(_source("qwen2_5"))
+
+    assert chat.message(chat.tokenizer.encode("cut sho")) == "cut sho"
+    assert chat.message(chat.tokenizer.encode("")) == ""
+
+
+def test_words_for_the_template_reach_it() -> None:
+    chat = _format(_source("qwen3"))
+
+    rendered = chat.render(_chat(("u", "hi")), True, enable_thinking=False)
+
+    assert rendered.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+
+
+def test_a_template_that_drops_the_thought_cannot_be_learned_from() -> None:
+    with pytest.raises(DataError, match="rewrites the prompt once it is answered: '<think>"):
+        _format(_source("deepseek_r1_distill")).conversation(_chat(("u", "1"), ("a", "2")))
+    forgetful = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
+    with pytest.raises(DataError, match="drops part of the response 'a</think>b'"):
+        _format(forgetful).conversation(_chat(("u", "1"), ("a", "a</think>b")))
+
+
+@pytest.mark.parametrize("messages", [[], _chat(("u", "1"))])
+def test_a_conversation_ends_with_the_assistant(messages: list[Message]) -> None:
+    with pytest.raises(DataError, match="must end with an assistant message"):
+        _format(PLAIN_TEMPLATE).conversation(messages)
+
+
+def test_a_tokenizer_without_a_template_cannot_chat() -> None:
+    with pytest.raises(DataError, match="has no chat template"):
+        ChatFormat(Tokenizer(_core(), Specials(settings=NAMED)))
+
+
+def test_a_model_must_stop_somewhere() -> None:
+    with pytest.raises(DataError, match="has no stop token"):
+        ChatFormat(Tokenizer(_core(), Specials(settings={}, chat_template="{{ messages[0].content }}")))
+
+
+def test_fences_avoid_the_private_characters_a_message_uses() -> None:
+    chat = ChatFormat(train_pieces(["a"]))
+    text = f"{PRIVATE_USE[0]}<eos>{PRIVATE_USE[1]}"
+
+    assert chat.tokenizer.pieces(chat.prompt(_chat(("u", text))), keep_special=True) == [
+        *("<unk>", "<", "e", "o", "s", ">", "<unk>", "\n")
+    ]
+    with pytest.raises(DataError, match="every private-use character"):
+        chat.prompt(_chat(("u", "".join(PRIVATE_USE) + "<eos>")))

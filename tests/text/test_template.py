@@ -1,0 +1,81 @@
+"""Chat templates are programs from strangers: they end, stay small, reach nothing, and fail in a sentence."""
+
+import time
+
+import pytest
+
+from whet.errors import DataError
+from whet.text.template import Template
+
+
+def _render(source: str, **variables: str) -> str:
+    return Template(source).render(dict(variables))
+
+
+def test_the_language_is_that_of_transformers() -> None:
+    assert _render("{% generation %}{% set a = 1 %}x{% endgeneration %}{{ a }}") == "x"
+    assert _render("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}") == "01"
+    assert _render("{{ {'a': '<é>'} | tojson }}") == '{"a": "<é>"}'
+    assert _render("  {% if true %}\nx\n  {% endif %}\n") == "x\n"
+    assert _render("{{ a ~ 1 ~ none }}", a="x") == "x1None"
+    assert _render("{% macro f(x) %}[{{ x ~ caller() }}]{% endmacro %}{% call f(3) %}!{% endcall %}") == "[3!]"
+    assert len(_render("{{ strftime_now('%Y') }}")) == 4
+    assert _render("{{ '%s-%5d' % ('a', 7) + 'b' * 3 }}") == "a-    7bbb"
+    assert _render("{{ '{:>4}'.format('a') }}") == "   a"
+
+
+def test_a_large_message_is_no_bomb() -> None:
+    text = "x" * 2_000_000
+
+    assert len(_render("{{ a + '!' ~ a | trim }}", a=text)) == 4_000_001
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+        "{% for i in range(10 ** 12) %}{% endfor %}",
+        "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{% set n = namespace(s='xx') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+        "{% set n = namespace(s='xx') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
+        "{{ 'x' * 10 ** 11 }}",
+        "{{ 10 ** 11 * 'x' }}",
+        "{{ 10 ** 10 ** 10 }}",
+        "{{ 'x' | center(10 ** 11) }}",
+        "{{ 'x'.ljust(99999999999) }}",
+        "{{ '%99999999999d' % 1 }}",
+        "{{ '{:>99999999999}'.format(1) }}",
+        "{{ '%*d' % (99999999999, 1) }}",
+        "{{ lipsum(99999) }}",
+    ],
+)
+def test_a_bomb_is_a_sentence_within_seconds(source: str) -> None:
+    start = time.monotonic()
+
+    with pytest.raises(DataError, match="the chat template refuses these messages"):
+        _render(source)
+
+    assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{{ raise_exception('no system role') }}", "no system role"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ missing.field }}", "'missing' is undefined"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ 'a' + 1 }}", "str"),
+        ("{{ [1].append(2) }}", "unsafe"),
+    ],
+)
+def test_a_template_that_fails_says_why(source: str, reason: str) -> None:
+    with pytest.raises(DataError, match=f"refuses these messages: .*{reason}"):
+        _render(source)
+
+
+@pytest.mark.parametrize("source", ["{% if %}", "{{ 'a' | nothing }}", "{% generation %}", "{{ " + "(" * 5000])
+def test_a_template_that_is_none_cannot_be_compiled(source: str) -> None:
+    with pytest.raises(DataError, match="cannot be compiled"):
+        Template(source)

@@ -1,0 +1,5 @@
+"""`python -m whet` is `whet`."""
+
+from whet.cli import main
+
+main()

@@ -1,0 +1,46 @@
+"""Problems on disk: one JSON lines file a split, in a folder a pipeline can pass on."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from whet.errors import DataError
+from whet.store.jsonl import read_rows, write_rows
+from whet.tasks.base import Task
+from whet.types import Problem, Split
+
+
+def write_problems(folder: Path, split: Split, problems: Iterable[Problem]) -> None:
+    write_rows(problem_file(folder, split), (problem.to_json() for problem in problems))
+
+
+def read_problems(file: Path) -> list[Problem]:
+    """Read a file of problems; a broken row is named by file and line."""
+    problems = []
+    for index, row in enumerate(read_rows(file)):
+        try:
+            problems.append(Problem.from_json(row))
+        except DataError as error:
+            raise DataError(f"{file} line {_line_of(file, index)}: {error}") from error
+    return problems
+
+
+def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
+    """Take a split from a folder of problems, or from the task itself where no folder is given."""
+    if folder is None:
+        return list(task.problems(split))
+    file = problem_file(Path(folder), split)
+    if not file.is_file():
+        raise DataError(
+            f"{folder} has no {file.name}: give a folder written by `whet data make`, or leave problems out"
+        )
+    return read_problems(file)
+
+
+def problem_file(folder: Path, split: Split) -> Path:
+    return folder / f"problems-{split}.jsonl"
+
+
+def _line_of(file: Path, index: int) -> int:
+    """Number the lines from 1; rows skip the empty ones."""
+    lines = file.read_bytes().split(b"\n")
+    return [number for number, line in enumerate(lines, start=1) if line.strip()][index]

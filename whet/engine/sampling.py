@@ -1,0 +1,93 @@
+"""From logits to tokens, row by row: pure functions, the same on every device.
+
+Shapes: B rows, V vocabulary. A row's randomness is a function of its seed and position alone, so neighbours,
+batch order and refill cannot change it.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from whet.engine.base import Sampling
+
+_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cuts:
+    """The sampling settings of B rows, one tensor a setting."""
+
+    temperature_B: Tensor
+    top_k_B: Tensor
+    top_p_B: Tensor
+    min_p_B: Tensor
+
+    @staticmethod
+    def of(settings: list[Sampling], device: torch.device) -> "Cuts":
+        def column(values: list[float], dtype: torch.dtype) -> Tensor:
+            return torch.tensor(values, dtype=dtype, device=device)
+
+        return Cuts(
+            temperature_B=column([s.temperature for s in settings], torch.float32),
+            top_k_B=column([s.top_k for s in settings], torch.int64),
+            top_p_B=column([s.top_p for s in settings], torch.float32),
+            min_p_B=column([s.min_p for s in settings], torch.float32),
+        )
+
+    def tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+
+def sample(logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool) -> tuple[Tensor, Tensor]:
+    """Choose a token a row and give its log-probability before any cut.
+
+    `has_cuts` is false when no row uses top-k, top-p or min-p, which saves the sort.
+    """
+    is_greedy_B = cuts.temperature_B == 0
+    scale_B = torch.where(is_greedy_B, 1.0, cuts.temperature_B)
+    logprobs_BV = torch.log_softmax(logits_BV.float() / scale_B[:, None], dim=-1)
+    probs_BV = logprobs_BV.exp()
+    if has_cuts:
+        probs_BV = cut(probs_BV, cuts)
+    drawn_B = inverse_cdf(probs_BV, uniform_B)
+    token_B = torch.where(is_greedy_B, logprobs_BV.argmax(-1), drawn_B)
+    return token_B, logprobs_BV.gather(1, token_B[:, None])[:, 0]
+
+
+def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
+    """Invert the cumulative sum: one uniform number a row picks its token; zero probabilities are never picked."""
+    sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
+    # A product that rounds up to the total would point past the last likely token.
+    target_B = (uniform_B * sums_BV[:, -1]).minimum(sums_BV[:, -1] * (1 - 2**-52))
+    return torch.searchsorted(sums_BV, target_B[:, None], right=True)[:, 0].clamp(max=probs_BV.shape[1] - 1)
+
+
+def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
+    """Zero what top-k, top-p and min-p leave out. The most likely token always stays."""
+    order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
+    sorted_BV = order_BV.values
+    rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)
+    top_k_B = torch.where(cuts.top_k_B == 0, probs_BV.shape[1], cuts.top_k_B)
+    before_BV = sorted_BV.cumsum(-1) - sorted_BV
+    keep_BV = (rank_V < top_k_B[:, None]) & ((before_BV < cuts.top_p_B[:, None]) | (cuts.top_p_B[:, None] == 1))
+    keep_BV &= sorted_BV >= cuts.min_p_B[:, None] * sorted_BV[:, :1]
+    keep_BV[:, 0] = True
+    return torch.zeros_like(probs_BV).scatter(1, order_BV.indices, sorted_BV * keep_BV)
+
+
+def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
+    """Hash seed and position to a number in [0, 1), by the mixing steps of SplitMix64 in wrapping int64."""
+    x = seed_B + (position_B + 1) * _wrapped(_GOLDEN)
+    x = (x ^ _shifted(x, 30)) * _wrapped(_MIX1)
+    x = (x ^ _shifted(x, 27)) * _wrapped(_MIX2)
+    return _shifted(x ^ _shifted(x, 31), 11).double() * 2.0**-53
+
+
+def _wrapped(constant: int) -> int:
+    return constant - 2**64 if constant >= 2**63 else constant
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Shift right without the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)

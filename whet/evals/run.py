@@ -1,0 +1,54 @@
+"""Evaluate a player on a split, once or every few steps of training."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.engine.base import Sampling
+from whet.evals.summary import EvalSummary, summarise
+from whet.rng import derive
+from whet.rollout.collect import Player, collect
+from whet.tasks.base import Task
+from whet.track.progress import bar
+from whet.types import Group, Problem, Split
+
+
+class ExamConfig(Config):
+    """Validation during training; it alone picks the checkpoint that is kept as the result."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between two exams; 0 examines the last step only."""
+    split: Split = "dev"
+    samples: int = Field(default=4, ge=1)
+    temperature: float = Field(default=1.0, ge=0.0)
+
+
+class Examiner:
+    """Examines a policy on held-out problems with the same random numbers every time, so that exams compare."""
+
+    def __init__(self, cfg: ExamConfig, task: Task, sampling: Sampling, *, seed: int) -> None:
+        self.cfg, self.task, self.seed = cfg, task, derive(seed, "exam")
+        self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
+        self.problems = solvable(list(task.problems(cfg.split)))
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether to examine after `step` of `steps` have been done."""
+        return step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
+
+    def examine(self, player: Player) -> EvalSummary:
+        groups = evaluate(player, self.task, self.problems, self.sampling, samples=self.cfg.samples, seed=self.seed)
+        return summarise(groups, ks=(1, self.cfg.samples))
+
+
+def evaluate(
+    player: Player, task: Task, problems: Sequence[Problem], sampling: Sampling, *, samples: int, seed: int
+) -> list[Group]:
+    """Sample and score answers to every problem, with a progress bar."""
+    with bar("evaluate", len(problems) * samples) as advance:
+        return collect(player, task, problems, sampling, samples=samples, seed=seed, progress=advance)
+
+
+def solvable(problems: Sequence[Problem]) -> list[Problem]:
+    """Leave out problems that are known to have no solution."""
+    return [problem for problem in problems if problem.payload.get("solvable") is not False]

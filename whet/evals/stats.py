@@ -1,0 +1,138 @@
+"""95 % intervals over problems. A problem is the sampling unit: its answers are averaged before anything is resampled.
+
+Shapes: P problems, R bootstrap resamples.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from whet.errors import DataError
+from whet.rng import numpy_stream
+from whet.types import Json
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+CHUNK = 1_000_000  # indices drawn at once; bounds memory, not the result
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean, its 95 % interval, and the number of problems it rests on."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def to_json(self) -> dict[str, Json]:
+        return {"mean": self.mean, "low": self.low, "high": self.high, "count": self.count}
+
+    @staticmethod
+    def from_json(row: Json) -> "Estimate":
+        if not isinstance(row, dict):
+            raise DataError(f"an estimate must be an object with mean, low, high and count, not {row!r}")
+        mean, low, high, count = (_number(row, key) for key in ("mean", "low", "high", "count"))
+        return Estimate(mean=mean, low=low, high=high, count=int(count))
+
+
+def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
+    """Estimate the mean of per-problem shares in [0, 1], such as each problem's pass@1.
+
+    Where all problems agree there is nothing to resample, and the interval is that of as many single trials:
+    exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) between.
+
+    >>> round(share_estimate([0.0] * 100).high, 4)
+    0.0362
+    """
+    values_P = _checked(shares)
+    if values_P.min() < 0 or values_P.max() > 1:
+        raise ValueError("shares must lie between 0 and 1")
+    if _is_constant(values_P):
+        low, high = _trials_interval(float(values_P[0]), len(values_P))
+        return Estimate(mean=float(values_P[0]), low=low, high=high, count=len(values_P))
+    return _bootstrap(values_P, seed)
+
+
+def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
+    """Estimate the mean of per-problem values without bounds, such as lengths; equal values give an empty interval."""
+    values_P = _checked(values)
+    if _is_constant(values_P):
+        value = float(values_P[0])
+        return Estimate(mean=value, low=value, high=value, count=len(values_P))
+    return _bootstrap(values_P, seed)
+
+
+def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Estimate:
+    """Estimate how much the shares rose, by problem id, over the problems that both evaluations hold.
+
+    Pairing takes the difficulty of each problem out of the interval. `count` says how many problems were paired.
+    """
+    shared = sorted(before.keys() & after.keys())
+    if not shared:
+        raise ValueError("the two evaluations have no problem in common")
+    change_P = _checked([after[key] - before[key] for key in shared])
+    if _is_constant(change_P):
+        # Halved and moved into [0, 1] and back, so that a few equal changes do not pass for certainty.
+        low, high = _trials_interval((float(change_P[0]) + 1) / 2, len(change_P))
+        return Estimate(mean=float(change_P[0]), low=2 * low - 1, high=2 * high - 1, count=len(change_P))
+    return _bootstrap(change_P, seed)
+
+
+def _checked(values: Sequence[float]) -> Values:
+    values_P = np.asarray(values, dtype=np.float64)
+    if values_P.ndim != 1 or len(values_P) == 0 or not np.isfinite(values_P).all():
+        raise ValueError("an estimate needs at least one problem, and finite values")
+    return values_P
+
+
+def _is_constant(values_P: Values) -> bool:
+    return bool(values_P.min() == values_P.max())
+
+
+def _bootstrap(values_P: Values, seed: int) -> Estimate:
+    """Bootstrap the mean; bias-corrected and accelerated percentiles (Efron 1987), the jackknife in closed form."""
+    mean = float(values_P.mean())
+    means_R = _resampled_means(values_P, seed)
+    below = float((means_R < mean).mean() + 0.5 * (means_R == mean).mean())
+    bias = float(ndtri(np.clip(below, 1 / RESAMPLES, 1 - 1 / RESAMPLES)))
+    offset_P = values_P - mean
+    acceleration = float((offset_P**3).sum() / (6 * (offset_P**2).sum() ** 1.5))
+    tails = ndtri(np.array([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])) + bias
+    levels = ndtr(bias + tails / (1 - acceleration * tails))
+    low, high = np.quantile(means_R, levels)
+    return Estimate(mean=mean, low=float(low), high=float(high), count=len(values_P))
+
+
+def _resampled_means(values_P: Values, seed: int) -> Values:
+    random, count = numpy_stream(seed, "bootstrap"), len(values_P)
+    rows = max(1, CHUNK // count)
+    means = []
+    for start in range(0, RESAMPLES, rows):
+        index = random.integers(0, count, size=(min(rows, RESAMPLES - start), count), dtype=np.int32)
+        means.append(values_P[index].mean(axis=1))
+    return np.concatenate(means)
+
+
+def _trials_interval(share: float, count: int) -> tuple[float, float]:
+    tail = (1 - CONFIDENCE) / 2
+    reach = 1 - tail ** (1 / count)
+    if share in (0.0, 1.0):
+        return (0.0, reach) if share == 0.0 else (1 - reach, 1.0)
+    z2 = float(ndtri(1 - tail)) ** 2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
+    return middle - half, middle + half
+
+
+def _number(row: Mapping[str, Json], key: str) -> float:
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"an estimate's {key} must be a number, not {value!r}")
+    return float(value)

@@ -1,0 +1,169 @@
+"""What an evaluation found: pass@k with intervals, by difficulty, and how the answers ended. From graded rollouts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whet.errors import DataError
+from whet.evals.passk import pass_at_k
+from whet.evals.stats import Estimate, mean_estimate, share_estimate
+from whet.types import Finish, Group, Json, Problem, Rollout, Verdict
+
+KS = (1, 4, 8)
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSummary:
+    """One evaluation in numbers. Unsolvable problems stand apart; every other figure is about the rest."""
+
+    pass_at: Mapping[int, Estimate]
+    """By k; a k that no problem has enough graded answers for is not there."""
+    by_level: Mapping[str, Estimate]
+    """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; empty fifths are not there."""
+    unsolvable: Estimate | None
+    """Share of right answers to problems without a solution, None where there were none."""
+    tokens: Estimate
+    unfinished: Estimate
+    """Share of answers cut at the length limit."""
+    no_answer: Estimate
+    """Share of answers in which the grader found nothing to grade."""
+    num_problems: int
+    num_rollouts: int
+    num_unscored: int
+    """Answers the grader failed on, to any problem, unsolvable ones too; pass@k leaves them out."""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "pass_at": {str(k): estimate.to_json() for k, estimate in self.pass_at.items()},
+            "by_level": {level: estimate.to_json() for level, estimate in self.by_level.items()},
+            "unsolvable": None if self.unsolvable is None else self.unsolvable.to_json(),
+            "tokens": self.tokens.to_json(),
+            "unfinished": self.unfinished.to_json(),
+            "no_answer": self.no_answer.to_json(),
+            "num_problems": self.num_problems,
+            "num_rollouts": self.num_rollouts,
+            "num_unscored": self.num_unscored,
+        }
+
+    @staticmethod
+    def from_json(row: Mapping[str, Json]) -> "EvalSummary":
+        try:
+            return _summary(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"not an evaluation summary ({error!r}): {str(row)[:200]}") from error
+
+
+def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
+    """Summarise graded groups; groups of the same problem count as one problem."""
+    by_problem = _by_problem(groups)
+    solvable = {key: rollouts for key, rollouts in by_problem.items() if not _is_unsolvable(rollouts[0].problem)}
+    apart = [rollouts for key, rollouts in by_problem.items() if key not in solvable]
+    rollouts = list(solvable.values())
+    if not rollouts:
+        raise DataError(f"an evaluation needs solvable problems with answers; these {len(groups)} groups have none")
+    return EvalSummary(
+        pass_at=_pass_at(rollouts, ks, seed),
+        by_level=_by_level(rollouts, seed),
+        unsolvable=_pass_at(apart, [1], seed).get(1),
+        tokens=mean_estimate([_mean(len(r.completion.tokens) for r in siblings) for siblings in rollouts], seed=seed),
+        unfinished=share_estimate(
+            [_mean(r.completion.finish is Finish.LENGTH for r in siblings) for siblings in rollouts], seed=seed
+        ),
+        no_answer=share_estimate(
+            [_mean(_verdict(r) is Verdict.NO_ANSWER for r in siblings) for siblings in rollouts], seed=seed
+        ),
+        num_problems=len(rollouts),
+        num_rollouts=sum(len(siblings) for siblings in rollouts),
+        num_unscored=sum(_verdict(rollout) is Verdict.UNSCORED for group in groups for rollout in group),
+    )
+
+
+def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
+    """Give each solvable problem's share of right answers by its id, for paired_difference.
+
+    A problem none of whose answers could be graded is not there.
+    """
+    shares = {}
+    for key, rollouts in _by_problem(groups).items():
+        n, correct = _counts(rollouts)
+        if n and not _is_unsolvable(rollouts[0].problem):
+            shares[key] = correct / n
+    return shares
+
+
+def level_fifth(level: float | None) -> str:
+    """Name the fifth of difficulty a level in [0, 1] lies in.
+
+    >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
+    ('1', '2', '5', 'unknown')
+    """
+    return UNKNOWN if level is None else str(min(max(int(level * 5), 0), 4) + 1)
+
+
+def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
+    by_problem: dict[str, list[Rollout]] = {}
+    for group in groups:
+        for rollout in group:
+            by_problem.setdefault(rollout.problem.id, []).append(rollout)
+    return by_problem
+
+
+def _is_unsolvable(problem: Problem) -> bool:
+    return problem.payload.get("solvable") is False
+
+
+def _verdict(rollout: Rollout) -> Verdict:
+    return Verdict.UNSCORED if rollout.score is None else rollout.score.verdict
+
+
+def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
+    verdicts = [_verdict(rollout) for rollout in rollouts]
+    return sum(v is not Verdict.UNSCORED for v in verdicts), sum(v is Verdict.CORRECT for v in verdicts)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _pass_at(problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int) -> dict[int, Estimate]:
+    counts = [_counts(rollouts) for rollouts in problems]
+    shares = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
+    return {k: share_estimate(values, seed=seed) for k, values in shares.items() if values}
+
+
+def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Estimate]:
+    levels: dict[str, list[Sequence[Rollout]]] = {}
+    for rollouts in problems:
+        levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
+    found = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
+    return {level: estimates[1] for level, estimates in found.items() if estimates}
+
+
+def _summary(row: Mapping[str, Json]) -> EvalSummary:
+    pass_at, by_level = _estimates(row["pass_at"]), _estimates(row["by_level"])
+    unsolvable = row["unsolvable"]
+    return EvalSummary(
+        pass_at={int(k): estimate for k, estimate in pass_at.items()},
+        by_level=by_level,
+        unsolvable=None if unsolvable is None else Estimate.from_json(unsolvable),
+        tokens=Estimate.from_json(row["tokens"]),
+        unfinished=Estimate.from_json(row["unfinished"]),
+        no_answer=Estimate.from_json(row["no_answer"]),
+        num_problems=_count(row["num_problems"]),
+        num_rollouts=_count(row["num_rollouts"]),
+        num_unscored=_count(row["num_unscored"]),
+    )
+
+
+def _estimates(row: Json) -> dict[str, Estimate]:
+    if not isinstance(row, dict):
+        raise ValueError(f"expected an object of estimates, not {row!r}")
+    return {key: Estimate.from_json(value) for key, value in row.items()}
+
+
+def _count(value: Json) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"expected a whole number, not {value!r}")
+    return value

@@ -1,0 +1,177 @@
+"""Weights in and out: Hugging Face folders of safetensors, under their own names, into the fused matrices and back."""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from whet.errors import DataError
+from whet.models.config import from_json, to_json
+from whet.models.rope import rope_table
+from whet.models.transformer import Layer, Transformer
+from whet.types import Json
+
+WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
+"""What a hub id brings here. Pickled weights are never fetched."""
+
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_IGNORED = re.compile(r"(lm_head\.weight|.*\.rotary_emb\.inv_freq)")
+
+
+def resolve(model: str) -> Path:
+    """Find a model's folder: the one named, or a hub id's snapshot, downloaded when it is not there yet."""
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        if folder.exists() or model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
+            raise DataError(f"model {model!r} is neither a folder nor a hub id such as Qwen/Qwen3-0.6B")
+        folder = _download(model)
+    if not (folder / CONFIG).is_file() or not _weight_files(folder):
+        raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
+    return folder
+
+
+def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
+    """Build the decoder a folder describes and fill it; every tensor must be there, in its shape, and no other."""
+    cfg = from_json(_read_json(folder / CONFIG))
+    model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
+    with torch.device(device):
+        model.rope_PD = rope_table(cfg)
+    load_weights(model, folder)
+    return model
+
+
+def load_weights(model: Transformer, folder: Path) -> None:
+    """Fill a model in place from a folder of its own shape; addresses stay, so whoever shares them sees it."""
+    wanted = dict(named_views(model))
+    files = _weight_files(folder)
+    if not files:
+        raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
+    for file in files:
+        _fill(file, wanted, str(model.embed.weight.device), tied=model.cfg.tied)
+    if wanted:
+        raise DataError(f"model folder {str(folder)!r} lacks the tensor {min(wanted)} ({len(wanted)} missing in all)")
+
+
+def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Walk all parameters under their Hugging Face names, as views: writing to one writes to the model.
+
+    A tied head is the embedding and is not named twice.
+    """
+    yield "model.embed_tokens.weight", model.embed.weight.detach()
+    for layer in model.layers:
+        assert isinstance(layer, Layer), "layers hold nothing but Layer"
+        for name, view in _layer_views(layer):
+            yield f"model.layers.{layer.index}.{name}", view
+    yield "model.norm.weight", model.norm.weight.detach()
+    if model.head is not None:
+        yield "lm_head.weight", model.head.weight.detach()
+
+
+def save_model(
+    model: Transformer, folder: Path, *, dtype: torch.dtype | None = None, eos_tokens: Collection[int] = ()
+) -> None:
+    """Write a folder that transformers and vLLM load as it is; the tokenizer saves itself beside it.
+
+    `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others stop there too.
+    """
+    kept = dtype or model.embed.weight.dtype
+    tensors = {name: view.to(device="cpu", dtype=kept).contiguous() for name, view in named_views(model)}
+    config: dict[str, Json] = {**to_json(model.cfg), "torch_dtype": str(kept).removeprefix("torch.")}
+    stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
+    partial = folder / f"{WEIGHTS}.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, partial, metadata={"format": "pt"})
+        partial.replace(folder / WEIGHTS)
+        if stops:
+            config["eos_token_id"] = stops
+            _write_json(folder / "generation_config.json", {"eos_token_id": stops})
+        _write_json(folder / CONFIG, config)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise DataError(f"cannot write the model to {str(folder)!r}: {error}") from error
+
+
+def _download(model: str) -> Path:
+    try:
+        return Path(snapshot_download(model, allow_patterns=list(DOWNLOADED)))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise DataError(f"model {model!r} is no folder here and cannot be had from the hub: {reason}") from error
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        return []
+    places = _read_json(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise DataError(f"{INDEX} in {str(folder)!r} has no weight_map from tensors to files")
+    names = sorted({str(name) for name in places.values()})
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise DataError(f"{INDEX} in {str(folder)!r} names {name!r}, which is no file in that folder")
+    return [folder / name for name in names]
+
+
+def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> None:
+    """Copy a file's tensors into the views that await them, taking each off the list."""
+    try:
+        with safe_open(file, framework="pt", device=device) as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                if name not in wanted:
+                    if _IGNORED.fullmatch(name) and (tied or name != "lm_head.weight"):
+                        continue
+                    raise DataError(f"{str(file)!r} holds a tensor {name} that the model has no place for")
+                view, tensor = wanted.pop(name), tensors.get_tensor(name)
+                if view.shape != tensor.shape:
+                    shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
+                    raise DataError(f"tensor {name} in {str(file)!r} has shape {shapes}")
+                view.copy_(tensor)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
+
+
+def _layer_views(layer: Layer) -> Iterator[tuple[str, Tensor]]:
+    cfg = layer.cfg
+    rows = [cfg.num_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim]
+    yield "input_layernorm.weight", layer.input_norm.weight.detach()
+    for letter, view in zip("qkv", torch.split(layer.qkv.weight.detach(), rows), strict=True):
+        yield f"self_attn.{letter}_proj.weight", view
+    if cfg.qkv_bias:
+        for letter, view in zip("qkv", torch.split(layer.qkv.bias.detach(), rows), strict=True):
+            yield f"self_attn.{letter}_proj.bias", view
+    if layer.q_norm is not None and layer.k_norm is not None:
+        yield "self_attn.q_norm.weight", layer.q_norm.weight.detach()
+        yield "self_attn.k_norm.weight", layer.k_norm.weight.detach()
+    yield "self_attn.o_proj.weight", layer.out.weight.detach()
+    yield "post_attention_layernorm.weight", layer.post_norm.weight.detach()
+    gate, up = layer.gate_up.weight.detach().chunk(2)
+    yield "mlp.gate_proj.weight", gate
+    yield "mlp.up_proj.weight", up
+    yield "mlp.down_proj.weight", layer.down.weight.detach()
+
+
+def _read_json(file: Path) -> dict[str, Json]:
+    try:
+        row: Json = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{str(file)!r} must hold a JSON object")
+    return row
+
+
+def _write_json(file: Path, row: dict[str, Json]) -> None:
+    file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Use a trained model: ask it something, or take it away as a Hugging Face folder."""
+
+import shutil
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from whet import toml
+from whet.engine.base import Request, Sampling
+from whet.engine.native import EngineConfig
+from whet.errors import ConfigError, DataError
+from whet.rng import derive
+from whet.store.files import writing
+from whet.store.models import model_folder
+from whet.tasks.base import Task
+from whet.tasks.registry import TaskConfig, build
+from whet.track.progress import console
+from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.types import Message, Verdict
+
+STYLES = {
+    Verdict.CORRECT: "bold green",
+    Verdict.WRONG: "bold red",
+    Verdict.NO_ANSWER: "bold yellow",
+    Verdict.UNSCORED: "dim",
+}
+TRAINING_FILES = ("optimizer.safetensors", "state.json", "manifest.json")
+
+
+def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
+    """Print the model's answers to a question, the first one greedy, with the grader's word where there is one."""
+    model, tokenizer = open_model(ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0)
+    policy = Policy(model, tokenizer, engine=EngineConfig(slots=samples), name=place)
+    task = _task(place)
+    problem = task.asked(question) if task is not None else None
+    messages = [Message(role="user", content=question)] if problem is None else problem.prompt
+    prompt = policy.chat.prompt(messages)
+
+    def request(number: int) -> Request:
+        sampling = Sampling(temperature=float(number > 0), max_tokens=max_tokens)
+        return Request(id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number))
+
+    answers = dict(policy.engine.generate(request(number) for number in range(samples)))
+    for number in range(samples):
+        text = policy.chat.message(answers[str(number)].tokens)
+        typer.echo(text)
+        if task is not None and problem is not None:
+            score = task.score(problem, text)
+            console.print(f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: {escape(score.note)}\n")
+
+
+def _task(place: str) -> Task | None:
+    """The task a run was trained on; None for a bare model."""
+    for file in (Path(place) / "config.toml", *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True)):
+        if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
+            return build(TaskConfig.model_validate(table))
+    return None
+
+
+def export_model(place: Path, out: Path) -> None:
+    """Copy a run's model, without the optimiser, into a new folder."""
+    source = model_folder(str(place))
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty; give a new folder")
+    if not source.is_dir():
+        raise DataError(f"{place} holds no model")
+    with writing(out):
+        shutil.copytree(source, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
+    typer.echo(f"{out}: config.json, model.safetensors, tokenizer.json; transformers and vLLM load it as it is")

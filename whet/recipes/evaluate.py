@@ -1,0 +1,73 @@
+"""Measure a model on a split: sampled and greedy, with intervals, every answer stored."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.data.problems import problems_of
+from whet.engine.base import Sampling
+from whet.engine.native import EngineConfig
+from whet.evals.run import evaluate
+from whet.evals.summary import EvalSummary, summarise
+from whet.rng import derive
+from whet.store.run import RunStore
+from whet.tasks.registry import TaskConfig, build
+from whet.track.progress import console
+from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype
+from whet.types import Split
+
+SAMPLED, GREEDY = 0, 1
+"""The two evaluations of a run, as the store numbers them."""
+
+
+class EvalConfig(Config):
+    """Which model, on which problems, how often."""
+
+    kind: Literal["eval"] = "eval"
+    seed: int = 0
+    task: TaskConfig = TaskConfig()
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    split: Split = "test"
+    samples: int = Field(default=8, ge=1)
+    """Answers a problem at the sampling temperature; one greedy answer is measured as well."""
+    model: ModelSource
+    sampling: Sampling = Sampling()
+    engine: EngineConfig = EngineConfig()
+    dtype: Dtype = "auto"
+
+
+def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
+    """Sample every problem, then answer it greedily; write answers, summaries, and say what came out."""
+    task = build(cfg.task)
+    problems = problems_of(task, cfg.problems, cfg.split)
+    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
+    player = Policy(model, tokenizer, engine=cfg.engine, name=cfg.model.path or "").player
+    greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
+    summaries = {}
+    for number, sampling, samples in ((SAMPLED, cfg.sampling, cfg.samples), (GREEDY, greedy, 1)):
+        seed = derive(cfg.seed, "eval", number)
+        groups = evaluate(player, task, problems, sampling, samples=samples, seed=seed)
+        summaries[number] = summarise(groups, ks=_ks(samples))
+        run.write_rollouts("eval", number, groups)
+        run.write_eval(number, summaries[number].to_json())
+    console.print(_sentence(summaries[SAMPLED], summaries[GREEDY]))
+    run.finish(
+        {
+            "sampled": summaries[SAMPLED].to_json(),
+            "greedy": summaries[GREEDY].to_json(),
+        }
+    )
+
+
+def _ks(samples: int) -> list[int]:
+    return sorted({k for k in (1, 4, 8, 16, 64) if k <= samples} | {samples})
+
+
+def _sentence(sampled: EvalSummary, greedy: EvalSummary) -> str:
+    one, best = sampled.pass_at[1], greedy.pass_at[1]
+    return (
+        f"pass@1 {100 * one.mean:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}] sampled, "
+        f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems"
+    )

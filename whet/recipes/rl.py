@@ -1,0 +1,113 @@
+"""Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
+
+import copy
+from typing import Literal
+
+from pydantic import Field
+
+from whet.algos.catalog import AlgoConfig
+from whet.algos.catalog import build as build_algorithm
+from whet.config import Config
+from whet.data.feed import Feed
+from whet.data.problems import problems_of
+from whet.engine.base import Sampling
+from whet.engine.native import EngineConfig
+from whet.evals.run import ExamConfig, Examiner, solvable
+from whet.recipes.sft import finish
+from whet.recipes.training import Keeper, SaveConfig
+from whet.rng import derive
+from whet.rollout.collect import collect
+from whet.store.run import RunStore
+from whet.tasks.registry import TaskConfig, build
+from whet.tasks.reward import RewardSpec
+from whet.track.progress import bar, screen
+from whet.track.rollup import rollup
+from whet.track.sinks import TrackConfig, open_trackers
+from whet.train.credit import credit
+from whet.train.optim import TrainConfig
+from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.update import update, with_reference
+from whet.types import Group, Json
+
+COLUMNS = ("reward/mean", "score/correct", "length/mean", "policy/entropy", "policy/kl", "groups/equal")
+
+
+class RLConfig(Config):
+    """Which policy learns what, how, and for how long."""
+
+    kind: Literal["rl"] = "rl"
+    seed: int = 0
+    steps: int = Field(default=100, ge=1)
+    problems_per_step: int = Field(default=32, ge=1)
+    group_size: int = Field(default=8, ge=2)
+    """Answers to each problem."""
+    task: TaskConfig = TaskConfig()
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    model: ModelSource
+    sampling: Sampling = Sampling()
+    final_temperature: float | None = Field(default=None, gt=0.0)
+    """Where the temperature goes, along an exponential path over the steps; None keeps it."""
+    reward: RewardSpec = RewardSpec()
+    algo: AlgoConfig = AlgoConfig()
+    train: TrainConfig = TrainConfig()
+    engine: EngineConfig = EngineConfig()
+    exam: ExamConfig = ExamConfig()
+    save: SaveConfig = SaveConfig()
+    track: TrackConfig = TrackConfig()
+
+
+def rl(cfg: RLConfig, run: RunStore) -> None:
+    """Improve one policy: each step samples groups of answers, and moves towards those better than their siblings."""
+    task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
+    feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
+    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
+    reference = copy.deepcopy(model).requires_grad_(False) if algo.needs_reference else None
+    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    learner = policy.learner(cfg.train, steps=cfg.steps * algo.minibatches)
+    keeper = Keeper(cfg.save, run, policy, learner, Examiner(cfg.exam, task, cfg.sampling, seed=cfg.seed))
+    start, state = keeper.resume()
+    feed.position, baseline = start * cfg.problems_per_step, _numbers(state.get("baseline"))
+
+    def sample(step: int, temperature: float) -> list[Group]:
+        problems = [
+            task.vary(problem, derive(cfg.seed, "vary", step, index))
+            for index, problem in enumerate(feed.take(cfg.problems_per_step))
+        ]
+        sampling = cfg.sampling.model_copy(update={"temperature": temperature})
+        seed = derive(cfg.seed, "rollout", step)
+        return collect(policy.player, task, problems, sampling, samples=cfg.group_size, seed=seed)
+
+    with (
+        open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
+        bar("rl", cfg.steps, done=start) as advance,
+    ):
+        for step in range(start, cfg.steps):
+            temperature = temperature_at(cfg, step)
+            policy.publish(step)
+            groups = cfg.reward.apply(sample(step, temperature))
+            examples, baseline = credit(groups, algo, baseline, temperature=temperature)
+            examples = with_reference(examples, reference, cfg.train.micro_tokens)
+            metrics = update(learner, examples, algo, seed=derive(cfg.seed, "update", step))
+            run.write_rollouts("train", step + 1, groups)
+            tracker.log(step + 1, rollup(groups) | metrics | {"sampling/temperature": temperature})
+            advance(1)
+            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)})
+    finish(run, keeper)
+
+
+def temperature_at(cfg: RLConfig, step: int) -> float:
+    """The sampling temperature of a step: from the first to the final one, by a constant factor a step.
+
+    >>> cfg = RLConfig(model=ModelSource(path="m"), steps=3, sampling=Sampling(temperature=1.0), final_temperature=0.25)
+    >>> [temperature_at(cfg, step) for step in range(3)]
+    [1.0, 0.5, 0.25]
+    """
+    first, last = cfg.sampling.temperature, cfg.final_temperature
+    if last is None or cfg.steps == 1:
+        return first
+    return float(first * (last / first) ** (step / (cfg.steps - 1)))
+
+
+def _numbers(value: Json) -> dict[str, float]:
+    return {key: float(str(number)) for key, number in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,176 @@
+"""What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from whet.evals.report import write_report
+from whet.evals.report_data import Curve, Line, NamedEval, ReportData, Sample, StageTime, Unit
+from whet.evals.samples import draw_samples
+from whet.evals.stats import Estimate, paired_difference
+from whet.evals.summary import EvalSummary, solved_shares
+from whet.evals.wording import percent_interval
+from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
+from whet.recipes.kinds import Stage
+from whet.store.files import read_json, write_json
+from whet.store.run import RunStore
+from whet.tasks.registry import build
+from whet.types import Group, Json, Rollout
+
+CURVES: tuple[tuple[str, str, Unit], ...] = (
+    ("score/correct", "Solved while sampling", Unit.SHARE),
+    ("exam/pass@1", "Solved on dev problems", Unit.SHARE),
+    ("reward/mean", "Reward", Unit.NUMBER),
+    ("loss", "Loss", Unit.NUMBER),
+    ("length/mean", "Answer length", Unit.TOKENS),
+    ("length/unfinished", "Answers cut at the limit", Unit.SHARE),
+    ("policy/entropy", "Entropy", Unit.NUMBER),
+    ("policy/kl", "KL to the start", Unit.NUMBER),
+    ("policy/clip_fraction", "Clipped tokens", Unit.SHARE),
+    ("groups/equal", "Groups of equal reward", Unit.SHARE),
+)
+"""Metrics drawn in the report, with their names there."""
+
+
+def write_story(seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> None:
+    """Gather what the stages left into one summary and one page."""
+    runs = {name: RunStore.view(path) for name, path in folders.items()}
+    exams = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    seconds = {name: _seconds(path) for name, path in folders.items()}
+    rows = [_row(_measured(name, stage), runs[name]) for name, stage in exams.items()]
+    summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
+    write_json(folder / "summary.json", summary)
+    write_report(_report(seed, exams, runs, seconds, folder), folder / "report.html")
+
+
+def last_words(folder: Path) -> str:
+    """Say what was learned and where to look."""
+    summary = read_json(folder / "summary.json")
+    assert isinstance(summary, dict), "write_story wrote an object"
+    lines = ["", "[bold]What was learned[/]"]
+    for row in _list(summary["stages"]):
+        sampled, greedy = Estimate.from_json(row["pass@1"]), Estimate.from_json(row["greedy"])
+        solved = percent_interval(sampled, 1)
+        lines.append(
+            f"  after {row['name']:<8} {solved} of {sampled.count} unseen problems solved, "
+            f"{100 * greedy.mean:.1f} % greedily"
+        )
+    seconds = summary["seconds"]
+    took = sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
+    lines += [
+        f"  in {took / 60:.1f} minutes",
+        "",
+        f"Report   {folder / 'report.html'}",
+        f'Ask it   whet try {folder} "4 6 8 1"',
+        f"Take it  whet export {folder} OUT",
+    ]
+    return "\n".join(lines)
+
+
+def _row(name: str, run: RunStore) -> dict[str, Json]:
+    found = run.evals()
+    sampled, greedy = EvalSummary.from_json(found[SAMPLED]), EvalSummary.from_json(found[GREEDY])
+    passes: dict[str, Json] = {f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()}
+    apart = sampled.unsolvable
+    return {
+        "name": name,
+        **passes,
+        "greedy": greedy.pass_at[1].to_json(),
+        "unsolvable": None if apart is None else apart.to_json(),
+        "problems": sampled.num_problems,
+        "samples": sampled.num_rollouts // sampled.num_problems,
+    }
+
+
+def _report(
+    seed: int, exams: Mapping[str, EvalConfig], runs: Mapping[str, RunStore], seconds: Mapping[str, float], folder: Path
+) -> ReportData:
+    evals, answers = [], []
+    for name, stage in exams.items():
+        found = runs[name].evals()
+        for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
+            summary = EvalSummary.from_json(found[number])
+            evals.append(NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy))
+        answers.append(_groups(runs[name].rollouts("eval", SAMPLED)))
+    before, after = (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
+    gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
+    return ReportData(
+        title=folder.name,
+        headline=_headline([e for e in evals if not e.is_greedy]),
+        difference=gain,
+        evals=tuple(evals),
+        curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
+        samples=_samples(exams, before, after),
+        stages=tuple(StageTime(name=name, seconds=value) for name, value in seconds.items()),
+        settings="".join(_settings(name, run) for name, run in runs.items()),
+        facts=_facts(seed, runs),
+    )
+
+
+def _headline(evals: list[NamedEval]) -> str:
+    if not evals:
+        return ""
+    last = evals[-1]
+    end = percent_interval(last.summary.pass_at[1])
+    if len(evals) == 1:
+        return f"{last.name} solves {end} of unseen problems"
+    first = evals[0]
+    start = percent_interval(first.summary.pass_at[1])
+    rose = last.summary.pass_at[1].mean > first.summary.pass_at[1].mean
+    verb = "raised" if rose else "changed"
+    return f"{last.name} {verb} the share of unseen problems solved from {start} to {end}"
+
+
+def _samples(exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]) -> tuple[Sample, ...]:
+    if not exams:
+        return ()
+    task = build(next(iter(exams.values())).task)
+
+    def notes(rollout: Rollout) -> list[Line]:
+        return [Line(text=note.line, ok=note.ok, note=note.note) for note in task.notes(rollout.problem, rollout.text)]
+
+    return draw_samples(before, after, notes)
+
+
+def _curves(stage: str, run: RunStore) -> list[Curve]:
+    rows = run.metrics()
+    curves = []
+    for key, name, unit in CURVES:
+        points = [(row["step"], row[key]) for row in rows if key in row]
+        if len(points) > 1:
+            steps, values = zip(*points, strict=True)
+            curves.append(Curve(name=name, stage=stage, steps=steps, values=values, unit=unit))
+    return curves
+
+
+def _settings(name: str, run: RunStore) -> str:
+    lines = run.config_file.read_text().splitlines()
+    listed = [line.removeprefix("# ") for line in lines if line.startswith("# ") and " = " in line]
+    return f"[{name}]\n" + "\n".join(listed) + "\n\n"
+
+
+def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
+    facts = next(iter(runs.values())).provenance()
+    shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
+    return {"seed": str(seed), **shown}
+
+
+def _groups(rollouts: list[Rollout]) -> list[Group]:
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.group, []).append(rollout)
+    return [tuple(group) for group in groups.values()]
+
+
+def _measured(name: str, stage: EvalConfig) -> str:
+    """Name an evaluation for the stage whose model it measures."""
+    path = stage.model.path or name
+    return path.removeprefix("@")
+
+
+def _seconds(folder: Path) -> float:
+    facts = read_json(folder / "stage.json")
+    return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
+
+
+def _list(value: Json) -> list[dict[str, Json]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -1,0 +1,90 @@
+"""Write teacher rollouts: several worked answers to each problem of a split, for SFT to imitate."""
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from whet.config import Config
+from whet.data.problems import problems_of
+from whet.errors import DataError
+from whet.rng import derive
+from whet.store.run import RunStore
+from whet.tasks.registry import TaskConfig, build
+from whet.track.progress import bar, console
+from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split
+
+CHUNK = 16
+
+
+class TeachConfig(Config):
+    """Who teaches what: the task itself writes its solutions."""
+
+    kind: Literal["teach"] = "teach"
+    seed: int = 0
+    task: TaskConfig = TaskConfig()
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    split: Split = "sft"
+    per_problem: int = Field(default=33, ge=1)
+    """Answers tried a problem; the same answer to the same question is kept once."""
+    workers: int = Field(default=2, ge=1)
+
+
+def teach(cfg: TeachConfig, run: RunStore) -> None:
+    """Write the answers of every problem, each graded: a wrong one is a fault and stops the stage."""
+    problems = problems_of(build(cfg.task), cfg.problems, cfg.split)
+    groups: list[Group] = []
+    with bar("traces", len(problems) * cfg.per_problem) as advance:
+        for group in _written(cfg, problems):
+            groups.append(group)
+            advance(cfg.per_problem)
+    run.write_rollouts("train", 0, groups)
+    rows = sum(len(group) for group in groups)
+    console.print(f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, repeats left out")
+    run.finish({"problems": len(groups), "traces": rows})
+
+
+def _written(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
+    chunks = [problems[start : start + CHUNK] for start in range(0, len(problems), CHUNK)]
+    # A fresh interpreter a worker: forking one that runs torch's threads can hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=cfg.workers, mp_context=context) as pool:
+        for groups in pool.map(write_groups, [cfg] * len(chunks), chunks):
+            yield from groups
+
+
+def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
+    """Answer some problems, in a worker process. Seeds come from the problem, so the split into chunks is nothing."""
+    task = build(cfg.task)
+    groups = []
+    for problem in problems:
+        rows: dict[tuple[str, str], Rollout] = {}
+        for number in range(cfg.per_problem):
+            seed = derive(cfg.seed, "teach", problem.id, number)
+            asked = task.vary(problem, seed)
+            text = task.solve(asked, seed)
+            if text is None:
+                raise DataError(f"{cfg.task.name} has no worked answer for {problem.id}; choose another split")
+            rows.setdefault((asked.prompt[-1].content, text), _rollout(asked, text, number))
+        groups.append(tuple(replace(row, score=task.score(row.problem, row.text)) for row in rows.values()))
+    return groups
+
+
+def _rollout(problem: Problem, text: str, number: int) -> Rollout:
+    nothing = np.zeros(0, dtype=np.int32)
+    written = Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0)
+    return Rollout(
+        id=f"{problem.id}:{number}",
+        group=problem.id,
+        problem=problem,
+        role=Role.TEACHER,
+        model=problem.task,
+        prompt_tokens=nothing,
+        completion=written,
+        text=text,
+    )

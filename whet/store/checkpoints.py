@@ -1,0 +1,138 @@
+"""Checkpoint folders on disk: whole, hashed, and safe against a kill at any moment. What is in them is the caller's.
+
+A save writes `.new-000120`, hashes it, and renames it to `000120`. A folder to be deleted is renamed to `.gone-` first,
+one to be replaced to `.old-`, so that a numbered folder is never half of anything.
+"""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from whet.errors import DataError
+from whet.store.files import read_json, sync, write_json, writing
+from whet.store.hashes import flaw, manifest
+
+MANIFEST = "manifest.json"
+Found = tuple[int, Path]
+
+
+class Checkpoints:
+    """The checkpoints of one run. Keeps the newest `keep_last` and the best; `warn` gets a sentence on each bad one."""
+
+    def __init__(
+        self, folder: Path, *, keep_last: int = 2, warn: Callable[[str], None] = lambda sentence: None
+    ) -> None:
+        if keep_last < 2:
+            raise ValueError("keep_last must be at least 2, so that a damaged checkpoint has one before it")
+        self.folder, self._keep_last, self._warn = folder, keep_last, warn
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._tidy()
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+        """Let `write` fill a new folder, then make it the checkpoint of `step`. Later ones belong to a lost future."""
+        new, target = self.folder / f".new-{step:06d}", self._path(step)
+        with writing(target):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            try:
+                write(new)
+                _seal(new, step)
+                self._put(new, target)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)
+                raise
+            self._retain(step)
+        return target
+
+    def latest(self) -> Found | None:
+        """Find the newest checkpoint that is what was written; a damaged one is skipped with a sentence."""
+        for step in reversed(self.steps()):
+            if self._is_sound(step, "the one before it is used"):
+                return step, self._path(step)
+        return None
+
+    def mark_best(self, step: int) -> None:
+        """Name the checkpoint to keep for good, until another is better."""
+        assert step in self.steps(), f"step {step} has no checkpoint to call the best"
+        write_json(self.folder / "best.json", {"step": step})
+
+    def best(self) -> Found | None:
+        """Find the checkpoint marked best, or None where none was marked or it is damaged."""
+        step = self._best_step()
+        if step is None or not self._is_sound(step, "it is not used as the best"):
+            return None
+        return step, self._path(step)
+
+    def steps(self) -> list[int]:
+        """List the steps that have a checkpoint, sound or not, oldest first."""
+        return sorted(int(path.name) for path in self.folder.iterdir() if re.fullmatch(r"\d{6,}", path.name))
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"{step:06d}"
+
+    def _put(self, new: Path, target: Path) -> None:
+        old = self.folder / f".old-{target.name}"
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+        sync(self.folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _retain(self, saved: int) -> None:
+        steps = self.steps()
+        kept = {*[step for step in steps if step <= saved][-self._keep_last :], self._best_step()}
+        for step in steps:
+            if step not in kept or step > saved:
+                gone = self.folder / f".gone-{step:06d}"
+                shutil.rmtree(gone, ignore_errors=True)
+                self._path(step).rename(gone)
+                shutil.rmtree(gone)
+
+    def _tidy(self) -> None:
+        for path in sorted(self.folder.glob(".old-*")):
+            target = self.folder / path.name.removeprefix(".old-")
+            if not target.exists():
+                path.rename(target)
+        for path in self.folder.glob(".*-*"):
+            if re.fullmatch(r"\.(new|old|gone)-\d{6,}", path.name):
+                shutil.rmtree(path)
+
+    def _best_step(self) -> int | None:
+        file = self.folder / "best.json"
+        if not file.exists():
+            return None
+        value = read_json(file)
+        step = value.get("step") if isinstance(value, dict) else None
+        if not isinstance(step, int):
+            raise DataError(f'{file} should say {{"step": ...}}: delete it to go on without a best checkpoint')
+        return step
+
+    def _is_sound(self, step: int, instead: str) -> bool:
+        trouble = _trouble(self._path(step), step)
+        if trouble is not None:
+            self._warn(f"checkpoint {self._path(step)} is damaged ({trouble}); {instead}")
+        return trouble is None
+
+
+def _seal(folder: Path, step: int) -> None:
+    files = manifest(folder)
+    for name in files:
+        sync(folder / name)
+    write_json(folder / MANIFEST, {"step": step, "files": {name: facts.to_json() for name, facts in files.items()}})
+    for inner in folder.rglob("*"):
+        if inner.is_dir():
+            sync(inner)
+    sync(folder)
+
+
+def _trouble(folder: Path, step: int) -> str | None:
+    if not (folder / MANIFEST).is_file():
+        return f"it has no {MANIFEST}"
+    try:
+        value = read_json(folder / MANIFEST)
+    except DataError:
+        return f"its {MANIFEST} is broken"
+    files = value.get("files") if isinstance(value, dict) and value.get("step") == step else None
+    return flaw(folder, files) if isinstance(files, dict) else f"its {MANIFEST} is not that of step {step}"

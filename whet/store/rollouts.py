@@ -1,0 +1,189 @@
+"""Rollouts in zstd Parquet: one row a rollout, token streams as lists of numbers, problems written once each."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from whet.errors import DataError
+from whet.store.files import replacing
+from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, Score, Step, Verdict
+
+PREFIX = "per_token/"
+"""Of the optional columns with one number a completion token."""
+V = TypeVar("V")
+N = TypeVar("N", bound=np.generic)
+
+
+def write_rollouts(
+    path: Path, groups: Iterable[Group], *, token_columns: Mapping[str, Sequence[NDArray[np.float32]]] | None = None
+) -> None:
+    """Write groups as one file, whole or not at all.
+
+    `token_columns` adds numbers per completion token (advantage, ratio, entropy), one array a rollout, in the order of
+    the groups.
+    """
+    rollouts = [rollout for group in groups for rollout in group]
+    columns = _columns(rollouts)
+    for name, arrays in (token_columns or {}).items():
+        for rollout, array in zip(rollouts, arrays, strict=True):
+            assert len(array) == len(rollout.completion.tokens), f"{name} needs one number a token of {rollout.id}"
+        columns[PREFIX + name] = _lists(arrays, np.float32)
+    with replacing(path) as new:
+        pq.write_table(pa.table(columns), new, compression="zstd")
+
+
+def read_rollouts(path: Path) -> list[Rollout]:
+    """Read all rollouts of a file, in the order they were written; equal problems are one object."""
+    table = _table(path)
+    try:
+        return _rollouts(table)
+    except (KeyError, TypeError, ValueError, DataError) as error:
+        raise DataError(f"{path} is not a rollout file ({error}): delete it or write it again") from error
+
+
+def read_token_columns(path: Path) -> dict[str, list[NDArray[np.float32]]]:
+    """Read the numbers kept per token, by column; empty where none were written."""
+    table = _table(path)
+    names = [name for name in table.column_names if name.startswith(PREFIX)]
+    return {name.removeprefix(PREFIX): _arrays(table, name, np.float32) for name in names}
+
+
+def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
+    completions, scores = [r.completion for r in rollouts], [r.score for r in rollouts]
+    texts: dict[int, str] = {}
+    for rollout in rollouts:
+        if id(rollout.problem) not in texts:
+            texts[id(rollout.problem)] = json.dumps(rollout.problem.to_json(), ensure_ascii=False)
+    return {
+        "id": pa.array([r.id for r in rollouts], pa.string()),
+        "group": pa.array([r.group for r in rollouts], pa.string()),
+        "problem": _words(texts[id(r.problem)] for r in rollouts),
+        "role": _words(r.role for r in rollouts),
+        "model": _words(r.model for r in rollouts),
+        "prompt_tokens": _lists([r.prompt_tokens for r in rollouts], np.int32),
+        "tokens": _lists([c.tokens for c in completions], np.int32),
+        "logprobs": _lists([c.logprobs for c in completions], np.float32),
+        "finish": _words(c.finish for c in completions),
+        "version": pa.array([c.version for c in completions], pa.int64()),
+        "text": pa.array([r.text for r in rollouts], pa.string()),
+        "verdict": _words(s.verdict if s else None for s in scores),
+        "parts": _words(json.dumps(dict(s.parts)) if s else None for s in scores),
+        "answer": pa.array([s.answer if s else None for s in scores], pa.string()),
+        "note": _words(s.note if s else None for s in scores),
+        "reward": pa.array([r.reward for r in rollouts], pa.float64()),
+        "steps": _words(json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts),
+    }
+
+
+def _rollouts(table: pa.Table) -> list[Rollout]:
+    texts = {name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")}
+    roles, problems = _decoded(table, "role", Role), _decoded(table, "problem", _problem)
+    scores, steps, completions = _scores(table), _decoded(table, "steps", _steps), _completions(table)
+    prompts = _arrays(table, "prompt_tokens", np.int32)
+    return [
+        Rollout(
+            id=texts["id"][i],
+            group=texts["group"][i],
+            problem=_there(problems[i], "problem"),
+            role=_there(roles[i], "role"),
+            model=texts["model"][i],
+            prompt_tokens=prompts[i],
+            completion=completions[i],
+            text=texts["text"][i],
+            score=scores[i],
+            reward=texts["reward"][i],
+            steps=_there(steps[i], "steps"),
+        )
+        for i in range(table.num_rows)
+    ]
+
+
+def _completions(table: pa.Table) -> list[Completion]:
+    tokens, logprobs = _arrays(table, "tokens", np.int32), _arrays(table, "logprobs", np.float32)
+    finishes, versions = _decoded(table, "finish", Finish), table.column("version").to_pylist()
+    return [
+        Completion(tokens=t, logprobs=p, finish=_there(f, "finish"), version=v)
+        for t, p, f, v in zip(tokens, logprobs, finishes, versions, strict=True)
+    ]
+
+
+def _scores(table: pa.Table) -> list[Score | None]:
+    verdicts, parts = _decoded(table, "verdict", Verdict), _decoded(table, "parts", _parts)
+    answers, notes = table.column("answer").to_pylist(), _decoded(table, "note", str)
+    return [
+        None if v is None else Score(verdict=v, parts=_there(p, "parts"), answer=a, note=_there(n, "note"))
+        for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True)
+    ]
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}") from error
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
+        raise DataError(f"{path} is not a whole Parquet file ({reason}): delete it or write it again") from error
+
+
+def _words(values: Iterable[str | None]) -> pa.Array:
+    """Store each distinct text once, since problems, notes and score parts repeat."""
+    return pa.array(list(values), pa.string()).dictionary_encode()
+
+
+def _decoded(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | None]:
+    """Read a column of repeating texts, parsing each distinct one once; the parsed values are shared."""
+    column = table.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    words = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
+    values = [None if word is None else parse(word) for word in words.dictionary.to_pylist()]
+    return [None if index is None else values[index] for index in words.indices.to_pylist()]
+
+
+def _lists(arrays: Sequence[NDArray[np.int32]] | Sequence[NDArray[np.float32]], kind: type[np.generic]) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays], dtype=np.int64)])
+    values = np.concatenate(arrays) if arrays else np.zeros(0)
+    # 64-bit offsets: one step of a large run can pass 2^31 numbers.
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values.astype(kind, copy=False)))
+
+
+def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
+    column = table.column(name)
+    if not pa.types.is_large_list(column.type) or column.null_count:
+        raise ValueError(f"{name} should be lists of numbers, not {column.type}")
+    arrays: list[NDArray[N]] = []
+    for chunk in column.chunks:
+        # One writable copy for the chunk; torch warns on arrays it may not write to.
+        values, offsets = np.array(chunk.values, dtype=kind), chunk.offsets.to_numpy()
+        arrays += [values[start:end] for start, end in pairwise(offsets)]
+    return arrays
+
+
+def _there(value: V | None, name: str) -> V:
+    if value is None:
+        raise ValueError(f"a row has no {name}")
+    return value
+
+
+def _problem(text: str) -> Problem:
+    return Problem.from_json(json.loads(text))
+
+
+def _parts(text: str) -> dict[str, float]:
+    value: Json = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"score parts should be an object, not {text[:80]}")
+    return {key: float(part) for key, part in value.items() if isinstance(part, int | float)}
+
+
+def _steps(text: str) -> tuple[Step, ...]:
+    return tuple(Step(start=start, end=end, reward=reward) for start, end, reward in json.loads(text))

@@ -1,0 +1,46 @@
+"""What counts as right: the protocol every task follows. No torch here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from whet.types import Problem, Score, Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepNote:
+    """The grader's word on one line of a response; `ok` is None where it has none."""
+
+    line: str
+    ok: bool | None
+    note: str
+
+
+class Task(Protocol):
+    """Problems, a grader that never raises on model text, and a gold response for each problem."""
+
+    name: str
+
+    def problems(self, split: Split) -> Iterable[Problem]:
+        """List the problems of a split, the same ones in the same order every time."""
+        ...
+
+    def asked(self, question: str) -> Problem | None:
+        """Make a problem of what a person typed; None where it is not one of this task's."""
+        ...
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        """Ask the same problem another way, with the same id and answer; a task with one way gives it back."""
+        ...
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State facts about a response. Total: any text gives a Score."""
+        ...
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        """Write one gold response; another seed may write another. None where there is none to give."""
+        ...
+
+    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+        """Say of each line of a response whether it is right, for people to read."""
+        ...

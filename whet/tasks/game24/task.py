@@ -1,0 +1,135 @@
+"""The 24 game as a task: make 24 from four numbers with + - * /, each number once, or say that it cannot be done."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from whet.config import Config
+from whet.errors import DataError
+from whet.rng import stream
+from whet.tasks.base import StepNote
+from whet.tasks.game24.grade import Grade, grade
+from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
+from whet.tasks.game24.traces import BUDGETS, Length, trace
+from whet.tasks.game24.writing import NO_SOLUTION, Format
+from whet.types import Message, Problem, Score, Split, Verdict, content_id
+
+_RULES = (
+    "Play the 24 game: join the four given numbers with + - * / so that they make exactly 24. Use each number once. "
+    "Write one line a step and nothing else. If the numbers cannot make 24, end with the line `no solution`."
+)
+_STEPS = "A step joins two of the numbers at hand and puts the result in their place."
+_SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
+_CLOSING = "End with the line `reach 24! expression: (6 * ((13 - 1) - 8))`."
+_WORDS: dict[Format, str] = {
+    "v0": "For 13 8 6 1 the three lines are `13 - 1 = 12`, `12 - 8 = 4` and `6 * 4 = 24`.",
+    "v0l": "List the numbers left after each step. For 13 8 6 1 the first line may be `13 - 1 = 12, left: 12 8 6` and "
+    "the third is `6 * 4 = 24, left: 24`.",
+    "v1": f"For 13 8 6 1 a line may be `(13) - (1) = 12, left: 12, 8, 6`. {_CLOSING}",
+    "v2": "For 13 8 6 1 a line may be `(13) - (1) = 12, left: 12, 8, 6`. "
+    f"{_SEARCH} `roll back, left: 13 8 6 1`. {_CLOSING}",
+    "v3": "For 13 8 6 1 a line may be `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`. "
+    f"{_SEARCH} `roll back, left: 13 8 6 1`. {_CLOSING}",
+    "v4": "For 13 8 6 1 a line may be `13 - 1 = 12, left: 12 8 6`. "
+    f"{_SEARCH} `back, left: 13 8 6 1`. Stop after the line that leaves 24 alone.",
+}
+
+
+class Game24Config(Config):
+    name: Literal["game24"] = "game24"
+    format: Format = "v0"
+    """How gold responses are written, and what the instructions ask for. The grader takes every format."""
+    unsolvable: bool = False
+    """Also ask hands that cannot make 24; the right answer is `no solution`."""
+    instructions: bool = False
+    """Explain the game in a system message, for models not trained on it. Otherwise the numbers stand alone."""
+    length: Length | Literal["mixed"] = "mixed"
+    """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17."""
+    depth: Literal[2, 3] = 3
+    """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of trying all joins."""
+
+
+class Game24:
+    """Problems from the fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
+
+    name = "game24"
+
+    def __init__(self, config: Game24Config | None = None) -> None:
+        self.config = config or Game24Config()
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        """List the hands of a split, each with its numbers in a fixed random order."""
+        for hand in all_hands():
+            if split_of(hand) == split and (self.config.unsolvable or is_solvable(hand)):
+                yield self.problem(hand)
+
+    def problem(self, hand: Hand, order: int = 0) -> Problem:
+        """Ask a hand; another `order` shuffles its numbers in another way, and the id stays the same."""
+        numbers = list(hand)
+        stream(order, "game24", "order", *hand).shuffle(numbers)
+        question = Message(role="user", content=" ".join(str(number) for number in numbers))
+        rules = Message(role="system", content=f"{_RULES} {_STEPS} {_WORDS[self.config.format]}")
+        return Problem(
+            id=content_id(self.name, list(hand)),
+            task=self.name,
+            prompt=(rules, question) if self.config.instructions else (question,),
+            answer="24" if is_solvable(hand) else NO_SOLUTION,
+            payload={"numbers": list(numbers), "solvable": is_solvable(hand)},
+            level=level(hand),
+            split=split_of(hand),
+            source=self.name,
+        )
+
+    def asked(self, question: str) -> Problem | None:
+        """Read four numbers as a hand, in the order given."""
+        words = question.split()
+        if len(words) != 4 or not all(word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= 13 for word in words):
+            return None
+        numbers = [int(word) for word in words]
+        problem = self.problem(hand_of(numbers))
+        prompt = (*problem.prompt[:-1], Message(role="user", content=" ".join(words)))
+        return replace(problem, prompt=prompt, payload={**problem.payload, "numbers": list(numbers)})
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        """Ask the same hand with its numbers in another order."""
+        return self.problem(hand_of(_numbers(problem)), order=seed)
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State what is right about a response.
+
+        Parts: `correct` 0 or 1; `process`, the share of lines that are right; `length`, 1 up to four lines and falling
+        after that, 0 without an answer; `lines`, their number; `finished`, 1 where the last line is an answer.
+        """
+        found = self._grade(problem, text)
+        parts = {
+            "correct": float(found.verdict is Verdict.CORRECT),
+            "process": found.process,
+            "length": found.brevity,
+            "lines": float(len(found.steps)),
+            "finished": float(found.verdict is not Verdict.NO_ANSWER),
+        }
+        return Score(verdict=found.verdict, parts=parts, answer=found.answer, note=found.note)
+
+    def notes(self, problem: Problem, text: str) -> list[StepNote]:
+        """Give the grader's word on every line of a response."""
+        return list(self._grade(problem, text).steps)
+
+    def solve(self, problem: Problem, seed: int) -> str:
+        """Write a gold response in the configured format."""
+        numbers = _numbers(problem)
+        rng = stream(seed, "game24", "solve", *numbers)
+        length = self.config.length
+        budgets = [steps for name, span in BUDGETS.items() if length in (name, "mixed") for steps in span]
+        return trace(numbers, rng, format=self.config.format, budget=rng.choice(budgets), depth=self.config.depth)
+
+    def _grade(self, problem: Problem, text: str) -> Grade:
+        return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
+
+
+def _numbers(problem: Problem) -> tuple[int, ...]:
+    numbers = problem.payload.get("numbers")
+    if isinstance(numbers, list) and len(numbers) == 4:
+        whole = tuple(number for number in numbers if isinstance(number, int) and not isinstance(number, bool))
+        if len(whole) == 4:
+            return whole
+    raise DataError(f"problem {problem.id} needs four whole numbers in payload.numbers, not {numbers!r}")

@@ -1,0 +1,62 @@
+"""Progress of long work: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+console = Console(stderr=True, highlight=False)
+
+QUIET_SECONDS = 10.0
+"""Where there is no terminal, a line of progress comes this often."""
+
+Advance = Callable[[int], None]
+
+
+class RateColumn(ProgressColumn):
+    """How many a second, over the last half minute."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{_rate(speed)}", style="cyan")
+
+
+def screen() -> Console | None:
+    """The console that bars are drawn on, so that lines printed there stand above them; None off a terminal."""
+    return console if console.is_terminal else None
+
+
+@contextmanager
+def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
+    """Show how far work has come; call the yielded function with how much was just done."""
+    if console.is_terminal:
+        columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), RateColumn())
+        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+            task = progress.add_task(label, total=total, completed=done)
+            yield lambda count: progress.update(task, advance=count)
+    else:
+        yield _plain(label, total, done)
+
+
+def _plain(label: str, total: int, done: int) -> Advance:
+    start = last = time.monotonic()
+    first = done
+
+    def advance(count: int) -> None:
+        nonlocal done, last
+        done += count
+        now = time.monotonic()
+        if now - last >= QUIET_SECONDS and done < total:
+            last = now
+            speed = (done - first) / (now - start)
+            left = (total - done) / speed if speed else float("inf")
+            console.print(f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left")
+
+    return advance
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s"

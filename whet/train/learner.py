@@ -1,0 +1,94 @@
+"""The learner: sums weight times loss over packed sequences, and steps the optimiser. It knows no algorithm."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whet.algos.catalog import Objective
+from whet.algos.terms import TokenTerms
+from whet.data.examples import Batch, Example, to_batch
+from whet.data.pack import pack
+from whet.models.attention import PackedAttention
+from whet.models.head import token_logprobs
+from whet.models.transformer import Transformer
+from whet.train.optim import Optimizer, TrainConfig, learning_rate
+from whet.types import Floats
+
+Metrics = dict[str, float]
+
+
+class Learner:
+    """Trains a model that an engine may share. `steps` is how many optimiser steps the schedule spans."""
+
+    def __init__(self, model: Transformer, cfg: TrainConfig, *, steps: int) -> None:
+        self.model, self.cfg, self.steps = model, cfg, steps
+        self.optimizer = Optimizer(model, cfg)
+        self.device = model.embed.weight.device
+        self.num_steps = 0
+
+    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Take one optimiser step on the sum of weight times loss over all examples, whatever the micro-batches."""
+        sums: dict[str, Tensor] = {}
+        count = 0
+        for group in pack(examples, self.cfg.micro_tokens):
+            batch = to_batch(group, self.device)
+            for name, value in self.forward_backward(batch, objective).items():
+                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
+            count += len(batch.label_M)
+        metrics = self.optim_step()
+        loss = float(sums.pop("loss", torch.zeros(())))
+        return metrics | {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
+
+    def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
+        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens."""
+        logprob_M, entropy_M = self._score(batch, entropy_gradient=objective.needs_entropy_gradient)
+        terms = TokenTerms(
+            logprob_M=logprob_M,
+            entropy_M=entropy_M,
+            advantage_M=batch.advantage_M,
+            behaviour_M=batch.behaviour_M,
+            old_M=batch.old_M,
+            reference_M=batch.reference_M,
+            segment_M=batch.segment_M,
+        )
+        loss_M, metrics = objective.loss(terms)
+        loss = (loss_M * batch.weight_M).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return {"loss": loss.detach()} | {name: value.detach().sum() for name, value in metrics.items()}
+
+    def optim_step(self) -> Metrics:
+        """Move the weights by the gradient added so far."""
+        lr = learning_rate(self.cfg, self.num_steps, self.steps)
+        norm = self.optimizer.step(lr)
+        self.num_steps += 1
+        return {"train/lr": lr, "train/grad_norm": norm}
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        """Score the response tokens of each example under the present weights, without gradient."""
+        return score_examples(self.model, examples, self.cfg.micro_tokens)
+
+    def _score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+        return score_batch(self.model, batch, entropy_gradient=entropy_gradient)
+
+
+def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
+    """Run the model over a packed batch; log-probability and entropy at each target."""
+    hidden_TH = model(batch.tokens_T, batch.positions_T, PackedAttention(batch.lengths_S))
+    return token_logprobs(
+        model, hidden_TH[batch.source_M], batch.label_M, batch.temperature_M, entropy_gradient=entropy_gradient
+    )
+
+
+@torch.no_grad()
+def score_examples(model: Transformer, examples: Sequence[Example], micro_tokens: int) -> list[Floats]:
+    """Log-probabilities of each example's response tokens, in the order given."""
+    device = model.embed.weight.device
+    found: dict[int, Floats] = {}
+    for group in pack(examples, micro_tokens):
+        logprob_M, _ = score_batch(model, to_batch(group, device))
+        ends = np.cumsum([example.num_targets for example in group])
+        parts = np.split(logprob_M.cpu().numpy(), ends[:-1])
+        found |= {id(example): part for example, part in zip(group, parts, strict=True)}
+    return [found[id(example)] for example in examples]

@@ -1,0 +1,192 @@
+"""The records that travel between stages: Problem and Rollout, and what they are made of. No torch here.
+
+Everything is frozen. Token data are numpy arrays, so types that hold them compare by identity.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import DataError
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Tokens = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Split = Literal["sft", "rl", "dev", "test"]
+SPLITS: tuple[Split, ...] = ("sft", "rl", "dev", "test")
+Speaker = Literal["system", "user", "assistant"]
+SPEAKERS: tuple[Speaker, ...] = ("system", "user", "assistant")
+
+
+class Verdict(StrEnum):
+    """What a grader found. UNSCORED means the grader itself failed (time, memory, a judge not reached)."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    UNSCORED = "unscored"
+
+
+class Finish(StrEnum):
+    """Why a completion ended: a stop token or string, the length limit, or a caller that went away."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+class Role(StrEnum):
+    """Who wrote a rollout."""
+
+    SOLVER = "solver"
+    VERIFIER = "verifier"
+    TEACHER = "teacher"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    role: Speaker
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One question with what grading it needs. `id` is the task's name and a hash of the content."""
+
+    id: str
+    task: str
+    prompt: tuple[Message, ...]
+    answer: str | None
+    payload: Mapping[str, Json]
+    level: float | None
+    split: Split
+    source: str
+    source_id: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "id": self.id,
+            "task": self.task,
+            "prompt": [{"role": m.role, "content": m.content} for m in self.prompt],
+            "answer": self.answer,
+            "payload": dict(self.payload),
+            "level": self.level,
+            "split": self.split,
+            "source": self.source,
+            "source_id": self.source_id,
+        }
+
+    @staticmethod
+    def from_json(row: Mapping[str, Json]) -> "Problem":
+        try:
+            return _problem(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"not a problem row ({error}): {json.dumps(row)[:200]}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Completion:
+    """Sampled tokens, each with the log-probability it was sampled at, and the policy version that did it."""
+
+    tokens: Tokens
+    logprobs: Floats
+    finish: Finish
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a grader states of one response: facts only, no weights.
+
+    >>> Score(verdict=Verdict.CORRECT, parts={"correct": 1.0, "process": 0.9}, answer="24", note="reaches 24")
+    ... # doctest: +ELLIPSIS
+    Score(verdict=<Verdict.CORRECT: 'correct'>, ...)
+    """
+
+    verdict: Verdict
+    parts: Mapping[str, float]
+    answer: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A span of completion tokens, end exclusive, and the reward a verifier gave it."""
+
+    start: int
+    end: int
+    reward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rollout:
+    """One answer to one problem: who gave it, its tokens and text, its score and reward."""
+
+    id: str
+    group: str
+    problem: Problem
+    role: Role
+    model: str
+    prompt_tokens: Tokens
+    completion: Completion
+    text: str
+    score: Score | None = None
+    reward: float | None = None
+    steps: tuple[Step, ...] = field(default=())
+
+
+Group = tuple[Rollout, ...]
+"""Siblings: answers to the same problem by the same policy."""
+
+
+def content_id(task: str, content: Json) -> str:
+    """Name a problem by what it asks, so that the id is the same in every file and on every machine.
+
+    >>> content_id("game24", [1, 2, 3, 4])
+    'game24/f3e0a81a1d32'
+    """
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return f"{task}/{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+
+
+def _problem(row: Mapping[str, Json]) -> Problem:
+    prompt, payload, split, level = row["prompt"], row.get("payload") or {}, row["split"], row.get("level")
+    if not isinstance(prompt, list) or not isinstance(payload, dict):
+        raise ValueError("prompt must be a list of messages and payload an object")
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, not {split!r}")
+    answer, source_id = row.get("answer"), row.get("source_id")
+    return Problem(
+        id=str(row["id"]),
+        task=str(row["task"]),
+        prompt=tuple(_message(message) for message in prompt),
+        answer=None if answer is None else str(answer),
+        payload=payload,
+        level=None if level is None else _number(level),
+        split=split,
+        source=str(row.get("source", "")),
+        source_id=None if source_id is None else str(source_id),
+    )
+
+
+def _message(row: Json) -> Message:
+    if not isinstance(row, dict):
+        raise ValueError("a message must be an object")
+    role, content = row["role"], row["content"]
+    if isinstance(content, str):
+        for known in SPEAKERS:
+            if role == known:
+                return Message(role=known, content=content)
+    raise ValueError("a message needs a role of system, user or assistant and a text content")
+
+
+def _number(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected a number, not {value!r}")
+    return float(value)
