@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from whet.store.hashes import sha256
@@ -58,23 +59,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--deterministic", action="store_true", help="for CUDA, where equality needs it")
     args = parser.parse_args()
     moments = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "small.toml"
-        file.write_text(PIPELINE)
+        change = "train = { deterministic = true, " if args.deterministic else "train = { "
+        file.write_text(PIPELINE.replace("train = { ", change))
         began = time.monotonic()
-        _finish(file, Path(place) / "straight")
+        finish(file, Path(place) / "straight")
         whole = time.monotonic() - began
-        expected = _facts(Path(place) / "straight")
+        expected = facts(Path(place) / "straight")
         passed = 0
         for trial in range(args.kills):
             folder = Path(place) / f"killed-{trial}"
             # The start of Python and the traces take the first part; the rest is spread over both training stages.
             moment = moments.uniform(0.25, 0.95) * whole
-            where = _kill(file, folder, moment)
-            _finish(file, folder)
-            same = _facts(folder) == expected
+            began = time.monotonic()
+            stop(start(file, folder), lambda: time.monotonic() - began >= moment)  # noqa: B023 - called at once
+            where = reached(folder)
+            finish(file, folder)
+            same = facts(folder) == expected
             passed += same
             print(
                 f"kill {trial + 1:>2} after {moment:5.1f} s in {where:<22} {'equal' if same else 'DIFFERENT'}",
@@ -84,52 +89,60 @@ def main() -> int:
     return 0 if passed == args.kills else 1
 
 
-def _command(file: Path, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "whet", "run", str(file), "--out", str(folder), "--resume"]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def _finish(file: Path, folder: Path) -> None:
-    done = subprocess.run(_command(file, folder), capture_output=True, text=True, env=_environment())
-    if done.returncode:
-        sys.exit(f"the run failed:\n{done.stderr[-2000:]}")
-
-
-def _kill(file: Path, folder: Path, moment: float) -> str:
-    child = subprocess.Popen(
-        _command(file, folder),
+def start(file: Path, folder: Path) -> subprocess.Popen[str]:
+    """Start the pipeline in a process group of its own, on one thread: the order of a sum depends on their number."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "whet", "run", str(file), "--out", str(folder), "--resume"],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
-    try:
-        child.wait(timeout=moment)
-        return "nothing (it had ended)"
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+
+
+def finish(file: Path, folder: Path) -> None:
+    """Run the pipeline, or what is left of it, to its end."""
+    child = start(file, folder)
+    _, said = child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"the run failed:\n{said[-2000:]}")
+
+
+def stop(
+    child: subprocess.Popen[str], is_due: Callable[[], bool], how: signal.Signals = signal.SIGKILL
+) -> tuple[int, str]:
+    """Send a signal to a run's whole group once it is due, unless the run ends first; its exit code and last words."""
+    while child.poll() is None and not is_due():
+        time.sleep(0.002)
+    if child.poll() is None:
+        os.killpg(child.pid, how)
+    _, said = child.communicate()
+    return child.returncode, said
+
+
+def reached(folder: Path) -> str:
+    """Say which step of which stage a run came to."""
     stage = max((path.name for path in folder.glob("0*")), default="no stage")
     rows = RunStore.view(folder / stage).metrics() if (folder / stage / "config.toml").exists() else []
     return f"{stage} step {int(rows[-1]['step']) if rows else 0}"
 
 
-def _facts(folder: Path) -> dict[str, object]:
-    """Hashes of the last weights and optimiser, and every metric row and rollout step, of both stages."""
-    facts: dict[str, object] = {}
-    for stage in STAGES:
+def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
+    """Hashes of the last weights and optimiser, and every metric row, exam and rollout, of the training stages."""
+    found: dict[str, object] = {}
+    for stage in stages:
         run = RunStore.view(folder / stage)
         last = max(path for path in run.checkpoint_folder.iterdir() if path.name.isdigit())
         for name in ("model.safetensors", "optimizer.safetensors"):
-            facts[f"{stage}/{name}"] = sha256(last / name)
-        facts[f"{stage}/metrics"] = run.metrics()
-        facts[f"{stage}/rollouts"] = [
+            found[f"{stage}/{name}"] = sha256(last / name)
+        found[f"{stage}/metrics"] = run.metrics()
+        found[f"{stage}/evals"] = run.evals()
+        found[f"{stage}/summary"] = run.summary()
+        found[f"{stage}/rollouts"] = [
             [(r.id, r.text, r.reward) for r in run.rollouts("train", step)] for step in run.rollout_steps("train")
         ]
-    return facts
+    return found
 
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ Only light modules are imported here: `whet --help` loads no torch.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError
-from whet.track.progress import console
+from whet.track.progress import console, say
 
 app = typer.Typer(
     name="whet",
@@ -22,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+VERBS = ("run", "sft", "rl", "teach", "eval")
+"""Kinds of files that have a verb of their own."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 File = Annotated[Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)]
@@ -32,12 +35,11 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that wa
 @app.command(context_settings=SETTINGS)
 def run(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
     """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value` changes a setting."""
-    from whet.config import load
-    from whet.recipes.pipeline import PipelineConfig, run_pipeline
-
-    _expect(file, "run")
-    loaded = load(PipelineConfig, file, ctx.args)
     with _stoppable():
+        from whet.recipes.pipeline import load_pipeline, run_pipeline
+
+        _expect(file, "run")
+        loaded = load_pipeline(file, ctx.args)
         run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
 
 
@@ -71,11 +73,11 @@ def show(ctx: typer.Context, file: File) -> None:
     from whet.config import kind_of, load
     from whet.config import show as shown
     from whet.recipes.kinds import KINDS
-    from whet.recipes.pipeline import PipelineConfig
+    from whet.recipes.pipeline import load_pipeline
 
     kind = kind_of(file)
     if kind == "run":
-        typer.echo(shown(load(PipelineConfig, file, ctx.args)), nl=False)
+        typer.echo(shown(load_pipeline(file, ctx.args)), nl=False)
     elif kind in KINDS:
         typer.echo(shown(load(KINDS[kind], file, ctx.args)), nl=False)
     else:
@@ -108,6 +110,11 @@ def export(
 
 
 def _single(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
+    with _stoppable():
+        _run_alone(kind, file, args, out, resume)
+
+
+def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load
     from whet.config import show as shown
     from whet.recipes.kinds import IGNORED, KINDS, run_stage
@@ -116,22 +123,23 @@ def _single(kind: str, file: Path, args: list[str], out: Path | None, resume: bo
     _expect(file, kind)
     loaded = load(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
-    console.print(shown(loaded), markup=False)
+    say(shown(loaded))
     with RunStore.open(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store:
         if store.is_finished:
-            console.print(f"{folder} is finished; nothing to do")
+            say(f"{folder} is finished; nothing to do")
             return
-        with _stoppable():
-            run_stage(loaded.config, store)
-    console.print(f"results in {folder}")
+        run_stage(loaded.config, store)
+    say(f"results in {folder}")
 
 
 def _expect(file: Path, kind: str) -> None:
     from whet.config import kind_of
 
     found = kind_of(file)
-    if found != kind:
+    if found in VERBS and found != kind:
         raise ConfigError(f"{file} is of kind {found!r}: use `whet {found} {file}`, or give a file of kind {kind!r}")
+    if found != kind:
+        raise ConfigError(f"{file} is of kind {found!r}, but `whet {kind}` runs files of kind {kind!r}")
 
 
 @contextmanager
@@ -140,20 +148,14 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print("stopped; the same command with --resume goes on from the last checkpoint")
+        say("stopped; the same command with --resume goes on from the last checkpoint")
         raise typer.Exit(130) from None
 
 
-def main() -> None:
-    """Run the command line; what a user can mend is one sentence and exit code 2."""
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line, on the process's own arguments by default; what a user can mend is one sentence, code 2."""
     try:
-        app(standalone_mode=True)
+        app(args, prog_name="whet")
     except WhetError as error:
-        console.print(f"[bold red]whet:[/] {_plain(str(error))}", soft_wrap=True)
+        console.print(f"[bold red]whet:[/] {escape(str(error))}")
         sys.exit(2)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

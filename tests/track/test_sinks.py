@@ -30,7 +30,7 @@ from whet.config import Config
 from whet.store.run import RunStore
 from whet.track.sinks import TrackConfig, open_trackers
 with RunStore.open(Path(sys.argv[1]), Config(), {}, resume=False) as run:
-    with open_trackers(TrackConfig(sinks=("wandb",), project="p"), run, ["loss"]) as tracker:
+    with open_trackers(TrackConfig(sinks=("wandb",), project="p"), run, {"loss": "loss"}) as tracker:
         tracker.log(3, {"loss": 0.5})
     print(run.id)
 """
@@ -42,27 +42,27 @@ def run(tmp_path: Path) -> RunStore:
 
 
 def test_the_run_and_the_console_get_every_step(run: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_trackers(TrackConfig(), run, ["reward/mean", "policy/kl"]) as tracker:
+    with open_trackers(TrackConfig(), run, {"reward/mean": "reward", "policy/kl": "kl"}) as tracker:
         tracker.log(7, {"reward/mean": 0.41237, "policy/kl": 2.0, "other": 1.0})
         tracker.log(8, {"other": 1.0})
     captured = capsys.readouterr()
-    assert captured.err == "step      7  reward/mean   0.4124  policy/kl        2\n"
+    assert captured.err == "step      7  reward 0.4124    kl 2       \n"
     assert captured.out == ""
     assert [row["step"] for row in run.metrics()] == [7, 8]
 
 
 def test_a_missing_column_is_left_out_of_the_line() -> None:
     stream = io.StringIO()
-    ConsoleTracker(["a", "b"], stream=stream).log(1, {"b": float("nan")})
-    assert stream.getvalue() == "step      1  b      nan\n"
+    ConsoleTracker({"a": "a", "b": "b"}, stream=stream).log(1, {"b": float("nan")})
+    assert stream.getvalue() == "step      1  b nan     \n"
 
 
 def test_a_terminal_gets_the_same_line_unwrapped() -> None:
     stream = io.StringIO()
-    tracker = ConsoleTracker(["area/name" * 4], console=Console(file=stream, width=20))
+    tracker = ConsoleTracker({"area/name" * 4: "area/name" * 4}, console=Console(file=stream, width=20))
     tracker.log(1, {"area/name" * 4: 1e-9})
     tracker.close()
-    assert stream.getvalue() == f"step      1  {'area/name' * 4}    1e-09\n"
+    assert stream.getvalue() == f"step      1  {'area/name' * 4} 1e-09   \n"
 
 
 def test_tensorboard_reads_what_was_logged_and_a_resumed_session_replaces_later_steps(run: RunStore) -> None:
@@ -81,7 +81,7 @@ def test_tensorboard_reads_what_was_logged_and_a_resumed_session_replaces_later_
 
 def test_tensorboard_is_opened_on_demand(run: RunStore) -> None:
     pytest.importorskip("tensorboard")
-    with open_trackers(TrackConfig(sinks=("tensorboard",)), run, []) as tracker:
+    with open_trackers(TrackConfig(sinks=("tensorboard",)), run, {}) as tracker:
         tracker.log(1, {"loss": 1.0})
     assert len(list((run.folder / "tensorboard").iterdir())) == 1
 
@@ -90,7 +90,7 @@ def test_a_sink_that_is_not_installed_is_named(run: RunStore) -> None:
     if importlib.util.find_spec("wandb"):
         pytest.skip("wandb is installed here")
     with pytest.raises(ConfigError, match=r'track.sinks names "wandb", which is not installed: pip install wandb'):
-        open_trackers(TrackConfig(sinks=("wandb",)), run, [])
+        open_trackers(TrackConfig(sinks=("wandb",)), run, {})
 
 
 def test_wandb_gets_the_project_the_runs_id_and_every_step(tmp_path: Path) -> None:

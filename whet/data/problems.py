@@ -30,9 +30,7 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
         return list(task.problems(split))
     file = problem_file(Path(folder), split)
     if not file.is_file():
-        raise DataError(
-            f"{folder} has no {file.name}: give a folder written by `whet data make`, or leave problems out"
-        )
+        raise DataError(f"{folder} has no {file.name}: give the folder of a `make` stage, or leave problems out")
     return read_problems(file)
 
 

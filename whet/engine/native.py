@@ -15,6 +15,7 @@ from torch import Tensor
 from whet.config import Config
 from whet.engine.base import Request
 from whet.engine.cache import Cache, Decode, Prefill
+from whet.engine.graphs import COLUMNS, DecodeGraphs, rounded
 from whet.engine.prompts import Indices, Layout, lay_out, length_of, places_of
 from whet.engine.sampling import sample, uniforms
 from whet.engine.state import Finished, Rows
@@ -53,16 +54,26 @@ class NativeEngine:
         self.device = model.embed.weight.device
         self._stops_K = torch.tensor(sorted(stop_tokens), dtype=torch.int64, device=self.device)
         self._cache: Cache | None = None
+        self._rows: Rows | None = None
+        self._graphs: DecodeGraphs | None = None
+        self._longest, self._is_running = 0, False
 
     def sleep(self) -> None:
         """Give the cache memory back; the next request takes it again."""
-        self._cache = None
+        self._cache = self._rows = self._graphs = None
 
     @torch.no_grad()
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         """Sample every request; yield each with its id when it ends, in no promised order."""
-        waiting = iter(requests)
-        rows = Rows(self.cfg.slots, self.context, self.model.embed.weight)
+        if self._is_running:
+            raise EngineError("an earlier call of this engine still runs; read it to its end or close it first")
+        self._is_running = True
+        try:
+            yield from self._serve(iter(requests), self._ready_rows())
+        finally:
+            self._is_running = False
+
+    def _serve(self, waiting: Iterator[Request], rows: Rows) -> Iterator[tuple[str, Completion]]:
         while True:
             admitted = list(islice(waiting, self.cfg.slots - len(rows)))
             if admitted:
@@ -86,7 +97,8 @@ class NativeEngine:
             rows.kept_prompt = list(places)[-1]
             places[rows.kept_prompt].append(rows.spare)
             self._run_prompts(rows, lay_out(places))
-        self._sample(rows, which, self.model.logits(rows.end_RH[which]))
+        has_cuts = any(_has_cuts(request) for request in requests)
+        self._sample(rows, which, self.model.logits(rows.end_RH[which]), has_cuts)
 
     def _run_prompts(self, rows: Rows, layout: Layout) -> None:
         """Run each prompt once for all its rows; the last one is kept in the spare row for siblings still to come."""
@@ -101,18 +113,28 @@ class NativeEngine:
 
     def _copy_kept(self, rows: Rows, siblings: list[int]) -> None:
         target_M = torch.tensor(siblings, device=self.device)
-        self._ready_cache().move(torch.full_like(target_M, rows.spare), target_M, length_of(rows.kept_prompt))
-        rows.end_RH[target_M] = rows.end_RH[rows.spare]
+        spare_M = torch.full_like(target_M, rows.spare)
+        self._ready_cache().move(spare_M, target_M, length_of(rows.kept_prompt))
+        rows.end_RH[target_M] = rows.end_RH[spare_M]
 
     def _decode(self, rows: Rows) -> None:
-        used = slice(0, len(rows))
-        position_B = rows.position_R[used].clamp(max=self.context - 1)
-        attend = Decode(self._ready_cache(), position_B, self._used_columns(rows))
-        hidden_BH = self.model(rows.token_R[used], position_B, attend)
-        self._sample(rows, used, self.model.logits(hidden_BH))
+        has_cuts = any(_has_cuts(request) for request in rows.requests)
+        size, columns = len(rows), min(self.context, self._longest + self.cfg.window)
+        if self._graphs is None:
+            self._step(rows, size, columns, has_cuts)
+            return
+        size, columns = rounded(size, self.cfg.slots), min(self.context, -(-columns // COLUMNS) * COLUMNS)
+        self._graphs.run((size, columns, has_cuts), lambda: self._step(rows, size, columns, has_cuts))
 
-    def _sample(self, rows: Rows, which: slice, logits_BV: Tensor) -> None:
-        has_cuts = any(_has_cuts(request) for request in rows.requests[which])
+    def _step(self, rows: Rows, size: int, columns: int, has_cuts: bool) -> None:
+        """Decode one token of the first `size` rows, none of which has filled more than `columns` of its cache."""
+        used = slice(0, size)
+        position_B = rows.position_R[used].clamp(max=self.context - 1)
+        attend = Decode(self._ready_cache(), position_B, columns)
+        hidden_BH = self.model(rows.token_R[used], position_B, attend)
+        self._sample(rows, used, self.model.logits(hidden_BH), has_cuts)
+
+    def _sample(self, rows: Rows, which: slice, logits_BV: Tensor, has_cuts: bool) -> None:
         uniform_B = uniforms(rows.seed_R[which], rows.count_R[which])
         token_B, logprob_B = sample(logits_BV, uniform_B, rows.cuts_of(which), has_cuts=has_cuts)
         rows.record(which, token_B, logprob_B, self._stops_K)
@@ -157,9 +179,12 @@ class NativeEngine:
                 return end
         return None
 
-    def _used_columns(self, rows: Rows) -> int:
-        """Bound the columns any row has filled, without asking the device: what was seen, plus one window."""
-        return min(self.context, self._longest + self.cfg.window)
+    def _ready_rows(self) -> Rows:
+        if self._rows is None:
+            self._rows = Rows(self.cfg.slots, self.context, self.model.embed.weight)
+            self._graphs = DecodeGraphs() if self.device.type == "cuda" else None
+        self._rows.clear()
+        return self._rows
 
     def _ready_cache(self) -> Cache:
         if self._cache is None:
@@ -178,12 +203,13 @@ class NativeEngine:
                 f"request {request.id} has a prompt of {length} tokens, which leaves no room in a context of "
                 f"{self.context}; shorten it or raise engine.context"
             )
-        top = int(request.prompt.max())
-        if top >= self.model.cfg.vocab_size or request.prompt.min() < 0:
-            raise EngineError(
-                f"request {request.id} has token {top} in its prompt, but the model knows {self.model.cfg.vocab_size} "
-                "tokens; use the tokenizer that belongs to the model"
-            )
+        known = self.model.cfg.vocab_size
+        for token in (int(request.prompt.min()), int(request.prompt.max())):
+            if not 0 <= token < known:
+                raise EngineError(
+                    f"request {request.id} has token {token} in its prompt, but the model knows {known} tokens; "
+                    "use the tokenizer that belongs to the model"
+                )
         if request.sampling.stop and self.detokenize is None:
             raise EngineError(f"request {request.id} has stop strings, but this engine was built without a tokenizer")
 

@@ -42,10 +42,16 @@ class Rows:
         self.requests: list[Request] = []
         self.token_R, self.position_R, self.count_R = zeros(rows), zeros(rows), zeros(rows)
         self.seed_R, self.limit_R = zeros(rows), zeros(rows)
-        self.is_done_R = zeros(rows, dtype=torch.bool)
+        self.is_done_R = ~zeros(rows, dtype=torch.bool)
         self.cuts = Cuts.of([Sampling()] * rows, device)
         self.tokens_RW = zeros(rows, width + 1, dtype=torch.int32)
         self.logprobs_RW = zeros(rows, width + 1, dtype=torch.float32)
+
+    def clear(self) -> None:
+        """Forget every request; weights may have changed, so the kept prompt goes too."""
+        self.requests.clear()
+        self.kept_prompt = b""
+        self.is_done_R.fill_(True)
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -116,6 +122,7 @@ class Rows:
         if holes:
             for tensor in self._all():
                 tensor[target] = tensor[source]
+        self.is_done_R[left : len(self)] = True
         for hole, mover in zip(holes, movers, strict=True):
             self.requests[hole] = self.requests[mover]
         del self.requests[left:]

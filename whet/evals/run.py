@@ -9,7 +9,7 @@ from whet.engine.base import Sampling
 from whet.evals.summary import EvalSummary, summarise
 from whet.rng import derive
 from whet.rollout.collect import Player, collect
-from whet.tasks.base import Task
+from whet.tasks.base import Task, solvable
 from whet.track.progress import bar
 from whet.types import Group, Problem, Split
 
@@ -47,8 +47,3 @@ def evaluate(
     """Sample and score answers to every problem, with a progress bar."""
     with bar("evaluate", len(problems) * samples) as advance:
         return collect(player, task, problems, sampling, samples=samples, seed=seed, progress=advance)
-
-
-def solvable(problems: Sequence[Problem]) -> list[Problem]:
-    """Leave out problems that are known to have no solution."""
-    return [problem for problem in problems if problem.payload.get("solvable") is not False]

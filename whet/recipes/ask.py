@@ -36,6 +36,7 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
     problem = task.asked(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
     prompt = policy.chat.prompt(messages)
+    _check_question(question, len(prompt), policy)
 
     def request(number: int) -> Request:
         sampling = Sampling(temperature=float(number > 0), max_tokens=max_tokens)
@@ -50,6 +51,21 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
             console.print(f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: {escape(score.note)}\n")
 
 
+def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
+    """Refuse what the model cannot read: its answer would be to something else."""
+    tokenizer = policy.tokenizer
+    if "unk_token" in tokenizer.named:
+        unknown = tokenizer.id(tokenizer.named["unk_token"])
+        strange = "".join(letter for letter in dict.fromkeys(question) if unknown in tokenizer.encode(letter))
+        if strange:
+            raise ConfigError(f"the question has characters that the model does not know: {strange!r}; leave them out")
+    if num_tokens >= policy.engine.context:
+        raise ConfigError(
+            f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer in the model's "
+            f"context of {policy.engine.context}; ask something shorter"
+        )
+
+
 def _task(place: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
     for file in (Path(place) / "config.toml", *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True)):
@@ -59,12 +75,18 @@ def _task(place: str) -> Task | None:
 
 
 def export_model(place: Path, out: Path) -> None:
-    """Copy a run's model, without the optimiser, into a new folder."""
+    """Copy a run's model, without the optimiser, into a new folder: all of it or nothing."""
     source = model_folder(str(place))
-    if out.exists() and any(out.iterdir()):
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; give a new folder")
-    if not source.is_dir():
-        raise DataError(f"{place} holds no model")
+    if not (source / "config.json").is_file() or not any(source.glob("model*.safetensors")):
+        raise DataError(f"{place} holds no model: give a run folder, or one with config.json and model.safetensors")
+    new = out.absolute().with_name(f".{out.absolute().name}.new")
     with writing(out):
-        shutil.copytree(source, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
-    typer.echo(f"{out}: config.json, model.safetensors, tokenizer.json; transformers and vLLM load it as it is")
+        try:
+            shutil.copytree(source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
+            new.rename(out)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+    typer.echo(f"{out} is a Hugging Face folder: config.json, model.safetensors, tokenizer.json")

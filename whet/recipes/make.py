@@ -6,7 +6,7 @@ from whet.config import Config
 from whet.data.problems import problem_file, write_problems
 from whet.store.run import RunStore
 from whet.tasks.registry import TaskConfig, build
-from whet.track.progress import console
+from whet.track.progress import say
 from whet.types import SPLITS, Json
 
 
@@ -26,5 +26,5 @@ def make(cfg: MakeConfig, run: RunStore) -> None:
         problems = list(task.problems(split))
         write_problems(run.folder, split, problems)
         counts[split] = len(problems)
-        console.print(f"{len(problems):>7,} {split} problems in {problem_file(run.folder, split)}")
+        say(f"{len(problems):>7,} {split} problems in {problem_file(run.folder, split)}")
     run.finish({"problems": counts})

@@ -6,14 +6,17 @@ A stage is up to date when its settings and all that it was made from are unchan
 
 import hashlib
 import json
+import re
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
+from rich.markup import escape
 
-from whet.config import Config, Loaded, to_table
+from whet.config import Config, Loaded, load, to_table
 from whet.errors import ConfigError
 from whet.recipes.kinds import IGNORED, AnyStage, Stage, run_stage
 from whet.recipes.story import last_words, write_story
@@ -23,6 +26,9 @@ from whet.store.run import RunStore
 from whet.tables import flat
 from whet.track.progress import console
 from whet.types import Json
+
+PLACES = ("problems", "data", "model.path")
+"""Settings that may refer to an earlier stage."""
 
 
 class PipelineConfig(Config):
@@ -42,18 +48,36 @@ class PipelineConfig(Config):
         stages = {name: {"seed": seed, **s} if isinstance(s, dict) else s for name, s in given["stages"].items()}
         return {**given, "stages": stages}
 
+    @field_validator("stages")
+    @classmethod
+    def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
+        """Keep names to what a folder can be called; a stage's is part of its folder's."""
+        if not stages:
+            raise ValueError('there should be a stage at least, such as [stages.problems] with kind = "make"')
+        for name in stages:
+            if not re.fullmatch(r"\w[\w-]*", name):
+                raise ValueError(f"the stage name {name!r} should be of letters, digits, _ and - only")
+        return stages
+
+
+def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
+    """Read a pipeline; a seed that a stage took over from the pipeline says so."""
+    loaded = load(PipelineConfig, file, overrides)
+    inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
+    origin = {key: "seed" if key in inherited and at == "default" else at for key, at in loaded.origin.items()}
+    return Loaded(config=loaded.config, origin=origin)
+
 
 def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
+    _check_references(cfg.stages)
+    folders = {name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)}
+    keys: dict[str, str] = {}
     lock = Lock(folder)
     try:
-        folders: dict[str, Path] = {}
-        keys: dict[str, str] = {}
-        for number, (name, stage) in enumerate(cfg.stages.items(), start=1):
-            folders[name] = folder / f"{number:02d}-{name}"
+        for name, stage in cfg.stages.items():
             keys[name] = _key(stage, keys)
-            _check_references(name, stage, folders)
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume)
         write_story(cfg.seed, cfg.stages, folders, folder)
@@ -67,17 +91,18 @@ def _run_one(name: str, stage: Stage, origin: dict[str, str], folder: Path, key:
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
-        console.print(
-            f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {_retire(folder)}"
-        )
+        aside = escape(str(_retire(folder)))
+        console.print(f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {aside}")
         before = {}
     if before.get("seconds") is not None and (folder / "summary.json").is_file():
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began, spent = time.monotonic(), float(str(before.get("spent", 0.0)))
+    # The key has seen the references; where they lead to may be written in another way, or have moved.
+    ignore = (*IGNORED, *PLACES)
     with RunStore.open(
-        folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=IGNORED
+        folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
     ) as run:
         write_json(key_file, {"key": key, "spent": spent})
         try:
@@ -117,11 +142,17 @@ def _references(value: Json) -> list[str]:
     return [name for item in items for name in _references(item)]
 
 
-def _check_references(name: str, stage: Stage, folders: dict[str, Path]) -> None:
-    for other in _references(to_table(stage)):
-        if other not in folders or other == name:
-            earlier = ", ".join(key for key in folders if key != name) or "none"
-            raise ConfigError(f"stage {name!r} refers to @{other}, which is no earlier stage; earlier ones: {earlier}")
+def _check_references(stages: Mapping[str, Stage]) -> None:
+    """Find a wrong reference before the first stage runs, not when its own turn comes."""
+    earlier: list[str] = []
+    for name, stage in stages.items():
+        for other in _references(to_table(stage)):
+            if other not in earlier:
+                known = ", ".join(earlier) or "none"
+                raise ConfigError(
+                    f"stage {name!r} refers to @{other}, which is no earlier stage; earlier ones: {known}"
+                )
+        earlier.append(name)
 
 
 def _resolved(stage: Stage, folders: dict[str, Path]) -> Stage:

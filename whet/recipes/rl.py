@@ -12,24 +12,37 @@ from whet.data.feed import Feed
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import ExamConfig, Examiner, solvable
+from whet.errors import TrainError
+from whet.evals.run import ExamConfig, Examiner
 from whet.recipes.sft import finish
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
+from whet.tasks.base import solvable
 from whet.tasks.registry import TaskConfig, build
 from whet.tasks.reward import RewardSpec
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import credit
+from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
 from whet.train.update import update, with_reference
 from whet.types import Group, Json
 
-COLUMNS = ("reward/mean", "score/correct", "length/mean", "policy/entropy", "policy/kl", "groups/equal")
+COLUMNS = {
+    "reward/mean": "reward",
+    "score/correct": "correct",
+    "length/mean": "tokens",
+    "length/unfinished": "unfinished",
+    "policy/entropy": "entropy",
+    "policy/kl": "kl",
+    "groups/equal": "equal groups",
+}
+MAX_EMPTY_STEPS = 10
+"""Steps in a row that may teach nothing; then the run stops, since waiting longer rarely helps."""
 
 
 class RLConfig(Config):
@@ -59,6 +72,7 @@ class RLConfig(Config):
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than their siblings."""
+    settle(cfg.train.deterministic)
     task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
     feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
@@ -68,6 +82,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     keeper = Keeper(cfg.save, run, policy, learner, Examiner(cfg.exam, task, cfg.sampling, seed=cfg.seed))
     start, state = keeper.resume()
     feed.position, baseline = start * cfg.problems_per_step, _numbers(state.get("baseline"))
+    num_empty = int(str(state.get("num_empty", 0)))
 
     def sample(step: int, temperature: float) -> list[Group]:
         problems = [
@@ -92,7 +107,9 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, rollup(groups) | metrics | {"sampling/temperature": temperature})
             advance(1)
-            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)})
+            num_empty = num_empty + 1 if metrics["step/empty"] else 0
+            _check_signal(num_empty)
+            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline), "num_empty": num_empty})
     finish(run, keeper)
 
 
@@ -107,6 +124,14 @@ def temperature_at(cfg: RLConfig, step: int) -> float:
     if last is None or cfg.steps == 1:
         return first
     return float(first * (last / first) ** (step / (cfg.steps - 1)))
+
+
+def _check_signal(num_empty: int) -> None:
+    if num_empty >= MAX_EMPTY_STEPS:
+        raise TrainError(
+            f"{num_empty} steps in a row had no group with answers of different reward, so nothing is learned: "
+            "start from a better model, or change reward.weights, group_size or sampling.temperature"
+        )
 
 
 def _numbers(value: Json) -> dict[str, float]:

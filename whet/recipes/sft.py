@@ -23,13 +23,14 @@ from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import weigh
+from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
 from whet.types import Rollout
 
 LINES = 20
 """Steps a line on the screen; every step is in the metrics."""
-COLUMNS = ("loss", "policy/entropy", "train/grad_norm", "train/lr")
+COLUMNS = {"loss": "loss", "policy/entropy": "entropy", "train/grad_norm": "gradient", "train/lr": "rate"}
 
 
 class SFTConfig(Config):
@@ -55,6 +56,7 @@ class SFTConfig(Config):
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fit a model to teacher answers: tokenise, shuffle, step, examine, save."""
+    settle(cfg.train.deterministic)
     rollouts = read_data(cfg.data)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=texts(rollouts), seed=derive(cfg.seed, "model")
@@ -85,7 +87,10 @@ def read_data(place: str) -> list[Rollout]:
     path = Path(place)
     if path.is_dir():
         run = RunStore.view(path)
-        return [rollout for step in run.rollout_steps("train") for rollout in run.rollouts("train", step)]
+        rollouts = [rollout for step in run.rollout_steps("train") for rollout in run.rollouts("train", step)]
+        if not rollouts:
+            raise DataError(f"data = {place!r} is a run without training rollouts; give one that teach wrote")
+        return rollouts
     if not path.is_file():
         raise DataError(f"data = {place!r} is neither a rollout file nor a run folder")
     return read_rollouts(path)

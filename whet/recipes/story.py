@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from rich.markup import escape
+
 from whet.evals.report import write_report
 from whet.evals.report_data import Curve, Line, NamedEval, ReportData, Sample, StageTime, Unit
 from whet.evals.samples import draw_samples
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
-from whet.evals.wording import percent_interval
+from whet.evals.wording import learned, percent_interval
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.kinds import Stage
 from whet.store.files import read_json, write_json
@@ -54,14 +56,14 @@ def last_words(folder: Path) -> str:
             f"  after {row['name']:<8} {solved} of {sampled.count} unseen problems solved, "
             f"{100 * greedy.mean:.1f} % greedily"
         )
-    seconds = summary["seconds"]
+    seconds, place = summary["seconds"], escape(str(folder))
     took = sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
     lines += [
         f"  in {took / 60:.1f} minutes",
         "",
-        f"Report   {folder / 'report.html'}",
-        f'Ask it   whet try {folder} "4 6 8 1"',
-        f"Take it  whet export {folder} OUT",
+        f"Report   {place}/report.html",
+        f'Ask it   whet try {place} "4 6 8 1"',
+        f"Take it  whet export {place} OUT",
     ]
     return "\n".join(lines)
 
@@ -95,7 +97,7 @@ def _report(
     gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
     return ReportData(
         title=folder.name,
-        headline=_headline([e for e in evals if not e.is_greedy]),
+        headline=_headline([e for e in evals if not e.is_greedy], gain),
         difference=gain,
         evals=tuple(evals),
         curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
@@ -106,18 +108,14 @@ def _report(
     )
 
 
-def _headline(evals: list[NamedEval]) -> str:
+def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
     if not evals:
         return ""
-    last = evals[-1]
-    end = percent_interval(last.summary.pass_at[1])
+    first, last = evals[0].summary.pass_at[1], evals[-1].summary.pass_at[1]
+    cause = evals[-1].name.upper()
     if len(evals) == 1:
-        return f"{last.name} solves {end} of unseen problems"
-    first = evals[0]
-    start = percent_interval(first.summary.pass_at[1])
-    rose = last.summary.pass_at[1].mean > first.summary.pass_at[1].mean
-    verb = "raised" if rose else "changed"
-    return f"{last.name} {verb} the share of unseen problems solved from {start} to {end}"
+        return f"After {cause}, {percent_interval(last)} of unseen problems are solved."
+    return learned(cause, "unseen problems", first, last, gain)
 
 
 def _samples(exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]) -> tuple[Sample, ...]:

@@ -1,6 +1,9 @@
 """Write teacher rollouts: several worked answers to each problem of a split, for SFT to imitate."""
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -14,9 +17,10 @@ from whet.data.problems import problems_of
 from whet.errors import DataError
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.tasks.base import Task, solvable
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console
-from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split
+from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split, Verdict
 
 CHUNK = 16
 
@@ -32,12 +36,15 @@ class TeachConfig(Config):
     split: Split = "sft"
     per_problem: int = Field(default=33, ge=1)
     """Answers tried a problem; the same answer to the same question is kept once."""
+    unsolvable: bool = False
+    """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
-    """Write the answers of every problem, each graded: a wrong one is a fault and stops the stage."""
+    """Write the answers of every problem, each graded: a wrong one would be a fault of the task."""
     problems = problems_of(build(cfg.task), cfg.problems, cfg.split)
+    problems = problems if cfg.unsolvable else solvable(problems)
     groups: list[Group] = []
     with bar("traces", len(problems) * cfg.per_problem) as advance:
         for group in _written(cfg, problems):
@@ -51,11 +58,33 @@ def teach(cfg: TeachConfig, run: RunStore) -> None:
 
 def _written(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
     chunks = [problems[start : start + CHUNK] for start in range(0, len(problems), CHUNK)]
+    if cfg.workers == 1:
+        for chunk in chunks:
+            yield from write_groups(cfg, chunk)
+        return
     # A fresh interpreter a worker: forking one that runs torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=cfg.workers, mp_context=context) as pool:
-        for groups in pool.map(write_groups, [cfg] * len(chunks), chunks):
+    with ProcessPoolExecutor(max_workers=cfg.workers, mp_context=context, initializer=_follow_parent) as pool:
+        # Workers are born with Ctrl-C blocked: it is the parent's to answer.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            results = pool.map(write_groups, [cfg] * len(chunks), chunks)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for groups in results:
             yield from groups
+
+
+def _follow_parent() -> None:
+    """End when the parent ends: a worker of a killed run would wait for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has a parent"
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
@@ -71,8 +100,14 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
             if text is None:
                 raise DataError(f"{cfg.task.name} has no worked answer for {problem.id}; choose another split")
             rows.setdefault((asked.prompt[-1].content, text), _rollout(asked, text, number))
-        groups.append(tuple(replace(row, score=task.score(row.problem, row.text)) for row in rows.values()))
+        groups.append(tuple(_graded(task, row) for row in rows.values()))
     return groups
+
+
+def _graded(task: Task, row: Rollout) -> Rollout:
+    score = task.score(row.problem, row.text)
+    assert score.verdict is Verdict.CORRECT, f"the worked answer to {row.problem.id} is {score.verdict}: {score.note}"
+    return replace(row, score=score)
 
 
 def _rollout(problem: Problem, text: str, number: int) -> Rollout:

@@ -10,7 +10,7 @@ from whet.evals.run import Examiner
 from whet.evals.summary import EvalSummary
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
-from whet.track.progress import console
+from whet.track.progress import console, say
 from whet.train.checkpoint import load_training, save_training
 from whet.train.learner import Learner
 from whet.train.policy import Policy
@@ -39,7 +39,7 @@ class Keeper:
 
     def __init__(self, cfg: SaveConfig, run: RunStore, policy: Policy, learner: Learner, examiner: Examiner) -> None:
         self.cfg, self.run, self.policy, self.learner, self.examiner = cfg, run, policy, learner, examiner
-        self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=console.print)
+        self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = Best()
 
     def resume(self) -> tuple[int, dict[str, Json]]:
@@ -53,7 +53,7 @@ class Keeper:
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
         self.best = Best(int(str(best[0])), float(str(best[1])))
-        if self.best.step >= 0:
+        if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
         console.print(f"going on from step {step:,}")
@@ -73,7 +73,7 @@ class Keeper:
         self.run.write_eval(step, summary.to_json())
         self.run.log_metrics(step, {"exam/pass@1": value, "exam/tokens": summary.tokens.mean})
         mark = ""
-        if value > self.best.value:
+        if value >= self.best.value:  # of equals the later has seen more
             self.best, mark = Best(step, value), ", the best so far"
         console.print(f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}")
 

@@ -44,3 +44,8 @@ class Task(Protocol):
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
         """Say of each line of a response whether it is right, for people to read."""
         ...
+
+
+def solvable(problems: Iterable[Problem]) -> list[Problem]:
+    """Leave out problems that are known to have no solution."""
+    return [problem for problem in problems if problem.payload.get("solvable") is not False]

@@ -1,12 +1,120 @@
-"""Small stand-ins for tests: an example of a given length, a scripted engine."""
+"""Small stand-ins for tests: sequences, rollouts with given rewards, and a task that asks for sums."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from whet.data.examples import Example
+from whet.tasks.base import StepNote
+from whet.types import (
+    Completion,
+    Finish,
+    Group,
+    Message,
+    Problem,
+    Role,
+    Rollout,
+    Score,
+    Split,
+    Verdict,
+    content_id,
+)
 
 
-def example(*, length: int, start: int = 1, weight: float = 1.0, seed: int = 0) -> Example:
+def example(
+    *, length: int, start: int = 1, weight: float = 1.0, advantage: float = 0.0, seed: int = 0, temperature: float = 1.0
+) -> Example:
     """Make a training sequence of random tokens below 50."""
     tokens = np.random.default_rng(seed).integers(0, 50, size=length).astype(np.int32)
-    logprob = np.zeros(length - start, dtype=np.float32)
-    return Example(tokens=tokens, start=start, group="g", rollout=f"r{seed}", weight=weight, logprob=logprob)
+    return Example(
+        tokens=tokens,
+        start=start,
+        group="g",
+        rollout=f"r{seed}",
+        weight=weight,
+        advantage=advantage,
+        temperature=temperature,
+        logprob=np.zeros(length - start, dtype=np.float32),
+    )
+
+
+def sum_problem(left: int, right: int, split: Split = "rl") -> Problem:
+    return Problem(
+        id=content_id("sums", [left, right]),
+        task="sums",
+        prompt=(Message(role="user", content=f"{left} + {right}"),),
+        answer=str(left + right),
+        payload={"numbers": [left, right]},
+        level=0.0,
+        split=split,
+        source="made",
+    )
+
+
+def rollout(
+    *,
+    reward: float | None = None,
+    score: Score | None = None,
+    number: int = 0,
+    tokens: Sequence[int] = (5, 6, 7),
+    prompt: Sequence[int] = (1, 2),
+    finish: Finish = Finish.STOP,
+    problem: Problem | None = None,
+    text: str = "3",
+) -> Rollout:
+    """Make a rollout of chosen tokens; the n-th token's log-probability is -0.1 n."""
+    problem = problem or sum_problem(1, 2)
+    logprobs = -0.1 * np.arange(1, len(tokens) + 1, dtype=np.float32)
+    return Rollout(
+        id=f"{problem.id}:0/{number}",
+        group=f"{problem.id}:0",
+        problem=problem,
+        role=Role.SOLVER,
+        model="tiny",
+        prompt_tokens=np.array(prompt, dtype=np.int32),
+        completion=Completion(
+            tokens=np.array(tokens, dtype=np.int32), logprobs=logprobs.astype(np.float32), finish=finish, version=0
+        ),
+        text=text,
+        score=score,
+        reward=reward,
+    )
+
+
+def group(rewards: Sequence[float | None]) -> Group:
+    """Make siblings with given rewards; None stands for one that could not be scored."""
+    return tuple(rollout(reward=reward, number=number) for number, reward in enumerate(rewards))
+
+
+class SumTask:
+    """Sums of two numbers below ten; the response must be the sum and nothing else."""
+
+    name = "sums"
+
+    def problems(self, split: Split) -> list[Problem]:
+        quarter = ("sft", "rl", "dev", "test").index(split)
+        return [
+            sum_problem(left, right, split)
+            for left in range(10)
+            for right in range(10)
+            if (left + right) % 4 == quarter
+        ]
+
+    def asked(self, question: str) -> Problem | None:
+        numbers = question.split(" + ")
+        is_sum = len(numbers) == 2 and all(number.isdecimal() and len(number) < 3 for number in numbers)
+        return sum_problem(int(numbers[0]), int(numbers[1])) if is_sum else None
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        return problem
+
+    def score(self, problem: Problem, text: str) -> Score:
+        is_right = text == problem.answer
+        verdict = Verdict.CORRECT if is_right else Verdict.WRONG if text else Verdict.NO_ANSWER
+        return Score(verdict=verdict, parts={"correct": float(is_right)}, answer=text or None)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return problem.answer
+
+    def notes(self, problem: Problem, text: str) -> list[StepNote]:
+        return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]

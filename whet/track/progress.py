@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 QUIET_SECONDS = 10.0
 """Where there is no terminal, a line of progress comes this often."""
@@ -22,6 +22,11 @@ class RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{_rate(speed)}", style="cyan")
+
+
+def say(sentence: str) -> None:
+    """Print a sentence as it is: brackets in a path are no markup."""
+    console.print(sentence, markup=False)
 
 
 def screen() -> Console | None:

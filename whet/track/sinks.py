@@ -4,7 +4,7 @@ import importlib
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Literal, Protocol, TextIO
 
@@ -26,9 +26,9 @@ class TrackConfig(Config):
 
 
 def open_trackers(
-    cfg: TrackConfig, run: Run, columns: Sequence[str], *, every: int = 1, console: Console | None = None
+    cfg: TrackConfig, run: Run, columns: Mapping[str, str], *, every: int = 1, console: Console | None = None
 ) -> Trackers:
-    """Open the trackers of a run. The console shows `columns`; pass the console that a progress bar draws on."""
+    """Open the trackers of a run. The console, a progress bar's own if given, shows `columns`: metrics by label."""
     trackers: list[Tracker] = [JsonlTracker(run), ConsoleTracker(columns, every=every, console=console)]
     if "tensorboard" in cfg.sinks:
         trackers.append(TensorBoardTracker(run))
@@ -54,19 +54,24 @@ class ConsoleTracker:
     """Prints one aligned line a step, or every few steps, with a handful of metrics; nothing where there are none."""
 
     def __init__(
-        self, columns: Sequence[str], *, every: int = 1, console: Console | None = None, stream: TextIO | None = None
+        self,
+        columns: Mapping[str, str],
+        *,
+        every: int = 1,
+        console: Console | None = None,
+        stream: TextIO | None = None,
     ) -> None:
-        self._columns, self._every = tuple(columns), every
+        self._columns, self._every = dict(columns), every
         self._stream = stream or sys.stderr
         self._console = console or (Console(file=self._stream) if self._stream.isatty() else None)
 
     def log(self, step: int, metrics: Metrics) -> None:
-        shown = [(name, number(metrics[name])) for name in self._columns if name in metrics]
+        shown = [(label, number(metrics[name])) for name, label in self._columns.items() if name in metrics]
         if not shown or step % self._every:
             return
         line = Text(f"step {step:>6}", style="bold")
-        for name, text in shown:
-            line.append(f"  {name} ", style="dim not bold").append(f"{text:>8}", style="cyan not bold")
+        for label, text in shown:
+            line.append(f"  {label} ", style="dim not bold").append(f"{text:<8}", style="cyan not bold")
         if self._console is None:
             print(line.plain, file=self._stream, flush=True)
         else:

@@ -32,6 +32,8 @@ class TrainConfig(Config):
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never the result."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32 elsewhere."""
+    deterministic: bool = False
+    """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a straight one."""
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int) -> float:
@@ -100,10 +102,13 @@ class Optimizer:
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Take back what `tensors` gave."""
+        """Take back what `tensors` gave; what was learned since is forgotten."""
+        self.adam.state.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
             master = self.masters[name]
+            if kind != "step" and value.shape != master.shape:
+                raise ValueError(f"{key} has shape {list(value.shape)}, expected {list(master.shape)}")
             if kind == "master":
                 master.copy_(value)
             else:

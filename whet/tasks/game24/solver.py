@@ -129,7 +129,7 @@ def _grouped(hands: Ints, wins: Ints) -> Plays:
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     """Evaluate each play modulo a prime at a random point: the same number for the same rational function."""
     random = stream(24, "game24", "fingerprints")
-    point = np.array([random.randrange(1, _PRIME) for _ in range(int(cards.max()) + 1)])
+    point = np.array([random.randrange(1, _PRIME) for _ in range(14)])
     top, bottom = point[cards], np.ones_like(cards)
     rows = np.arange(len(cards))
     for k, column in zip((4, 3, 2), moves.T, strict=True):

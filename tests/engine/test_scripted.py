@@ -1,0 +1,37 @@
+"""The engine without a model."""
+
+import numpy as np
+
+from whet.engine.base import Request, Sampling
+from whet.engine.scripted import ScriptedEngine
+from whet.testing.contracts import check_engine
+from whet.types import Finish, Tokens
+
+
+def _twice(request: Request) -> Tokens:
+    return np.concatenate([request.prompt, request.prompt])
+
+
+def _request(max_tokens: int) -> Request:
+    return Request(id="a", prompt=np.array([3, 4], np.int32), sampling=Sampling(max_tokens=max_tokens), seed=0)
+
+
+def test_scripted_engine_keeps_the_contract_of_engines() -> None:
+    check_engine(ScriptedEngine(_twice), [np.array([1], np.int32), np.array([1, 2], np.int32)])
+
+
+def test_an_answer_comes_whole_where_it_fits() -> None:
+    [(id, completion)] = ScriptedEngine(_twice, version=3).generate([_request(4)])
+
+    assert (id, completion.tokens.tolist(), completion.finish, completion.version) == (
+        "a",
+        [3, 4, 3, 4],
+        Finish.STOP,
+        3,
+    )
+
+
+def test_a_longer_answer_is_cut_and_says_so() -> None:
+    [(_, completion)] = ScriptedEngine(_twice).generate([_request(3)])
+
+    assert (completion.tokens.tolist(), completion.finish) == ([3, 4, 3], Finish.LENGTH)

@@ -1,0 +1,48 @@
+"""Packed attention against the definition, sequence by sequence."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from whet.models.attention import PackedAttention
+
+
+def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
+    source = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(tokens, heads, 8, generator=source) for heads in (4, groups, groups))
+    return q, k, v
+
+
+def _plain(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor:
+    """softmax(q k / sqrt(size)) v for each head, over the tokens up to and including its own."""
+    out = torch.zeros_like(q_TND)
+    share = q_TND.shape[1] // k_TGD.shape[1]
+    for t in range(len(q_TND)):
+        for n in range(q_TND.shape[1]):
+            scores = k_TGD[: t + 1, n // share] @ q_TND[t, n] / math.sqrt(q_TND.shape[2])
+            out[t, n] = torch.softmax(scores, 0) @ v_TGD[: t + 1, n // share]
+    return out
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("lengths", [(1,), (6,), (4, 4), (5, 1, 3), (1, 7)])
+def test_each_sequence_sees_itself_up_to_the_present_token(lengths: tuple[int, ...], groups: int) -> None:
+    q, k, v = _qkv(sum(lengths), groups)
+
+    found = PackedAttention(torch.tensor(lengths))(0, q, k, v)
+
+    parts = [torch.split(x, lengths) for x in (q, k, v)]
+    torch.testing.assert_close(found, torch.cat([_plain(*part) for part in zip(*parts, strict=True)]))
+
+
+def test_no_gradient_flows_from_one_sequence_to_another() -> None:
+    q, k, v = (x.requires_grad_() for x in _qkv(8, 2))
+
+    PackedAttention(torch.tensor([5, 3]))(0, q, k, v)[5:].sum().backward()
+
+    for x in (q, k, v):
+        assert x.grad is not None
+        assert x.grad[:5].abs().sum() == 0
+    assert v.grad is not None and v.grad[5:].abs().sum() > 0

@@ -1,0 +1,93 @@
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from small import Pipeline, whet, write
+
+from whet.data.views import imitation
+from whet.errors import DataError
+from whet.recipes.sft import read_data, take
+from whet.store.run import RunStore
+from whet.testing.fakes import example
+from whet.text.chat import ChatFormat
+from whet.text.tokenizer import Tokenizer
+
+
+def losses(folder: Path) -> list[float]:
+    return [row["loss"] for row in RunStore.view(folder).metrics() if "loss" in row]
+
+
+def test_the_loss_falls(tiny: Pipeline) -> None:
+    found = losses(tiny.folder / "03-sft")
+    assert len(found) == 40
+    # A new model knows nothing: its loss is the log of about 300 tokens, 5.7.
+    assert found[0] > 5
+    assert fmean(found[-5:]) < 0.5 * found[0]
+
+
+def test_the_newest_two_checkpoints_are_kept_and_what_was_the_best_before_the_last(tiny: Pipeline) -> None:
+    kept = sorted(path.name for path in (tiny.folder / "03-sft" / "checkpoints").iterdir() if path.is_dir())
+    assert kept == ["000020", "000030", "000040"]
+
+
+def test_exams_come_every_so_often_and_after_the_last_step(tiny: Pipeline) -> None:
+    assert list(RunStore.view(tiny.folder / "03-sft").evals()) == [20, 40]
+
+
+def test_of_equal_exams_the_later_is_handed_on(tiny: Pipeline) -> None:
+    run = RunStore.view(tiny.folder / "03-sft")
+    exams = [row["exam/pass@1"] for row in run.metrics() if "exam/pass@1" in row]
+    assert exams == [0.0, 0.0]
+    assert run.summary() == {"model": "checkpoints/000040", "step": 40, "exam_pass@1": 0.0}
+
+
+def test_rows_longer_than_the_context_are_counted_and_left_out(tiny: Pipeline, tmp_path: Path) -> None:
+    text = f"""kind = "sft"
+data = "{tiny.folder}/02-traces"
+steps = 1
+batch = 4
+model = {{ new = "tiny", positions = 17 }}
+exam = {{ samples = 1 }}
+"""
+    said = whet("sft", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    line = next(line for line in said.err.splitlines() if "left out as longer than" in line)
+    kept, left_out = (int(word.replace(",", "")) for word in (line.split()[0], line.split()[2]))
+    assert kept + left_out == len(read_data(str(tiny.folder / "02-traces")))
+    assert kept > 0
+    assert left_out > 0
+
+
+def test_data_can_be_a_rollout_file(tiny: Pipeline) -> None:
+    file = tiny.folder / "02-traces" / "rollouts" / "train-000000.parquet"
+    assert [r.id for r in read_data(str(file))] == [r.id for r in read_data(str(tiny.folder / "02-traces"))]
+
+
+def test_a_batch_walks_through_all_examples_before_it_meets_one_again() -> None:
+    examples = [example(length=3, seed=number) for number in range(5)]
+    seen = [e.rollout for step in range(3) for e in take(examples, 2, step, seed=1)]
+    assert sorted(seen[:5]) == ["r0", "r1", "r2", "r3", "r4"]
+
+
+def test_each_epoch_has_an_order_of_its_own_fixed_by_the_seed() -> None:
+    examples = [example(length=3, seed=number) for number in range(20)]
+    first, second = ([e.rollout for e in take(examples, 20, epoch, seed=1)] for epoch in (0, 1))
+    assert sorted(first) == sorted(second)
+    assert first != second
+    assert first == [e.rollout for e in take(examples, 20, 0, seed=1)]
+    assert first != [e.rollout for e in take(examples, 20, 0, seed=2)]
+
+
+def test_nothing_to_learn_from_is_said() -> None:
+    with pytest.raises(DataError, match="nothing to learn from"):
+        take([], 2, 0, seed=1)
+
+
+def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:
+    policy_folder = tiny.folder / "03-sft" / "checkpoints" / "000040"
+    chat = ChatFormat(Tokenizer.load(policy_folder))
+    rollouts = read_data(str(tiny.folder / "02-traces"))[:50]
+    for rollout, row in zip(rollouts, imitation(rollouts, chat, 48).examples, strict=True):
+        learned = chat.tokenizer.decode(row.tokens[row.start :], keep_special=True)
+        assert learned == f"{rollout.text}<eos>"
+        assert row.num_targets == len(row.tokens) - row.start

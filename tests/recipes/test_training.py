@@ -1,0 +1,111 @@
+"""Which checkpoints are written, which is handed on, and what a resumed run knows of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small import Pipeline
+
+from whet.config import Config
+from whet.engine.base import Sampling
+from whet.engine.native import EngineConfig
+from whet.evals.run import ExamConfig, Examiner
+from whet.evals.stats import Estimate
+from whet.evals.summary import EvalSummary
+from whet.recipes.evaluate import SAMPLED
+from whet.recipes.training import Keeper, SaveConfig
+from whet.rollout.collect import Player
+from whet.store.run import RunStore
+from whet.tasks.game24.task import Game24
+from whet.train.optim import TrainConfig
+from whet.train.policy import ModelSource, Policy, open_model
+
+
+class Job(Config):
+    seed: int = 0
+
+
+class Scripted(Examiner):
+    """Finds what it is told to, one value an exam, every second step."""
+
+    def __init__(self, values: list[float], example: EvalSummary) -> None:
+        super().__init__(ExamConfig(every=2), Game24(), Sampling(), seed=0)
+        self.values, self.example = list(values), example
+
+    def examine(self, player: Player) -> EvalSummary:
+        value = self.values.pop(0)
+        found = Estimate(mean=value, low=value, high=value, count=1)
+        return replace(self.example, pass_at={1: found})
+
+
+@pytest.fixture
+def example(tiny: Pipeline) -> EvalSummary:
+    return EvalSummary.from_json(RunStore.view(tiny.folder / "04-sft_eval").evals()[SAMPLED])
+
+
+def keeper(tiny: Pipeline, run: RunStore, examiner: Examiner) -> Keeper:
+    source = ModelSource(path=str(tiny.folder / "03-sft"))
+    model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
+    policy = Policy(model, tokenizer, engine=EngineConfig(), name="tiny")
+    learner = policy.learner(TrainConfig(), steps=10)
+    return Keeper(SaveConfig(every=3), run, policy, learner, examiner)
+
+
+def walk(kept: Keeper, start: int, end: int) -> None:
+    for step in range(start + 1, end + 1):
+        kept.after(step, 10, {"told": step})
+
+
+def open_run(folder: Path, *, resume: bool = False) -> RunStore:
+    return RunStore.open(folder, Job(), {}, resume=resume)
+
+
+def test_the_checkpoint_with_the_best_exam_is_handed_on_and_kept(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = keeper(tiny, run, Scripted([0.1, 0.5, 0.3, 0.2, 0.4], example))
+        assert kept.resume() == (0, {})
+        walk(kept, 0, 10)
+        assert kept.result() == (4, run.checkpoint_folder / "000004")
+        assert kept.checkpoints.steps() == [4, 9, 10]
+
+
+def test_checkpoints_are_written_at_their_interval_and_at_exams(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        kept = keeper(tiny, run, Scripted([0.1, 0.2], example))
+        seen = []
+        for step in range(1, 6):
+            walk(kept, step - 1, step)
+            if step in kept.checkpoints.steps():
+                seen.append(step)
+        assert seen == [2, 3, 4]
+
+
+def test_a_resumed_run_knows_the_best_exam_of_the_past(tiny: Pipeline, tmp_path: Path, example: EvalSummary) -> None:
+    with open_run(tmp_path / "run") as run:
+        walk(keeper(tiny, run, Scripted([0.1, 0.5, 0.3], example)), 0, 7)
+    with open_run(tmp_path / "run", resume=True) as run:
+        kept = keeper(tiny, run, Scripted([0.2, 0.4], example))
+        start, state = kept.resume()
+        assert (start, state["told"]) == (6, 6)
+        walk(kept, start, 10)
+        assert kept.result()[0] == 4
+        assert kept.best.value == 0.5
+        assert list(run.evals()) == [2, 4, 6, 8, 10]
+
+
+def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
+    with open_run(tmp_path / "run") as run:
+        walk(keeper(tiny, run, Scripted([0.1, 0.5], example)), 0, 4)
+        (run.checkpoint_folder / "000004" / "model.safetensors").write_bytes(b"")
+    with open_run(tmp_path / "run", resume=True) as run:
+        kept = keeper(tiny, run, Scripted([], example))
+        assert kept.resume()[0] == 3
+        assert (kept.best.step, kept.best.value) == (2, 0.1)
+        assert kept.result()[0] == 2

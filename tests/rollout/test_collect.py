@@ -1,0 +1,102 @@
+"""An engine plays a task: groups in the order of the problems, scored, whatever finishes first."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+
+from whet.engine.base import Request, Sampling
+from whet.engine.scripted import ScriptedEngine
+from whet.rollout.collect import Player, collect
+from whet.testing.fakes import SumTask, sum_problem
+from whet.testing.tiny import tiny_policy, tiny_tokenizer
+from whet.text.chat import ChatFormat
+from whet.types import Completion, Group, Role, Tokens, Verdict
+
+PROBLEMS = [sum_problem(1, 2), sum_problem(20, 22), sum_problem(1, 2)]
+CHAT = ChatFormat(tiny_tokenizer())
+
+
+class LastFirst(ScriptedEngine):
+    """Finishes requests in the opposite order."""
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        return iter(list(super().generate(requests))[::-1])
+
+
+def _say_42(request: Request) -> Tokens:
+    return np.append(CHAT.tokenizer.encode("42"), np.int32(min(CHAT.stop_tokens)))
+
+
+def _say_seed(request: Request) -> Tokens:
+    return CHAT.tokenizer.encode(str(request.seed % 100))
+
+
+def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
+    player = Player(engine=engine, chat=CHAT, name="script")
+    return collect(player, SumTask(), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed)
+
+
+def test_every_problem_gets_its_group_of_scored_answers() -> None:
+    groups = _play(ScriptedEngine(_say_42), samples=3)
+
+    assert [[rollout.problem for rollout in group] for group in groups] == [[problem] * 3 for problem in PROBLEMS]
+    for group, verdict in zip(groups, [Verdict.WRONG, Verdict.CORRECT, Verdict.WRONG], strict=True):
+        assert [rollout.score.verdict for rollout in group if rollout.score] == [verdict] * 3
+        for rollout in group:
+            assert (rollout.text, rollout.role, rollout.model, rollout.reward) == ("42", Role.SOLVER, "script", None)
+            np.testing.assert_array_equal(rollout.prompt_tokens, CHAT.prompt(rollout.problem.prompt))
+
+
+def test_ids_are_unique_and_siblings_share_their_group_even_when_a_problem_comes_twice() -> None:
+    groups = _play(ScriptedEngine(_say_42))
+
+    rollouts = [rollout for group in groups for rollout in group]
+    assert len({rollout.id for rollout in rollouts}) == 6
+    assert [len({rollout.group for rollout in group}) for group in groups] == [1, 1, 1]
+    assert len({rollout.group for rollout in rollouts}) == 3
+
+
+def test_the_order_of_finishing_changes_nothing() -> None:
+    first, last = _play(ScriptedEngine(_say_seed)), _play(LastFirst(_say_seed))
+
+    assert [[r.id for r in group] for group in first] == [[r.id for r in group] for group in last]
+    assert [[r.text for r in group] for group in first] == [[r.text for r in group] for group in last]
+
+
+def test_samples_have_their_own_seeds_and_the_seed_decides_them_all() -> None:
+    seeds: list[int] = []
+
+    def note(request: Request) -> Tokens:
+        seeds.append(request.seed)
+        return _say_42(request)
+
+    _play(ScriptedEngine(note), samples=4)
+    assert len(set(seeds)) == 12
+    once = list(seeds)
+    seeds.clear()
+    _play(ScriptedEngine(note), samples=4)
+    assert seeds == once
+    seeds.clear()
+    _play(ScriptedEngine(note), samples=4, seed=6)
+    assert not set(seeds) & set(once)
+
+
+def test_progress_hears_of_every_rollout() -> None:
+    heard: list[int] = []
+    player = Player(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
+
+    collect(player, SumTask(), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append)
+
+    assert heard == [1] * 6
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(slots: int) -> None:
+    many, few = (tiny_policy(slots=number).player for number in (32, slots))
+    sampling = Sampling(max_tokens=10)
+
+    expected = collect(many, SumTask(), PROBLEMS, sampling, samples=3, seed=1)
+    found = collect(few, SumTask(), PROBLEMS, sampling, samples=3, seed=1)
+
+    assert [[r.text for r in group] for group in found] == [[r.text for r in group] for group in expected]

@@ -1,0 +1,129 @@
+"""A whole pipeline in a few seconds, and the command line called in this process, for tests of what a user touches."""
+
+import contextlib
+import hashlib
+import io
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from whet.cli import main
+
+TINY = """kind = "run"
+seed = 3
+
+[stages.problems]
+kind = "make"
+task = { unsolvable = true }
+
+[stages.traces]
+kind = "teach"
+problems = "@problems"
+task = { unsolvable = true }
+unsolvable = true
+per_problem = 2
+workers = 1
+
+[stages.sft]
+kind = "sft"
+data = "@traces"
+steps = 40
+batch = 32
+model = { new = "tiny", positions = 48 }
+train = { lr = 5e-3, warmup = 5 }
+sampling = { max_tokens = 24 }
+exam = { every = 20, samples = 1 }
+save = { every = 10 }
+
+[stages.sft_eval]
+kind = "eval"
+model = { path = "@sft" }
+problems = "@problems"
+task = { unsolvable = true }
+samples = 2
+sampling = { max_tokens = 24 }
+
+[stages.rl]
+kind = "rl"
+model = { path = "@sft" }
+problems = "@problems"
+steps = 6
+problems_per_step = 4
+group_size = 4
+sampling = { max_tokens = 24, temperature = 1.0 }
+final_temperature = 0.5
+reward = { weights = { finished = 1.0, lines = -0.1 } }
+algo = { name = "game24", kl = 0.01, minibatches = 2 }
+train = { lr = 1e-3 }
+exam = { every = 3, samples = 1 }
+save = { every = 2 }
+
+[stages.rl_eval]
+kind = "eval"
+model = { path = "@rl" }
+problems = "@problems"
+task = { unsolvable = true }
+samples = 2
+sampling = { max_tokens = 24 }
+engine = { slots = 255 }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        """The last line on stderr, where a mistake is said."""
+        return self.err.rstrip("\n").rpartition("\n")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A finished pipeline: its file, its folder, what it said. Tests that change it work on a copy."""
+
+    file: Path
+    folder: Path
+    said: Said
+
+    def copy(self, to: Path) -> Path:
+        """Copy the run folder with its times, so that a change can be seen."""
+        return Path(shutil.copytree(self.folder, to, copy_function=shutil.copy2))
+
+
+def whet(*args: object) -> Said:
+    """Call the command line as a shell would, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(arg) for arg in args])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return Said(code=code, out=out.getvalue(), err=err.getvalue())
+
+
+def write(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+def files(folder: Path) -> dict[str, tuple[str, int]]:
+    """Hash and time of every file below a folder; locks are no content."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {
+        str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in found
+    }
+
+
+def half_written(folder: Path) -> list[str]:
+    """Files and folders that only a write in progress should leave."""
+    names = (".new", ".partial")
+    found = [path for path in folder.rglob("*") if path.name.endswith(names) or path.name.startswith(".new-")]
+    return sorted(str(path) for path in found)

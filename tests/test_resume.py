@@ -1,0 +1,186 @@
+"""A run that was stopped, killed or damaged ends as one that was not. `bench/kill_resume.py` does more of the same."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from small import Pipeline, half_written, whet, write
+
+from bench.kill_resume import facts, start, stop
+from whet.store.checkpoints import Checkpoints
+from whet.store.run import RunStore
+
+STAGES = ("01-sft", "02-rl")
+SHORT = """kind = "run"
+seed = 5
+[stages.sft]
+kind = "sft"
+data = "{folder}/02-traces"
+steps = 40
+batch = 32
+model = {{ new = "tiny", positions = 48 }}
+train = {{ lr = 3e-3, warmup = 5, schedule = "cosine" }}
+sampling = {{ max_tokens = 24 }}
+exam = {{ every = 20, samples = 1 }}
+save = {{ every = 7 }}
+[stages.rl]
+kind = "rl"
+model = {{ path = "@sft" }}
+problems = "{folder}/01-problems"
+steps = 14
+problems_per_step = 8
+group_size = 4
+sampling = {{ max_tokens = 24 }}
+final_temperature = 0.8
+reward = {{ weights = {{ finished = 1.0, lines = -0.1 }} }}
+algo = {{ name = "game24", kl = 0.01, minibatches = 2 }}
+train = {{ lr = 1e-3 }}
+exam = {{ every = 6, samples = 1 }}
+save = {{ every = 4 }}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straight:
+    """A run that nothing stopped."""
+
+    file: Path
+    folder: Path
+    facts: dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def straight(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Straight:
+    place = tmp_path_factory.mktemp("straight")
+    file = write(place / "short.toml", SHORT.format(folder=tiny.folder))
+    said = whet("run", file, "--out", place / "run")
+    assert said.code == 0, said.err
+    return Straight(file=file, folder=place / "run", facts=facts(place / "run", STAGES))
+
+
+def has_reached(folder: Path, step: int) -> Callable[[], bool]:
+    """Whether a run has logged a step, as seen from outside."""
+    row = f'{{"step":{step},'
+    return lambda: (folder / "metrics.jsonl").exists() and row in (folder / "metrics.jsonl").read_text()
+
+
+def test_ctrl_c_exits_with_130_and_resume_ends_with_the_same_weights(straight: Straight, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    code, said = stop(start(straight.file, folder), has_reached(folder / "01-sft", 12), signal.SIGINT)
+    assert code == 130
+    assert said.endswith("stopped; the same command with --resume goes on from the last checkpoint\n")
+    assert "Traceback" not in said
+    assert half_written(folder) == []
+    said_again = whet("run", straight.file, "--out", folder, "--resume")
+    assert said_again.code == 0, said_again.err
+    assert facts(folder, STAGES) == straight.facts
+
+
+def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(straight: Straight, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for stage, step in (("01-sft", 11), ("01-sft", 31), ("02-rl", 9)):
+        code, _ = stop(start(straight.file, folder), has_reached(folder / stage, step))
+        assert code == -signal.SIGKILL
+    said = whet("run", straight.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    assert facts(folder, STAGES) == straight.facts
+    events = [row["event"] for row in RunStore.view(folder / "01-sft").events()]
+    assert events == ["start", "resume", "resume", "finish"]
+
+
+def test_each_step_has_one_row_of_training_and_at_most_one_exam(straight: Straight) -> None:
+    for stage, steps in zip(STAGES, (40, 14), strict=True):
+        rows = RunStore.view(straight.folder / stage).metrics()
+        exams = [row["step"] for row in rows if "exam/pass@1" in row]
+        assert [row["step"] for row in rows if "exam/pass@1" not in row] == list(range(1, steps + 1))
+        assert len(exams) == len(set(exams))
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 1
+    file.write_bytes(content)
+
+
+def another_number(file: Path) -> None:
+    file.write_text(file.read_text().replace("0", "1", 1))
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "damage", "before"),
+    [
+        ("01-sft", "model.safetensors", cut_short, 35),
+        ("01-sft", "optimizer.safetensors", flip_a_byte, 35),
+        ("02-rl", "optimizer.safetensors", cut_short, 12),
+        ("02-rl", "state.json", another_number, 12),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    straight: Straight, tmp_path: Path, stage: str, name: str, damage: Callable[[Path], None], before: int
+) -> None:
+    folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
+    unfinish(folder / stage)
+    newest = max(path for path in (folder / stage / "checkpoints").iterdir() if path.name.isdigit())
+    damage(newest / name)
+    said = whet("run", straight.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    told = [line for line in said.err.splitlines() if line.startswith(f"checkpoint {newest} is damaged (")]
+    assert len(told) == 1
+    assert name in told[0]
+    assert told[0].endswith("; the one before it is used")
+    assert f"going on from step {before}" in said.err
+    assert facts(folder, STAGES) == straight.facts
+
+
+def test_with_every_checkpoint_damaged_a_run_begins_again_and_ends_the_same(straight: Straight, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
+    unfinish(folder / "02-rl")
+    for path in (folder / "02-rl" / "checkpoints").iterdir():
+        if path.is_dir():
+            cut_short(path / "model.safetensors")
+    said = whet("run", straight.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    assert "going on from" not in said.err
+    assert facts(folder, STAGES) == straight.facts
+
+
+def test_a_newest_checkpoint_that_was_deleted_is_made_again(straight: Straight, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
+    unfinish(folder / "01-sft")
+    shutil.rmtree(folder / "01-sft" / "checkpoints" / "000040")
+    said = whet("run", straight.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    assert facts(folder, STAGES) == straight.facts
+
+
+def test_a_best_checkpoint_that_was_deleted_leaves_the_newest_to_hand_on(straight: Straight, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
+    unfinish(folder / "01-sft")
+    checkpoints = folder / "01-sft" / "checkpoints"
+    newest = checkpoints / "000040"
+    state = json.loads((newest / "state.json").read_text())
+    Checkpoints(checkpoints).save(40, lambda new: _with_state(newest, new, {**state, "best": [20, 1.0]}))
+    said = whet("run", straight.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    assert RunStore.view(folder / "01-sft").summary()["model"] == "checkpoints/000040"
+
+
+def _with_state(old: Path, new: Path, state: dict[str, object]) -> None:
+    shutil.copytree(old, new, dirs_exist_ok=True)
+    (new / "manifest.json").unlink()
+    (new / "state.json").write_text(json.dumps(state))
+
+
+def unfinish(folder: Path) -> None:
+    """Make a stage look like one that was killed after its last checkpoint."""
+    (folder / "summary.json").unlink()
+    seen = json.loads((folder / "stage.json").read_text())
+    (folder / "stage.json").write_text(json.dumps({"key": seen["key"], "spent": seen["spent"]}))

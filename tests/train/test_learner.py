@@ -1,0 +1,253 @@
+"""The learner: one gradient for any split, equal to the textbook's, from the tokens it should see and no others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from whet.algos.catalog import AlgoConfig, Objective, policy_objective, sft_objective
+from whet.algos.losses import token_ratio
+from whet.algos.terms import TokenTerms
+from whet.algos.weights import Weights, constant, sequence_mean, sequence_sum, token_mean
+from whet.data.examples import Example, to_batch
+from whet.data.pack import pack
+from whet.models.attention import PackedAttention
+from whet.models.transformer import Transformer
+from whet.testing.fakes import example
+from whet.testing.tiny import tiny_model
+from whet.train.credit import weigh
+from whet.train.learner import Learner, score_batch, score_examples
+from whet.train.optim import TrainConfig
+
+CPU = torch.device("cpu")
+SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1)]
+FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", True)]
+
+
+def _examples() -> list[Example]:
+    source = np.random.default_rng(5)
+    made = []
+    for index, (length, start) in enumerate(SHAPES):
+        item = example(
+            length=length, start=start, advantage=float(source.normal()), seed=index, temperature=[1.0, 0.7][index % 2]
+        )
+        reference = -source.random(item.num_targets).astype(np.float32) * 4
+        made.append(replace(item, ref_logprob=reference, logprob=reference - 0.1))
+    return made
+
+
+def _gradient(
+    model: Transformer, groups: list[list[Example]], objective: Objective
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    learner = Learner(model, TrainConfig(), steps=1)
+    sums: dict[str, float] = {}
+    model.zero_grad()
+    for group in groups:
+        for name, value in learner.forward_backward(to_batch(group, CPU), objective).items():
+            sums[name] = sums.get(name, 0.0) + float(value)
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}, sums
+
+
+def _assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], relative: float = 1e-5) -> None:
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert float((found[name] - expected[name]).norm()) <= relative * float(expected[name].norm()), name
+
+
+def _split(kind: str) -> list[list[Example]]:
+    examples = weigh(_examples(), sequence_mean)
+    if kind == "one by one":
+        return [[item] for item in examples]
+    if kind == "backwards":
+        return [examples[::-1]]
+    if kind == "shuffled pairs":
+        order = np.random.default_rng(0).permutation(len(examples))
+        return [[examples[i] for i in order[k : k + 2]] for k in range(0, len(order), 2)]
+    return pack(examples, int(kind))
+
+
+@pytest.mark.parametrize(("family", "tied"), FAMILIES)
+@pytest.mark.parametrize("kind", ["one by one", "backwards", "shuffled pairs", "40", "80", "123"])
+def test_gradient_and_metrics_are_the_same_for_any_split_and_order(kind: str, family: str, tied: bool) -> None:
+    model = tiny_model(family=family, tied=tied)
+    objective = policy_objective(AlgoConfig(kl=0.1, entropy=0.05))
+    expected, expected_sums = _gradient(model, [weigh(_examples(), sequence_mean)], objective)
+
+    found, sums = _gradient(model, _split(kind), objective)
+
+    _assert_equal(found, expected)
+    assert sums == pytest.approx(expected_sums, rel=1e-4)
+
+
+@pytest.mark.parametrize("micro_tokens", [40, 96, 4096])
+def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int) -> None:
+    whole, split = tiny_model(), tiny_model()
+    examples = weigh(_examples(), token_mean)
+
+    expected = Learner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(examples, sft_objective())
+    found = Learner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(examples[::-1], sft_objective())
+
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+@torch.no_grad()
+def test_the_packed_loss_is_the_sum_of_the_losses_alone() -> None:
+    model, examples = tiny_model(), weigh(_examples(), sequence_mean)
+
+    together, _ = score_batch(model, to_batch(examples, CPU))
+    alone = torch.cat([score_batch(model, to_batch([item], CPU))[0] for item in examples])
+
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+    weights = to_batch(examples, CPU).weight_M
+    singles = [
+        (score_batch(model, batch)[0] * batch.weight_M).sum() for batch in (to_batch([item], CPU) for item in examples)
+    ]
+    torch.testing.assert_close((together * weights).sum(), torch.stack(singles).sum())
+
+
+@torch.no_grad()
+def test_a_changed_neighbour_changes_nothing_bit_for_bit() -> None:
+    model, [first, second, *_] = tiny_model(), _examples()
+    other = replace(second, tokens=(second.tokens + 7) % 50)
+
+    before, _ = score_batch(model, to_batch([first, second], CPU))
+    after, _ = score_batch(model, to_batch([first, other], CPU))
+
+    count = first.num_targets
+    assert torch.equal(before[:count], after[:count])
+    assert not torch.equal(before[count:], after[count:])
+
+
+def _textbook_logprobs(model: Transformer, item: Example) -> Tensor:
+    """Log-probabilities of the response tokens, straight from the definition, one sequence alone."""
+    tokens = torch.from_numpy(item.tokens.astype(np.int64))
+    hidden = model(tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)])))
+    table = torch.log_softmax(hidden @ model.head_weight_VH.T / item.temperature, -1)
+    return torch.stack([table[t - 1, tokens[t]] for t in range(item.start, len(tokens))])
+
+
+def _token_mean(losses: list[Tensor]) -> Tensor:
+    return torch.cat(losses).mean()
+
+
+def _sequence_mean(losses: list[Tensor]) -> Tensor:
+    return torch.stack([loss.mean() for loss in losses]).mean()
+
+
+def _sequence_sum(losses: list[Tensor]) -> Tensor:
+    return torch.stack([loss.sum() for loss in losses]).mean()
+
+
+def _constant(losses: list[Tensor]) -> Tensor:
+    return torch.stack([loss.sum() / 32 for loss in losses]).mean()
+
+
+@pytest.mark.parametrize(
+    ("weights", "textbook"),
+    [
+        (token_mean, _token_mean),
+        (sequence_mean, _sequence_mean),
+        (sequence_sum, _sequence_sum),
+        (constant(32), _constant),
+    ],
+)
+def test_weights_give_the_gradient_of_their_textbook_form(
+    weights: Weights, textbook: Callable[[list[Tensor]], Tensor]
+) -> None:
+    model = tiny_model()
+    losses = [-item.advantage * _textbook_logprobs(model, item) for item in _examples()]
+    textbook(losses).backward()
+    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+    found, sums = _gradient(model, pack(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo")))
+
+    _assert_equal(found, expected)
+    assert sums["loss"] == pytest.approx(float(textbook(losses).detach()), rel=1e-4)
+
+
+def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> None:
+    model, groups = tiny_model(), pack(weigh(_examples(), token_mean), 100)
+
+    clipped, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="grpo")))
+    plain, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="rloo")))
+
+    _assert_equal(clipped, plain)
+
+
+def test_on_policy_the_ratio_is_exactly_one() -> None:
+    ratios: list[float] = []
+
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        ratio_M = token_ratio(terms)
+        ratios.extend(ratio_M.tolist())
+        return -ratio_M * terms.advantage_M, {}
+
+    Learner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(_examples(), Objective(loss=loss))
+
+    assert ratios == [1.0] * sum(length - start for length, start in SHAPES)
+
+
+def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
+    model, examples = tiny_model(), weigh(_examples(), token_mean)
+    num_targets = sum(item.num_targets for item in examples)
+    entropies = []
+    for item in examples:
+        tokens = torch.from_numpy(item.tokens.astype(np.int64))
+        hidden = model(tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)])))
+        probs = torch.softmax(hidden[item.start - 1 : -1] @ model.head_weight_VH.T / item.temperature, -1)
+        entropies.append(-(probs * probs.log()).sum(-1))
+    (-0.5 * torch.cat(entropies).sum() / num_targets).backward()
+    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+    still = [replace(item, advantage=0.0, ref_logprob=None) for item in examples]
+    found, _ = _gradient(model, pack(still, 100), policy_objective(AlgoConfig(entropy=0.5)))
+
+    _assert_equal(found, expected)
+
+
+def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
+    model, [item, *_] = tiny_model(), [replace(_examples()[2], weight=1.0)]
+
+    learner = Learner(model, TrainConfig(), steps=1)
+    found = learner.forward_backward(to_batch([item], CPU), sft_objective())
+    assert float(found["loss"]) == pytest.approx(-float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5)
+
+    silent, _ = _gradient(model, [[replace(item, weight=0.0)]], sft_objective())
+    assert all(gradient.abs().sum() == 0 for gradient in silent.values())
+
+
+def test_metrics_are_means_over_all_target_tokens() -> None:
+    model, examples = tiny_model(), weigh(_examples(), sequence_mean)
+    losses = [-_textbook_logprobs(model, item).detach() for item in examples]
+
+    metrics = Learner(model, TrainConfig(micro_tokens=50), steps=1).update(examples, sft_objective())
+
+    assert metrics["sft/token_loss"] == pytest.approx(float(torch.cat(losses).mean()), rel=1e-4)
+    assert metrics["loss"] == pytest.approx(float(_sequence_mean(losses)), rel=1e-4)
+
+
+def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
+    cfg = TrainConfig(lr=3e-3, warmup=2, schedule="linear")
+    learner, examples = Learner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
+
+    history = [learner.update(examples, sft_objective()) for _ in range(12)]
+
+    assert [metrics["train/lr"] for metrics in history[:4]] == pytest.approx([1.5e-3, 3e-3, 3e-3, 2.7e-3])
+    assert learner.num_steps == 12
+    assert history[-1]["loss"] < 0.7 * history[0]["loss"]
+
+
+@pytest.mark.parametrize("micro_tokens", [40, 100, 4096])
+def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
+    model, examples = tiny_model(), _examples()
+
+    found = Learner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
+
+    for item, scores in zip(examples, found, strict=True):
+        np.testing.assert_allclose(scores, _textbook_logprobs(model, item).detach().numpy(), atol=1e-5)
+        assert scores.dtype == np.float32
+    assert score_examples(model, [], 10) == []
+    assert all(weight.grad is None for weight in model.parameters())

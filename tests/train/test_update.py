@@ -1,0 +1,192 @@
+"""From credited examples to moved weights: what may be left out, mini-batches, and the passes before."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from whet.algos.catalog import AlgoConfig, Algorithm, Objective, build
+from whet.algos.losses import token_ratio
+from whet.algos.terms import TokenTerms
+from whet.algos.weights import sequence_mean, token_mean
+from whet.data.examples import Example
+from whet.models.transformer import Transformer
+from whet.testing.fakes import example
+from whet.testing.tiny import tiny_model
+from whet.train.learner import Learner, score_examples
+from whet.train.optim import TrainConfig
+from whet.train.update import update, with_old, with_reference
+
+CFG = TrainConfig(lr=1e-4, micro_tokens=64)
+ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
+
+
+def _examples(advantages: tuple[float, ...] = ADVANTAGES) -> list[Example]:
+    return [
+        example(length=6 + 5 * index, start=2, advantage=advantage, seed=index)
+        for index, advantage in enumerate(advantages)
+    ]
+
+
+def _weights(model: Transformer) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
+
+
+def _updated(algo: Algorithm, examples: list[Example]) -> tuple[Tensor, dict[str, float]]:
+    model = tiny_model()
+    metrics = update(Learner(model, CFG, steps=1), examples, algo, seed=3)
+    return _weights(model), metrics
+
+
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: int) -> None:
+    algo = build(AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32)
+
+    without, some = _updated(algo, _examples())
+    with_all, every = _updated(replace(algo, trains_on_zero_advantage=True), _examples())
+
+    torch.testing.assert_close(without, with_all, atol=1e-6, rtol=0)
+    assert some["loss"] == pytest.approx(every["loss"], rel=1e-5)
+    assert some["train/grad_norm"] == pytest.approx(every["train/grad_norm"], rel=1e-5)
+
+
+def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
+    seen: list[float] = []
+
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        return -terms.logprob_M, {}
+
+    class Spy(Learner):
+        def update(self, examples: object, objective: Objective) -> dict[str, float]:
+            assert isinstance(examples, list)
+            seen.extend(item.weight for item in examples)
+            return super().update(examples, objective)
+
+    algo = replace(build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean)
+    update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
+
+    # Six sequences divide, though only three are run: those with 4, 14 and 24 targets.
+    assert seen == pytest.approx([1 / (6 * 4), 1 / (6 * 14), 1 / (6 * 24)])
+
+
+def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
+    learner = Learner(tiny_model(), CFG, steps=1)
+
+    metrics = update(learner, _examples((0.0,) * 4), build(AlgoConfig(), max_tokens=32), seed=3)
+
+    assert metrics == {"step/empty": 1.0}
+    assert learner.num_steps == 0
+    assert torch.equal(_weights(learner.model), _weights(tiny_model()))
+
+
+def test_no_example_at_all_is_an_empty_step() -> None:
+    learner = Learner(tiny_model(), CFG, steps=1)
+
+    for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
+        assert update(learner, [], build(cfg, max_tokens=32), seed=3) == {"step/empty": 1.0}
+
+
+@pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
+def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
+    examples = with_reference(_examples((0.0,) * 4), tiny_model(seed=9) if cfg.kl else None, 64)
+
+    weights, metrics = _updated(build(cfg, max_tokens=32), examples)
+
+    assert metrics["step/empty"] == 0.0
+    assert (weights - _weights(tiny_model())).abs().max() > 5e-5
+
+
+def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
+    """A loss that notes which examples, told by their advantage, come in which forward pass."""
+
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        seen.append(terms.advantage_M.tolist())
+        weights.append(token_ratio(terms).tolist())
+        return -terms.logprob_M * terms.advantage_M, {}
+
+    return Objective(loss=loss)
+
+
+def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
+    seen: list[list[float]] = []
+    learner = Learner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
+    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
+
+    metrics = update(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
+
+    parts = [set(values) for values in seen]
+    assert sorted(len(part) for part in parts) == [2, 2, 3]
+    assert set.union(*parts) == {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0}
+    assert learner.num_steps == 3
+    assert metrics["train/lr"] == pytest.approx(1e-3)
+
+
+def test_mini_batches_are_weighed_each_for_itself() -> None:
+    totals: list[float] = []
+
+    class Spy(Learner):
+        def update(self, examples: object, objective: Objective) -> dict[str, float]:
+            assert isinstance(examples, list)
+            totals.append(sum(item.weight * item.num_targets for item in examples))
+            return super().update(examples, objective)
+
+    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
+    update(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
+
+    assert totals == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
+    learner = Learner(tiny_model(), CFG, steps=9)
+
+    update(learner, _examples((1.0, -1.0)), build(AlgoConfig(minibatches=5), max_tokens=32), seed=3)
+
+    assert learner.num_steps == 2
+
+
+def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
+    ratios: list[list[float]] = []
+    learner = Learner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
+    algo = replace(build(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios))
+
+    update(learner, _examples((1.0,) * 4), algo, seed=3)
+
+    assert ratios[0] == pytest.approx([1.0] * len(ratios[0]), abs=1e-5)
+    assert max(abs(ratio - 1) for ratio in ratios[1]) > 1e-2
+
+
+def test_the_seed_decides_the_mini_batches() -> None:
+    orders = []
+    for seed in (3, 3, 4):
+        seen: list[list[float]] = []
+        algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
+        update(Learner(tiny_model(), CFG, steps=3), _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)), algo, seed=seed)
+        orders.append(seen)
+
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
+    examples, policy, reference = _examples(), tiny_model(), tiny_model(seed=9)
+    expected = score_examples(reference, examples, 4096)
+
+    noted = with_old(with_reference(examples, reference, 64), Learner(policy, CFG, steps=1))
+
+    for item, theirs, own in zip(noted, expected, score_examples(policy, examples, 4096), strict=True):
+        assert item.ref_logprob is not None and item.old_logprob is not None
+        np.testing.assert_allclose(item.ref_logprob, theirs, atol=1e-5)
+        np.testing.assert_allclose(item.old_logprob, own, atol=1e-5)
+
+
+def test_without_a_reference_nothing_is_added() -> None:
+    assert all(item.ref_logprob is None for item in with_reference(_examples(), None, 64))
+
+
+def test_metrics_of_mini_batches_are_averaged() -> None:
+    _, metrics = _updated(build(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6))
+
+    assert metrics["step/empty"] == 0.0
+    assert {"loss", "policy/entropy", "policy/clip_fraction", "train/grad_norm"} <= set(metrics)
