@@ -49,12 +49,18 @@ def _command(folder: Path, seed: int, *overrides: str) -> list[str]:
 def _run_all(commands: list[list[str]], *, parallel: bool) -> None:
     running = []
     for command in commands:
-        running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=_log(command).open("w")))
         if not parallel:
             running[-1].wait()
     for child, command in zip(running, commands, strict=True):
         if child.wait():
-            sys.exit(f"failed: {' '.join(command)}")
+            sys.exit(f"failed: {' '.join(command)}\n{_log(command).read_text()[-2000:]}")
+
+
+def _log(command: list[str]) -> Path:
+    folder = Path(command[command.index("--out") + 1])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder.with_suffix(".log")
 
 
 def _measured(folder: Path) -> dict[str, dict[str, float]]:

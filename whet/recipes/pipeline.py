@@ -98,20 +98,29 @@ def _run_one(name: str, stage: Stage, origin: dict[str, str], folder: Path, key:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
-    began, spent = time.monotonic(), float(str(before.get("spent", 0.0)))
+    began, spent = time.time(), _spent(before, folder)
     # The key has seen the references; where they lead to may be written in another way, or have moved.
     ignore = (*IGNORED, *PLACES)
     with RunStore.open(
         folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
     ) as run:
-        write_json(key_file, {"key": key, "spent": spent})
+        write_json(key_file, {"key": key, "spent": spent, "began": began})
         try:
             if not run.is_finished:
                 run_stage(stage, run)
         finally:
-            spent += time.monotonic() - began
+            spent += time.time() - began
             done: dict[str, Json] = {"key": key, "spent": spent}
             write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
+
+
+def _spent(before: Mapping[str, Json], folder: Path) -> float:
+    """Add up the seconds of earlier tries; one that was killed lasted until its last written metric."""
+    spent, began = float(str(before.get("spent", 0.0))), before.get("began")
+    metrics = folder / "metrics.jsonl"
+    if isinstance(began, float) and metrics.is_file():
+        spent += max(0.0, metrics.stat().st_mtime - began)
+    return spent
 
 
 def _origins(stage: Stage, origin: dict[str, str]) -> dict[str, str]:
