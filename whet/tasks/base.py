@@ -17,20 +17,15 @@ class StepNote:
 
 
 class Task(Protocol):
-    """Problems, a grader that never raises on model text, and a gold response for each problem."""
+    """Problems, a grader that never raises on model text, and a gold response for each problem.
+
+    A task class inherits from this one for the defaults of `asked`, `vary` and `notes`.
+    """
 
     name: str
 
     def problems(self, split: Split) -> Iterable[Problem]:
         """List the problems of a split, the same ones in the same order every time."""
-        ...
-
-    def asked(self, question: str) -> Problem | None:
-        """Make a problem of what a person typed; None where it is not one of this task's."""
-        ...
-
-    def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask the same problem another way, with the same id and answer; a task with one way gives it back."""
         ...
 
     def score(self, problem: Problem, text: str) -> Score:
@@ -41,9 +36,17 @@ class Task(Protocol):
         """Write one gold response; another seed may write another. None where there is none to give."""
         ...
 
+    def asked(self, question: str) -> Problem | None:
+        """Make a problem of what a person typed; None where it is not one of this task's."""
+        return None
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        """Ask the same problem another way, with the same id and answer; a task with one way gives it back."""
+        return problem
+
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
         """Say of each line of a response whether it is right, for people to read."""
-        ...
+        return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]
 
 
 def solvable(problems: Iterable[Problem]) -> list[Problem]:

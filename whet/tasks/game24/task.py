@@ -7,7 +7,7 @@ from typing import Literal
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import StepNote
+from whet.tasks.base import StepNote, Task
 from whet.tasks.game24.grade import Grade, grade
 from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
 from whet.tasks.game24.traces import BUDGETS, Length, trace
@@ -49,7 +49,7 @@ class Game24Config(Config):
     """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of trying all joins."""
 
 
-class Game24:
+class Game24(Task):
     """Problems from the fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
 
     name = "game24"
