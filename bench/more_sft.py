@@ -23,13 +23,16 @@ def main() -> int:
     parser.add_argument("--controls", type=int, default=3, help="how many of the seeds get a control")
     parser.add_argument("--out", type=Path, default=Path("runs") / "seeds")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--ratio", type=float, help="time of SFT and RL over that of SFT; from each seed's run by default"
+    )
     parser.add_argument("--parallel", action="store_true", help="run all seeds at once, on a machine with enough cores")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     _run_all([_command(args.out / f"seed-{seed}", seed) for seed in args.seeds], parallel=args.parallel)
     rows = {seed: _measured(args.out / f"seed-{seed}") for seed in args.seeds}
     controlled = args.seeds[: args.controls]
-    stretched = {seed: _stretched(args.out / f"seed-{seed}") for seed in controlled}
+    stretched = {seed: _stretched(args.out / f"seed-{seed}", args.ratio) for seed in controlled}
     commands = [_command(args.out / f"control-{seed}", seed, *stretched[seed]) for seed in controlled]
     _run_all(commands, parallel=args.parallel)
     for seed in controlled:
@@ -68,11 +71,11 @@ def _measured(folder: Path) -> dict[str, dict[str, float]]:
     return {row["name"]: {**row["pass@1"], "greedy": row["greedy"]["mean"]} for row in summary["stages"]}
 
 
-def _stretched(folder: Path) -> list[str]:
+def _stretched(folder: Path, ratio: float | None) -> list[str]:
     """SFT steps that fill the time of SFT and RL together; the RL stage is cut to one step, and not measured."""
     seconds = json.loads((folder / "summary.json").read_text())["seconds"]
     steps = sum(1 for _ in (next(folder.glob("*-sft")) / "metrics.jsonl").open() if '"loss"' in _)
-    longer = round(steps * (seconds["sft"] + seconds["rl"]) / seconds["sft"])
+    longer = round(steps * (ratio or (seconds["sft"] + seconds["rl"]) / seconds["sft"]))
     return ["--stages.sft.steps", str(longer), "--stages.rl.steps", "1"]
 
 

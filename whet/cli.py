@@ -25,6 +25,10 @@ app = typer.Typer(
 )
 VERBS = ("run", "sft", "rl", "teach", "eval")
 """Kinds of files that have a verb of their own."""
+tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
+data = typer.Typer(help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(tasks, name="tasks")
+app.add_typer(data, name="data")
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 File = Annotated[Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)]
@@ -107,6 +111,89 @@ def export(
     from whet.recipes.ask import export_model
 
     export_model(place, out)
+
+
+@app.command()
+def grade(
+    source: Annotated[Path, typer.Argument(help='JSON lines with "id" and "response".', show_default=False)],
+    out: Annotated[Path, typer.Option(help="Where the graded rows go.", show_default=False)],
+    problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
+    reward: Annotated[str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")] = None,
+) -> None:
+    """Grade a file of responses."""
+    from whet.recipes.grade import grade_file
+    from whet.tasks.registry import named
+
+    grade_file(source, out, make=named, problems=problems, workers=workers, reward=reward, own=task or ())
+
+
+@tasks.callback(invoke_without_command=True)
+def list_(ctx: typer.Context) -> None:
+    """List the tasks; `whet tasks check` proves their graders."""
+    from whet.recipes.tasks import list_tasks
+
+    if ctx.invoked_subcommand is None:
+        list_tasks()
+
+
+@tasks.command()
+def check(
+    name: Annotated[str | None, typer.Argument(help="A task; all of them by default.", show_default=False)] = None,
+    problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
+) -> None:
+    """Prove graders: gold is right, and what only looks like an answer is not."""
+    from whet.recipes.tasks import check_tasks
+
+    with _stoppable():
+        check_tasks(name, problems)
+
+
+@data.command("import", context_settings={"allow_extra_args": True})
+def import_(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="JSONL, JSON, CSV or Parquet.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The file of problems to write.", show_default=False)],
+    format: Annotated[str | None, typer.Option(help="The layout of the rows, by name.")] = None,
+    map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
+    task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")] = None,
+) -> None:
+    """Turn rows of any known layout into problems."""
+    from whet.recipes.data import import_file
+    from whet.types import SPLITS
+
+    known = {each: each for each in SPLITS}
+    if split is not None and split not in known:
+        raise ConfigError(f"--split {split} should be one of {', '.join(known)}")
+    pairs = [*(map or ()), *ctx.args]
+    import_file(file, out, format=format, map=pairs, task=task, split=known[split] if split else None)
+
+
+@data.command()
+def make(
+    task: Annotated[str, typer.Argument(help="A task that makes its problems.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The file of problems to write.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
+    level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
+    seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
+) -> None:
+    """Make new problems."""
+    from whet.recipes.data import make_problems
+
+    make_problems(task, n, out=out, level=level, seed=seed)
+
+
+@data.command("show")
+def show_data(
+    file: Annotated[Path, typer.Argument(help="A file of problems.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
+) -> None:
+    """Print problems as a person would want to read them."""
+    from whet.recipes.data import show_problems
+
+    show_problems(file, n)
 
 
 def _single(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:

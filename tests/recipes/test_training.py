@@ -18,6 +18,7 @@ from whet.recipes.training import Keeper, SaveConfig
 from whet.rollout.collect import Player
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
+from whet.tasks.pool import Grader
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model
 
@@ -30,7 +31,8 @@ class Scripted(Examiner):
     """Finds what it is told to, one value an exam, every second step."""
 
     def __init__(self, values: list[float], example: EvalSummary) -> None:
-        super().__init__(ExamConfig(every=2), Game24(), Sampling(), seed=0)
+        task = Game24()
+        super().__init__(ExamConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0)
         self.values, self.example = list(values), example
 
     def examine(self, player: Player) -> EvalSummary:

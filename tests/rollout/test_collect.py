@@ -8,6 +8,7 @@ import pytest
 from whet.engine.base import Request, Sampling
 from whet.engine.scripted import ScriptedEngine
 from whet.rollout.collect import Player, collect
+from whet.tasks.pool import Grader
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -34,7 +35,7 @@ def _say_seed(request: Request) -> Tokens:
 
 def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
     player = Player(engine=engine, chat=CHAT, name="script")
-    return collect(player, SumTask(), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed)
+    return collect(player, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed)
 
 
 def test_every_problem_gets_its_group_of_scored_answers() -> None:
@@ -86,7 +87,7 @@ def test_progress_hears_of_every_rollout() -> None:
     heard: list[int] = []
     player = Player(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
-    collect(player, SumTask(), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append)
+    collect(player, Grader(SumTask()), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append)
 
     assert heard == [1] * 6
 
@@ -96,7 +97,7 @@ def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(s
     many, few = (tiny_policy(slots=number).player for number in (32, slots))
     sampling = Sampling(max_tokens=10)
 
-    expected = collect(many, SumTask(), PROBLEMS, sampling, samples=3, seed=1)
-    found = collect(few, SumTask(), PROBLEMS, sampling, samples=3, seed=1)
+    expected = collect(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
+    found = collect(few, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
 
     assert [[r.text for r in group] for group in found] == [[r.text for r in group] for group in expected]

@@ -8,6 +8,7 @@ import torch
 from whet.engine.base import Sampling
 from whet.errors import ConfigError
 from whet.rollout.collect import collect
+from whet.tasks.pool import Grader
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.policy import ModelSource, open_model, torch_device, torch_dtype
@@ -62,6 +63,6 @@ def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
     policy = tiny_policy()
     policy.publish(9)
 
-    [group] = collect(policy.player, SumTask(), [sum_problem(1, 2)], Sampling(max_tokens=4), samples=2, seed=0)
+    [group] = collect(policy.player, Grader(SumTask()), [sum_problem(1, 2)], Sampling(max_tokens=4), samples=2, seed=0)
 
     assert [(rollout.completion.version, rollout.model) for rollout in group] == [(9, "tiny")] * 2

@@ -14,7 +14,7 @@ from whet.rng import derive
 from whet.store.files import writing
 from whet.store.models import model_folder
 from whet.tasks.base import Task
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build, settings
 from whet.track.progress import console
 from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
 from whet.types import Message, Verdict
@@ -70,7 +70,7 @@ def _task(place: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
     for file in (Path(place) / "config.toml", *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True)):
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build(TaskConfig.model_validate(table))
+            return build(settings(table))
     return None
 
 

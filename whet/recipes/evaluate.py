@@ -12,6 +12,9 @@ from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.tasks.game24.task import Game24Config
+from whet.tasks.limits import Limits
+from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import console
 from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype
@@ -26,7 +29,7 @@ class EvalConfig(Config):
 
     kind: Literal["eval"] = "eval"
     seed: int = 0
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = Game24Config()
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     split: Split = "test"
@@ -35,6 +38,7 @@ class EvalConfig(Config):
     model: ModelSource
     sampling: Sampling = Sampling()
     engine: EngineConfig = EngineConfig()
+    grading: Limits = Limits()
     dtype: Dtype = "auto"
 
 
@@ -46,12 +50,13 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     player = Policy(model, tokenizer, engine=cfg.engine, name=cfg.model.path or "").player
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
-    for number, sampling, samples in ((SAMPLED, cfg.sampling, cfg.samples), (GREEDY, greedy, 1)):
-        seed = derive(cfg.seed, "eval", number)
-        groups = evaluate(player, task, problems, sampling, samples=samples, seed=seed)
-        summaries[number] = summarise(groups, ks=_ks(samples))
-        run.write_rollouts("eval", number, groups)
-        run.write_eval(number, summaries[number].to_json())
+    with Grader(task, cfg.grading) as grader:
+        for number, sampling, samples in ((SAMPLED, cfg.sampling, cfg.samples), (GREEDY, greedy, 1)):
+            seed = derive(cfg.seed, "eval", number)
+            groups = evaluate(player, grader, problems, sampling, samples=samples, seed=seed)
+            summaries[number] = summarise(groups, ks=_ks(samples))
+            run.write_rollouts("eval", number, groups)
+            run.write_eval(number, summaries[number].to_json())
     console.print(_sentence(summaries[SAMPLED], summaries[GREEDY]))
     run.finish(
         {

@@ -5,6 +5,7 @@ from typing import Literal
 from whet.config import Config
 from whet.data.problems import problem_file, write_problems
 from whet.store.run import RunStore
+from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import say
 from whet.types import SPLITS, Json
@@ -15,7 +16,7 @@ class MakeConfig(Config):
 
     kind: Literal["make"] = "make"
     seed: int = 0
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = Game24Config()
 
 
 def make(cfg: MakeConfig, run: RunStore) -> None:

@@ -20,6 +20,9 @@ from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
+from whet.tasks.game24.task import Game24Config
+from whet.tasks.limits import Limits
+from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.tasks.reward import RewardSpec
 from whet.track.progress import bar, screen
@@ -54,7 +57,7 @@ class RLConfig(Config):
     problems_per_step: int = Field(default=32, ge=1)
     group_size: int = Field(default=8, ge=2)
     """Answers to each problem."""
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = Game24Config()
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     model: ModelSource
@@ -63,6 +66,7 @@ class RLConfig(Config):
     """Where the temperature goes, along an exponential path over the steps; None keeps it."""
     reward: RewardSpec = RewardSpec()
     algo: AlgoConfig = AlgoConfig()
+    grading: Limits = Limits()
     train: TrainConfig = TrainConfig()
     engine: EngineConfig = EngineConfig()
     exam: ExamConfig = ExamConfig()
@@ -79,7 +83,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     reference = copy.deepcopy(model).requires_grad_(False) if algo.needs_reference else None
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
     learner = policy.learner(cfg.train, steps=cfg.steps * algo.minibatches)
-    keeper = Keeper(cfg.save, run, policy, learner, Examiner(cfg.exam, task, cfg.sampling, seed=cfg.seed))
+    grader = Grader(task, cfg.grading)
+    exam = problems_of(task, cfg.problems, cfg.exam.split)
+    examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
+    keeper = Keeper(cfg.save, run, policy, learner, examiner)
     start, state = keeper.resume()
     feed.position, baseline = start * cfg.problems_per_step, _numbers(state.get("baseline"))
     num_empty = int(str(state.get("num_empty", 0)))
@@ -91,9 +98,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         ]
         sampling = cfg.sampling.model_copy(update={"temperature": temperature})
         seed = derive(cfg.seed, "rollout", step)
-        return collect(policy.player, task, problems, sampling, samples=cfg.group_size, seed=seed)
+        return collect(policy.player, grader, problems, sampling, samples=cfg.group_size, seed=seed)
 
     with (
+        grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):

@@ -10,6 +10,7 @@ from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
 from whet.config import Config
 from whet.data.examples import Example
+from whet.data.problems import problems_of
 from whet.data.views import imitation, texts
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
@@ -19,6 +20,9 @@ from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive, stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
+from whet.tasks.game24.task import Game24Config
+from whet.tasks.limits import Limits
+from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers
@@ -43,13 +47,16 @@ class SFTConfig(Config):
     """Examples an optimiser step."""
     data: str
     """A rollout file, a run folder that holds some, or `@stage` in a pipeline."""
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = Game24Config()
+    problems: str | None = None
+    """Folder of problems for exams; None takes the task's own."""
     model: ModelSource
     train: TrainConfig = TrainConfig()
     sampling: Sampling = Sampling()
     """For exams."""
     engine: EngineConfig = EngineConfig()
     exam: ExamConfig = ExamConfig()
+    grading: Limits = Limits()
     save: SaveConfig = SaveConfig()
     track: TrackConfig = TrackConfig()
 
@@ -67,10 +74,14 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than {policy.engine.context} tokens"
     )
     learner, objective = policy.learner(cfg.train, steps=cfg.steps), sft_objective()
-    examiner = Examiner(cfg.exam, build(cfg.task), cfg.sampling, seed=cfg.seed)
+    task = build(cfg.task)
+    grader = Grader(task, cfg.grading)
+    exam = problems_of(task, cfg.problems, cfg.exam.split)
+    examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
     keeper = Keeper(cfg.save, run, policy, learner, examiner)
     start, _ = keeper.resume()
     with (
+        grader,
         open_trackers(cfg.track, run, COLUMNS, every=LINES, console=screen()) as tracker,
         bar("sft", cfg.steps, done=start) as advance,
     ):

@@ -18,6 +18,7 @@ from whet.errors import DataError
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task, solvable
+from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console
 from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split, Verdict
@@ -30,7 +31,7 @@ class TeachConfig(Config):
 
     kind: Literal["teach"] = "teach"
     seed: int = 0
-    task: TaskConfig = TaskConfig()
+    task: TaskConfig = Game24Config()
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     split: Split = "sft"

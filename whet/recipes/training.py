@@ -64,7 +64,7 @@ class Keeper:
         is_exam = self.examiner.is_due(step, steps)
         if is_exam:
             self._examine(step)
-        if is_exam or step % self.cfg.every == 0:
+        if is_exam or step == steps or step % self.cfg.every == 0:
             self._save(step, state)
 
     def _examine(self, step: int) -> None:

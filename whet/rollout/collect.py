@@ -1,11 +1,11 @@
 """An engine plays a task: problems in, scored groups out, in the order of the problems."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whet.engine.base import Engine, Request, Sampling
 from whet.rng import derive
-from whet.tasks.base import Task
+from whet.tasks.pool import Grader
 from whet.text.chat import ChatFormat
 from whet.types import Completion, Group, Problem, Role, Rollout, Tokens
 
@@ -24,7 +24,7 @@ class Player:
 
 def collect(
     player: Player,
-    task: Task,
+    grader: Grader,
     problems: Sequence[Problem],
     sampling: Sampling,
     *,
@@ -32,7 +32,7 @@ def collect(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Group]:
-    """Sample `samples` answers to each problem and score each when it ends.
+    """Sample `samples` answers to each problem; each is graded while others are still being sampled.
 
     The result depends on the seed and the weights only, not on the order in which answers finish.
     """
@@ -45,16 +45,21 @@ def collect(
                 yield Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=key)
 
     done: dict[str, Rollout] = {}
-    for id, completion in player.engine.generate(requests()):
-        index = int(id.split("/")[0])
-        done[id] = _rollout(player, task, problems[index], prompts[index], id, completion)
+
+    def answers() -> Iterator[tuple[str, Problem, str]]:
+        for id, completion in player.engine.generate(requests()):
+            index = int(id.split("/")[0])
+            done[id] = _rollout(player, problems[index], prompts[index], id, completion)
+            yield id, problems[index], done[id].text
+
+    for id, score in grader.grade(answers()):
+        done[id] = replace(done[id], score=score)
         if progress is not None:
             progress(1)
     return [tuple(done[f"{index}/{number}"] for number in range(samples)) for index in range(len(problems))]
 
 
-def _rollout(player: Player, task: Task, problem: Problem, prompt: Tokens, id: str, completion: Completion) -> Rollout:
-    text = player.chat.message(completion.tokens)
+def _rollout(player: Player, problem: Problem, prompt: Tokens, id: str, completion: Completion) -> Rollout:
     return Rollout(
         id=f"{problem.id}:{id}",
         group=f"{problem.id}:{id.split('/')[0]}",
@@ -63,6 +68,5 @@ def _rollout(player: Player, task: Task, problem: Problem, prompt: Tokens, id: s
         model=player.name,
         prompt_tokens=prompt,
         completion=completion,
-        text=text,
-        score=task.score(problem, text),
+        text=player.chat.message(completion.tokens),
     )

@@ -19,10 +19,14 @@ class StepNote:
 class Task(Protocol):
     """Problems, a grader that never raises on model text, and a gold response for each problem.
 
-    A task class inherits from this one for the defaults of `asked`, `vary` and `notes`.
+    A task class inherits from this one for the defaults.
     """
 
     name: str
+    is_bounded: bool = False
+    """Grading any text takes little time and memory by itself, so that it needs no process that can be killed."""
+    has_one_answer: bool = True
+    """Two different answers are never both right. False where many are: a set, a route, a program."""
 
     def problems(self, split: Split) -> Iterable[Problem]:
         """List the problems of a split, the same ones in the same order every time."""
@@ -43,6 +47,10 @@ class Task(Protocol):
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask the same problem another way, with the same id and answer; a task with one way gives it back."""
         return problem
+
+    def warm(self) -> None:
+        """Load what grading needs, such as sympy: called once, before grading processes are forked."""
+        return
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
         """Say of each line of a response whether it is right, for people to read."""

@@ -1,11 +1,159 @@
-"""Tasks by name, built from their settings."""
+"""Tasks by name: their settings as one union, told apart by `name`, and how to build each.
 
+A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, get_args
+
+from pydantic import BeforeValidator, Field, TypeAdapter
+
+from whet.config import Config
+from whet.errors import ConfigError
+from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
 from whet.tasks.base import Task
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.code_pytest import CodePytest, CodePytestConfig
+from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
+from whet.tasks.code.codeio import CodeIO, CodeIOConfig
+from whet.tasks.code.cruxeval import CruxEval, CruxEvalConfig
 from whet.tasks.game24.task import Game24, Game24Config
+from whet.tasks.graphs.connected import Connected, ConnectedConfig
+from whet.tasks.graphs.diameter import Diameter, DiameterConfig
+from whet.tasks.graphs.distance import Distance, DistanceConfig
+from whet.tasks.graphs.ged import Ged, GedConfig
+from whet.tasks.graphs.graphwiz import Graphwiz, GraphwizConfig
+from whet.tasks.graphs.mcp import Mcp, McpConfig
+from whet.tasks.graphs.mcs import Mcs, McsConfig
+from whet.tasks.graphs.mis import Mis, MisConfig
+from whet.tasks.graphs.mvc import Mvc, MvcConfig
+from whet.tasks.graphs.neighbor import Neighbor, NeighborConfig
+from whet.tasks.graphs.nlgraph import Nlgraph, NlgraphConfig
+from whet.tasks.graphs.tsp import Tsp, TspConfig
+from whet.tasks.logic.arc import Arc, ArcConfig
+from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
+from whet.tasks.logic.knights import Knights, KnightsConfig
+from whet.tasks.logic.ordering import Ordering, OrderingConfig
+from whet.tasks.logic.zebra import Zebra, ZebraConfig
+from whet.tasks.logic.zebralogic import ZebraLogic, ZebraLogicConfig
+from whet.tasks.math.task import Math, MathConfig
+from whet.tasks.own import OwnConfig, is_own, own_task
+from whet.tasks.qa.choice import Choice, ChoiceConfig
+from whet.tasks.qa.judge import Judge, JudgeConfig
+from whet.tasks.qa.table import Table, TableConfig
+from whet.tasks.qa.yes_no import YesNo, YesNoConfig
+from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
+from whet.tasks.warmup.countdown import Countdown, CountdownConfig
+from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig
+from whet.tasks.warmup.reverse import Reverse, ReverseConfig
 
-TaskConfig = Game24Config
+AnyConfig = (
+    MathConfig
+    | Game24Config
+    | CountdownConfig
+    | ArithmeticConfig
+    | LastLetterConfig
+    | ReverseConfig
+    | TspConfig
+    | GedConfig
+    | McpConfig
+    | MisConfig
+    | MvcConfig
+    | McsConfig
+    | NeighborConfig
+    | DistanceConfig
+    | ConnectedConfig
+    | DiameterConfig
+    | GraphwizConfig
+    | NlgraphConfig
+    | ZebraConfig
+    | OrderingConfig
+    | KnightsConfig
+    | GraphLogicConfig
+    | ZebraLogicConfig
+    | ArcConfig
+    | ClrsConfig
+    | CodeIOConfig
+    | CruxEvalConfig
+    | CodeFunctionConfig
+    | CodeStdinConfig
+    | CodePytestConfig
+    | TableConfig
+    | ChoiceConfig
+    | YesNoConfig
+    | JudgeConfig
+    | OwnConfig
+)
+
+
+def _named(given: object) -> object:
+    """Let a bare name stand for a task with its defaults, and a file and class for a task of the user's own."""
+    if isinstance(given, str):
+        return {"name": "own", "path": given} if is_own(given) else {"name": given}
+    return given
+
+
+TaskConfig = Annotated[AnyConfig, Field(discriminator="name"), BeforeValidator(_named)]
+
+CLASSES: dict[type[Config], Callable[..., Task]] = {
+    MathConfig: Math,
+    Game24Config: Game24,
+    CountdownConfig: Countdown,
+    ArithmeticConfig: Arithmetic,
+    LastLetterConfig: LastLetter,
+    ReverseConfig: Reverse,
+    TspConfig: Tsp,
+    GedConfig: Ged,
+    McpConfig: Mcp,
+    MisConfig: Mis,
+    MvcConfig: Mvc,
+    McsConfig: Mcs,
+    NeighborConfig: Neighbor,
+    DistanceConfig: Distance,
+    ConnectedConfig: Connected,
+    DiameterConfig: Diameter,
+    GraphwizConfig: Graphwiz,
+    NlgraphConfig: Nlgraph,
+    ZebraConfig: Zebra,
+    OrderingConfig: Ordering,
+    KnightsConfig: Knights,
+    GraphLogicConfig: GraphLogic,
+    ZebraLogicConfig: ZebraLogic,
+    ArcConfig: Arc,
+    ClrsConfig: Clrs,
+    CodeIOConfig: CodeIO,
+    CruxEvalConfig: CruxEval,
+    CodeFunctionConfig: CodeFunction,
+    CodeStdinConfig: CodeStdin,
+    CodePytestConfig: CodePytest,
+    TableConfig: Table,
+    ChoiceConfig: Choice,
+    YesNoConfig: YesNo,
+    JudgeConfig: Judge,
+}
 
 
 def build(cfg: TaskConfig) -> Task:
     """Make the task that the settings name."""
-    return Game24(cfg)
+    return own_task(cfg.path) if isinstance(cfg, OwnConfig) else CLASSES[type(cfg)](cfg)
+
+
+def names() -> list[str]:
+    """List the tasks of the package, in the order of this file."""
+    return [kind.model_fields["name"].default for kind in CLASSES]
+
+
+def named(name: str) -> Task:
+    """Make a task with its default settings by its name, or by the file and class of a user's own."""
+    if name not in names() and not is_own(name):
+        raise ConfigError(f"there is no task {name!r}; known are {', '.join(names())}")
+    return build(settings(name))
+
+
+def settings(given: object) -> AnyConfig:
+    """Read a task's settings from a table, or from its bare name."""
+    found: AnyConfig = TypeAdapter(TaskConfig).validate_python(given)
+    return found
+
+
+assert {*CLASSES, OwnConfig} == set(get_args(AnyConfig)), "every task has its settings and its class here"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whet.data.examples import Example
-from whet.tasks.base import StepNote
+from whet.tasks.base import StepNote, Task
 from whet.types import (
     Completion,
     Finish,
@@ -86,10 +86,11 @@ def group(rewards: Sequence[float | None]) -> Group:
     return tuple(rollout(reward=reward, number=number) for number, reward in enumerate(rewards))
 
 
-class SumTask:
+class SumTask(Task):
     """Sums of two numbers below ten; the response must be the sum and nothing else."""
 
     name = "sums"
+    is_bounded = True
 
     def problems(self, split: Split) -> list[Problem]:
         quarter = ("sft", "rl", "dev", "test").index(split)

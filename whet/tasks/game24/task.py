@@ -53,6 +53,7 @@ class Game24(Task):
     """Problems from the fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
 
     name = "game24"
+    is_bounded = True
 
     def __init__(self, config: Game24Config | None = None) -> None:
         self.config = config or Game24Config()

@@ -1,0 +1,120 @@
+import pytest
+from code_rows import make
+
+from whet.tasks.code.code_pytest import CodePytest, unsupported
+from whet.tasks.code.program import fenced
+from whet.types import Verdict
+
+TESTS = """
+import pytest
+from solution import half, Point
+
+@pytest.mark.parametrize("n, want", [(4, 2), (pytest.param(9, 4.5))])
+def test_halves(n, want):
+    assert half(n) == want
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_odd(n):
+    assert half(n) == pytest.approx(n / 2)
+
+def test_text():
+    with pytest.raises(TypeError, match="not a number") as caught:
+        half("a")
+    assert "number" in str(caught.value)
+
+class TestPoint:
+    def test_length(self):
+        assert Point(3, 4).length() == pytest.approx(5.0)
+"""
+PROGRAM = """
+class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+    def length(self):
+        return (self.x ** 2 + self.y ** 2) ** 0.5
+def half(n):
+    if isinstance(n, str):
+        raise TypeError("not a number")
+    return n / 2
+"""
+ROW = make("code_pytest", {"tests": TESTS}, PROGRAM)
+
+
+def test_the_reference_passes() -> None:
+    task = CodePytest()
+    score = task.score(ROW, task.solve(ROW, 0) or "")
+
+    assert unsupported(ROW) is None
+    assert score.verdict == Verdict.CORRECT, score.note
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failing"),
+    [
+        ("n / 2", "n // 2", "test_halves"),
+        ('"not a number"', '"wrong"', "test_text"),
+        ("TypeError", "ValueError", "test_text"),
+        ("** 0.5", "** 0.6", "TestPoint.test_length"),
+    ],
+)
+def test_a_program_with_one_fault_fails_that_test(old: str, new: str, failing: str) -> None:
+    score = CodePytest().score(ROW, fenced(PROGRAM.replace(old, new)))
+
+    assert score.verdict == Verdict.WRONG
+    assert score.note.startswith(failing)
+
+
+def test_unittest_cases_run() -> None:
+    tests = (
+        "import unittest\nfrom solution import *\nclass T(unittest.TestCase):\n    def test_it(self):\n"
+        "        self.assertEqual(double(4), 8)\n        with self.assertRaises(ValueError):\n            double(-1)\n"
+    )
+    row = make("code_pytest", {"tests": tests})
+    right = "def double(n):\n    if n < 0:\n        raise ValueError(n)\n    return 2 * n"
+
+    assert CodePytest().score(row, fenced(right)).verdict == Verdict.CORRECT
+    assert CodePytest().score(row, fenced(right.replace("2 * n", "n"))).verdict == Verdict.WRONG
+
+
+def test_a_star_import_does_not_let_a_program_into_the_tests() -> None:
+    """With the real import the program's own `sorted` would answer for the expected value."""
+    row = make(
+        "code_pytest", {"tests": "from solution import *\ndef test_it():\n    assert order([2, 1]) == sorted([2, 1])"}
+    )
+    cheat = "def order(a):\n    return 'same'\nsorted = order"
+
+    assert CodePytest().score(row, fenced(cheat)).verdict == Verdict.WRONG
+    assert CodePytest().score(row, fenced("order = sorted")).verdict == Verdict.CORRECT
+
+
+def test_a_module_of_another_name_can_be_tested_whole() -> None:
+    row = make("code_pytest", {"tests": "import thing\ndef test_it():\n    assert thing.f(2) == 4", "module": "thing"})
+
+    assert CodePytest().score(row, fenced("def f(n):\n    return n * n")).verdict == Verdict.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("tests", "reason"),
+    [
+        (
+            "import pytest\n@pytest.fixture\ndef x():\n    pass\ndef test_a(x):\n    f(x)",
+            "the tests use pytest.fixture",
+        ),
+        ("import pytest\n@pytest.mark.skip\ndef test_a():\n    f()", "the tests use pytest.mark.skip"),
+        (
+            "import hypothesis\nfrom solution import f",
+            "the tests import hypothesis, which is not in the standard library",
+        ),
+        ("def test_a():\n    assert True", "the tests never call the program"),
+        ("def test_a(:", "the tests are not Python"),
+    ],
+)
+def test_tests_that_need_more_are_refused_with_the_reason(tests: str, reason: str) -> None:
+    assert unsupported(make("code_pytest", {"tests": tests})) == reason
+
+
+def test_a_module_without_tests_is_wrong_and_text_without_a_program_is_no_answer() -> None:
+    row = make("code_pytest", {"tests": "from solution import f\nf()"})
+
+    assert CodePytest().score(row, fenced("def f():\n    pass")).note == "there are no tests"
+    assert CodePytest().score(row, "nothing").verdict == Verdict.NO_ANSWER

@@ -1,0 +1,226 @@
+"""Programs that attack the grader, each contained and graded wrong.
+
+The first kind tries to get at something and gives the right answer only where that worked; contained, it raises. The
+second kind cheats: it never computes the answer and hopes to be believed.
+"""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
+from whet.tasks.code.program import fenced
+from whet.types import Json, Problem, Verdict
+
+TESTS = "def check(candidate):\n    marker = 'the-hidden-tests'\n" + "".join(
+    f"    assert candidate({number}) == {number * 7 + 3}\n" for number in (2, 30, 411)
+)
+QUICK = CodeFunctionConfig(seconds=3.0, memory_mb=512)
+
+
+def problem(task: str, payload: dict[str, Json]) -> Problem:
+    return Problem(
+        id=f"{task}/x", task=task, prompt=(), answer=None, payload=payload, level=None, split="test", source="test"
+    )
+
+
+ADD = problem("code_function", {"entry": "f", "tests": [TESTS]})
+HONEST = "def f(x):\n    attack()\n    return 7 * x + 3\n"
+
+ATTACKS = {
+    "forks": "os.fork()",
+    "bombs with forks": "while True: os.fork()",
+    "bombs with threads": (
+        "threading.stack_size(1 << 16)\n"
+        "    for _ in range(500): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    ),
+    "becomes another program": "os.execv('/bin/sh', ['sh', '-c', 'exit 0'])",
+    "starts a shell": "subprocess.run(['sh', '-c', 'exit 0'], check=True)",
+    "starts a worker": "multiprocessing.get_context('fork').Process(target=print).start()",
+    "takes all memory at once": "bytearray(1 << 34)",
+    "takes all memory in pieces": "pieces = []\n    while True: pieces.append(bytearray(1 << 24))",
+    "writes beside the scratch folder": "open('/written', 'w')",
+    "writes into the libraries": "open(os.__file__, 'a')",
+    "deletes the libraries": "os.unlink(os.__file__)",
+    "reads the users": "open('/etc/passwd')",
+    "reads the users through a link": "os.symlink('/etc/passwd', 'link'); open('link')",
+    "reads the environment": "os.environ['PATH']",
+    "reads the processes": "os.listdir('/proc')",
+    "reads the tests from disk": f"open({str(Path(__file__))!r})",
+    "reads the grader's code": "open(sys.modules['__main__'].__dict__.get('__file__') or '/work')",
+    "opens a socket": "socket.socket()",
+    "opens a local socket": "socket.socket(socket.AF_UNIX)",
+    "traces a process": "done(libc.ptrace(0, 0, 0, 0))",
+    "reads another process": "done(libc.process_vm_readv(1, None, 0, None, 0, 0))",
+    "becomes root": "os.setuid(0)",
+    "leaves the namespaces": "done(libc.unshare(0x10000000))",
+    "enters other namespaces": "done(libc.setns(3, 0))",
+    "mounts": "done(libc.mount(b'tmpfs', b'/tmp', b'tmpfs', 0, None))",
+    "changes its root": "os.chroot('/tmp')",
+    "makes a device": "os.mknod('disk', 0o60600, os.makedev(254, 0))",
+    "keeps memory in shared segments": "done(libc.shmget(0, 1 << 20, 0o1600))",
+    "keeps memory in files without names": "os.memfd_create('x')",
+    "keeps memory in /dev/shm": "open('/dev/shm/x', 'w')",
+    "fills the scratch folder": "[open(str(n), 'wb').write(bytes(1 << 23)) for n in range(64)]",
+    "writes one huge file": "open('x', 'wb').write(bytes(1 << 25))",
+    "makes files without end": "[open(str(n), 'w').close() for n in range(100_000)]",
+    "opens files without end": "files = [open('/dev/null') for _ in range(1000)]",
+    "lifts its limits": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+    "recurses without end": "sys.setrecursionlimit(1 << 30); again = lambda: again(); again()",
+    "finds the tests in memory": (
+        "marker = '-'.join(['the', 'hidden', 'tests'])\n"
+        "    assert any(marker in str(thing) for thing in gc.get_objects() if type(thing) in (list, dict, tuple))"
+    ),
+    "finds the tests on the stack": (
+        "frame, marker = sys._getframe(1), '-'.join(['the', 'hidden', 'tests'])\n"
+        "    while not any(marker in str(v) for v in frame.f_locals.values()): frame = frame.f_back"
+    ),
+    "finds other open files": "assert any(map(is_open, range(4, 256)))",
+}
+START = """
+import ctypes, gc, multiprocessing, os, resource, socket, subprocess, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+
+def done(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno())
+
+def is_open(fd):
+    try:
+        return bool(os.fstat(fd))
+    except OSError:
+        return False
+
+def attack():
+    """
+
+CHEATS = {
+    "exits well at once": "import os\nos._exit(0)",
+    "raises SystemExit at once": "raise SystemExit(0)",
+    "exits well when called": "import os\ndef f(x):\n    os._exit(0)",
+    "raises SystemExit when called": "def f(x):\n    raise SystemExit(0)",
+    "returns what is equal to all": "class E:\n    def __eq__(s, o):\n        return True\ndef f(x):\n    return E()",
+    "returns an int that is equal to all": (
+        "class E(int):\n    __eq__ = lambda s, o: True\n    __hash__ = int.__hash__\ndef f(x):\n    return E(5)"
+    ),
+    "returns a text that is equal to all": (
+        "class E(str):\n    __eq__ = lambda s, o: True\n    __hash__ = str.__hash__\ndef f(x):\n    return E('5')"
+    ),
+    "raises in its equality": "class E:\n    def __eq__(s, o):\n        raise SystemExit\ndef f(x):\n    return E()",
+    "patches the built-ins": (
+        "import builtins, operator\nbuiltins.AssertionError = operator.eq = lambda *a: True\ndef f(x):\n    return 0"
+    ),
+    "patches the harness": (
+        "import sys\nfor name, m in list(sys.modules.items()):\n    if 'whet' in name:\n"
+        "        for key in list(vars(m)):\n            vars(m)[key] = lambda *a, **k: b'V{\"passed\": true}'\n"
+        "def f(x):\n    return 0"
+    ),
+    "forges a verdict": (
+        'import os, struct\nm = b\'V{"passed": true, "note": "", "calls": 3}\'\n'
+        "for fd in range(1, 9):\n    try:\n        os.write(fd, struct.pack('<I', len(m)) + m)\n    except OSError:\n"
+        "        pass\ndef f(x):\n    return 0"
+    ),
+    "forges answers": (
+        "import os, struct\ndef f(x):\n    m = b'{\"value\": [17]}'\n"
+        "    os.write(3, 9 * (struct.pack('<I', len(m)) + m))"
+    ),
+    "promises an endless message": "import os\nos.write(3, b'\\xff\\xff\\xff\\xff')\ndef f(x):\n    return 0",
+    "prints every answer": "def f(x):\n    for n in range(5000):\n        print(n)",
+    "sleeps": "import time\ntime.sleep(60)\ndef f(x):\n    return 0",
+    "loops while deaf to signals": (
+        "import signal\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError):\n        pass\nwhile True:\n    pass"
+    ),
+    "kills its parent": "import os\ndef f(x):\n    os.kill(os.getppid(), 9)",
+    "kills its group": "import os\ndef f(x):\n    os.killpg(0, 9)",
+    "kills everyone": "import os\ndef f(x):\n    os.kill(-1, 9)",
+    "crashes": "import ctypes\ndef f(x):\n    ctypes.string_at(0)",
+    "asks to be killed": "import os\ndef f(x):\n    os.abort()",
+    "traces its caller": "import sys\ndef f(x):\n    sys.settrace(lambda *a: 1 / 0)\n    return 0",
+    "never ends a list": "def f(x):\n    a = []\n    a.append(a)\n    return a",
+    "returns too much": "def f(x):\n    return list(range(1 << 22))",
+    "returns an endless generator": "import itertools\ndef f(x):\n    return itertools.count()",
+    "ends the loop of the tests": "def f(x):\n    raise StopIteration",
+    "replaces check": "def check(candidate):\n    pass\ncandidate = check\ndef f(x):\n    return 0",
+    "answers the first test only": "def f(x):\n    return 17",
+    "returns a float that is nearly right": "def f(x):\n    return 7 * x + 3.0000001",
+}
+
+
+def test_the_harmless_program_passes() -> None:
+    score = CodeFunction(QUICK).score(ADD, fenced(START + "pass\n" + HONEST))
+
+    assert score.verdict == Verdict.CORRECT
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_program_does_not_get_away_when_it(attack: str) -> None:
+    score = CodeFunction(QUICK).score(ADD, fenced(START + ATTACKS[attack] + "\n" + HONEST))
+
+    assert score.verdict == Verdict.WRONG, score.note
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_program_is_not_believed_when_it(cheat: str) -> None:
+    score = CodeFunction(QUICK.model_copy(update={"seconds": 1.5})).score(ADD, fenced(CHEATS[cheat] + "\n"))
+
+    assert score.verdict == Verdict.WRONG, score.note
+
+
+def test_grading_goes_on_after_every_attack() -> None:
+    task = CodeFunction(QUICK)
+    for cheat in ("kills its parent", "kills everyone", "crashes"):
+        task.score(ADD, fenced(CHEATS[cheat]))
+
+    assert task.score(ADD, fenced("def f(x):\n    return 7 * x + 3")).verdict == Verdict.CORRECT
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        yield server
+
+
+def test_a_server_on_the_machine_is_out_of_reach(listening: socket.socket) -> None:
+    port = listening.getsockname()[1]
+    attack = f"socket.create_connection(('127.0.0.1', {port}), 1)"
+
+    score = CodeFunction(QUICK).score(ADD, fenced(START + attack + "\n" + HONEST))
+
+    assert score.verdict == Verdict.WRONG
+    with pytest.raises(TimeoutError):
+        listening.accept()
+
+
+def test_nothing_is_left_for_the_next_program() -> None:
+    task = CodeFunction(QUICK)
+    leave = "open('/tmp/left', 'w').write('7')\ndef f(x):\n    return 7 * x + 3"
+    take = "number = int(open('/tmp/left').read())\ndef f(x):\n    return number * x + 3"
+
+    assert task.score(ADD, fenced(leave)).verdict == Verdict.CORRECT
+    assert task.score(ADD, fenced(take)).verdict == Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while True:\n    print('x' * 1000)",
+        "print('8')\nraise SystemExit(1)",
+        "print('8')\n1 / 0",
+        "import os, time\nos.write(1, b'8')\nos.close(1)\ntime.sleep(60)",
+        "print('7')\nprint('8')\nprint('9')",
+        "import sys\nprint('8', file=sys.stderr)",
+        "import os\nos.write(3, b'8')",
+        "print(open('/dev/stdin').read() + '8')",
+    ],
+)
+def test_a_script_is_wrong_however_it_misbehaves(script: str) -> None:
+    eight = problem("code_stdin", {"cases": [{"input": "5\n", "output": "8\n"}]})
+
+    score = CodeStdin(CodeStdinConfig(seconds=1.5)).score(eight, fenced(script))
+
+    assert score.verdict == Verdict.WRONG, score.note

@@ -1,0 +1,220 @@
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from code_rows import make
+
+from whet.errors import ConfigError
+from whet.tasks.code import launching, namespaces, seccomp
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.launching import Launcher, Limits, LostError, Process, launcher_for
+from whet.tasks.code.program import fenced
+from whet.tasks.code.sandbox import Ran, Sandbox, require
+from whet.types import Verdict
+
+
+def run(program: str, given: bytes = b"", sandbox: Sandbox | None = None, limits: Limits | None = None) -> Ran:
+    with tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
+        return (sandbox or Sandbox()).script(program, file, limits or Limits())
+
+
+def test_this_machine_allows_the_sandbox() -> None:
+    require()
+
+
+def test_a_script_gets_its_input_and_its_output_comes_back() -> None:
+    assert run("print(input()[::-1])", b"abc\n") == Ran(output=b"cba\n", fault="")
+
+
+def test_a_program_sees_an_almost_empty_machine() -> None:
+    seen = run(
+        "import os\nprint(os.getpid(), os.getppid(), sorted(os.listdir('/dev')), os.listdir('/tmp'), os.getcwd())"
+    )
+
+    assert seen.output.decode() == "1 0 ['null', 'random', 'urandom', 'zero'] [] /tmp\n"
+
+
+def test_a_program_does_not_run_as_root_and_has_no_rights() -> None:
+    status = "import ctypes, os\nprint(os.getuid() == 0, os.getgroups())\nos.setgid(os.getgid())\nos.nice(-5)"
+
+    seen = run(status)
+
+    assert seen.output.startswith(b"False")
+    assert seen.fault.startswith("PermissionError")
+
+
+def test_the_libraries_are_mounted_read_only() -> None:
+    seen = run("import os\nprint([os.statvfs(path).f_flag & os.ST_RDONLY for path in ('/', os.__file__, '/tmp')])")
+
+    assert seen.output == b"[1, 1, 0]\n"
+
+
+def test_threads_are_counted_whatever_memory_there_is() -> None:
+    program = (
+        "import threading, time\nthreading.stack_size(1 << 16)\ntry:\n"
+        "    for _ in range(200):\n        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "except RuntimeError:\n    print(threading.active_count() <= 64)"
+    )
+
+    assert run(program, limits=Limits(memory_mb=1 << 15)).output == b"True\n"
+
+
+def test_programs_may_import_sorted_containers_and_numpy() -> None:
+    assert run("import numpy, sortedcontainers\nprint(numpy.arange(4).sum())").output == b"6\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        ("raise ValueError('bad')", "ValueError: bad"),
+        ("import sys\nsys.exit(3)", "exit status 3"),
+        ("import os\nos.kill(os.getpid(), 11)\nimport ctypes\nctypes.string_at(0)", "ended by signal 11"),
+        ("while True: pass", "not done after 1 s"),
+        ("print('x' * 2000)", "more than 1000 bytes of output"),
+        ("x = bytearray(1 << 30)", "MemoryError: "),
+        ("def", "SyntaxError: invalid syntax (solution.py, line 1)"),
+        ("import os\nos._exit(113)", "exit status 113"),
+    ],
+)
+def test_a_failure_is_told_in_one_line(program: str, fault: str) -> None:
+    assert run(program, limits=Limits(seconds=1.0, memory_mb=256, output_bytes=1000)).fault == fault
+
+
+def test_a_program_that_is_too_large_to_send_is_a_fault() -> None:
+    assert run("#" * (1 << 25)).fault == "the program could not be started"
+
+
+def test_nothing_of_a_late_program_stays_behind() -> None:
+    late = "import threading, time\nfor _ in range(5):\n    threading.Thread(target=time.sleep, args=(30,)).start()"
+
+    ran = run(late, limits=Limits(seconds=0.3))
+
+    assert ran.fault == "not done after 0.3 s"
+    deadline = time.monotonic() + 5
+    while (left := _children()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert left == []
+
+
+def _children() -> list[str]:
+    """List the processes that our launcher started and that have not ended."""
+    launcher = launcher_for("namespaces")._process
+    assert launcher is not None
+    return Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+
+
+def test_a_start_costs_a_few_milliseconds() -> None:
+    run("pass")
+    times = []
+    for _ in range(20):
+        start = time.perf_counter()
+        run("pass")
+        times.append(time.perf_counter() - start)
+
+    assert statistics.quantiles(times, n=4)[0] < 0.12  # 0.02 on an idle core
+
+
+def test_a_launcher_that_was_killed_is_started_again() -> None:
+    launcher = Launcher("namespaces")
+    launcher.spawn("program", Limits()).close()
+    assert launcher._process is not None
+    launcher._process.kill()
+    launcher._process.wait()
+
+    process = launcher.spawn("program", Limits())
+    process.send(b'{"kind": "script", "program": ""}', time.monotonic() + 5)
+
+    assert process.status(time.monotonic() + 5) == 0
+    process.close()
+    launcher.stop()
+
+
+def test_a_fork_of_the_grader_starts_a_launcher_of_its_own() -> None:
+    run("pass")
+    child = os.fork()
+    if child == 0:
+        same = launcher_for("namespaces")._process is not None
+        fine = run("print(5)").output == b"5\n"
+        launcher_for("namespaces").stop()
+        os._exit(0 if fine and not same else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run("print(6)").output == b"6\n"
+
+
+def test_a_sandbox_that_is_lost_leaves_the_answer_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Process, deadline: float) -> int:
+        raise LostError("the sandbox ended without a word")
+
+    monkeypatch.setattr(Process, "status", lost)
+    row = make("code_function", {"entry": "f", "tests": ["assert f(1) == 1"]})
+
+    score = CodeFunction().score(row, fenced("import os\nos._exit(0)"))
+
+    assert (score.verdict, score.note) == (Verdict.UNSCORED, "the sandbox ended without a word")
+
+
+def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> None:
+    mine, other = launching.socket.socketpair()
+    watch, watcher = launching.socket.socketpair()
+    with other, watcher:
+        watcher.send(b'{"failed": "unshare: Operation not permitted", "refused": 1}\n')
+        process = Process(mine, watch)
+        with pytest.raises(ConfigError, match=r'\(unshare: Operation not permitted\).*set sandbox = "none"'):
+            process.status(time.monotonic() + 1)
+        process.close()
+
+
+@pytest.mark.parametrize("said", [b"", b'{"failed": "mount: Cannot allocate memory", "refused": 0}\n'])
+def test_a_watcher_that_says_nothing_or_lacks_memory_is_a_lost_sandbox(said: bytes) -> None:
+    mine, other = launching.socket.socketpair()
+    watch, watcher = launching.socket.socketpair()
+    other.close()
+    watcher.send(said)
+    watcher.close()
+    process = Process(mine, watch)
+    with pytest.raises(LostError):
+        process.status(time.monotonic() + 1)
+    process.close()
+
+
+def test_a_launcher_that_never_stays_up_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    launcher = Launcher("namespaces")
+    with pytest.raises(LostError, match="does not stay up"):
+        for _ in range(200):
+            launcher.spawn("program", Limits()).close()
+            time.sleep(0.001)
+    launcher.stop()
+
+
+def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
+    """Harmless programs only: this mode protects nothing."""
+    row = make("code_function", {"entry": "f", "tests": ["assert f(1) == 2"]})
+    unprotected = CodeFunction(CodeFunctionConfig(sandbox="none"))
+
+    assert CodeFunction().config.sandbox == "namespaces"
+    assert unprotected.score(row, fenced("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
+    assert run("while True: pass", sandbox=Sandbox("none"), limits=Limits(seconds=0.5)).fault == "not done after 0.5 s"
+
+
+def test_the_filter_knows_both_machine_types_and_no_other() -> None:
+    for machine in ("x86_64", "aarch64"):
+        program = seccomp.filter_for(machine)
+        assert len(program) % 8 == 0
+        assert len(program) // 8 < 4096
+    with pytest.raises(OSError, match="no system call filter for vax"):
+        seccomp.filter_for("vax")
+
+
+def test_the_new_root_is_made_of_libraries_and_devices_only() -> None:
+    places = namespaces.sources()
+
+    assert all("lib" in place or place.startswith("/dev/") for place in places)
+    assert "/" not in places and "/home" not in places

@@ -1,0 +1,262 @@
+"""Questions about numbered graphs: what is read from a response, and the algorithms against networkx."""
+
+import time
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+
+import networkx as nx
+import pytest
+from graph_cases import asked, task
+
+from whet.tasks.graphs.draws import SPANS, draw
+from whet.tasks.graphs.instance import bitsets
+from whet.tasks.graphs.kinds import solution
+from whet.tasks.graphs.solvers.directed import lightest_path, max_flow, max_matching, topological_order
+from whet.tasks.graphs.solvers.paths import components, diameter, distance, shortest_path
+from whet.tasks.graphs.solvers.search import contains, hamiltonian_path
+from whet.tasks.graphs.table import Table
+from whet.tasks.graphs.verdicts import number, pairs, rows, run, yes_or_no
+from whet.types import Verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("### Yes", "yes"),
+        ("### No, [0, 1]", "no"),
+        ("No node is alone.\n### Yes", "yes"),
+        ("The answer is yes.", "yes"),
+        ("Final answer: **No**", "no"),
+        ("Yes, there is a cycle in this graph.", "yes"),
+        ("No, there is no cycle in this graph.", "no"),
+        ("Yes, because there is no odd ring.\n(0,1) and (1,2) are the edges.", "yes"),
+        ("First 0, then 1.\nTherefore there is no path between them.", "no"),
+        ("First 0, then 1.\nTherefore there is a path between them.", "yes"),
+        (r"so \boxed{\text{No}}", "no"),
+        ("<answer>yes</answer>", "yes"),
+        ("### Yes or No", None),
+        ("### Yes and No", None),
+        ("Answer Yes or No.", None),
+        ("Is it yes? Or is it no? I cannot say", None),
+        ("", None),
+        ("node 3 knows nobody", None),
+    ],
+)
+def test_yes_or_no_is_read_where_it_is_said_once(text, expected):
+    assert yes_or_no(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("### 13", 13),
+        ("### The answer is 13.", 13),
+        ("13", 13),
+        ("13.", 13),
+        ("2 + 11 = 13", None),
+        ("The sum is 2 + 11 = 13", 13),
+        ("The maximum flow from node 4 to node 9 is 13.", 13),
+        ("Total: **13**", 13),
+        (r"\boxed{13}", 13),
+        ("The total weight of 13.0 km", 13),
+        ("### Answer\n\n**13**", 13),
+        ("### 13 or 14", None),
+        ("### 13, 14", None),
+        ("It is 13 or 14", None),
+        ("=\x0c13=", None),
+        ("no number", None),
+    ],
+)
+def test_a_number_is_read_where_it_is_said_once(text, expected):
+    assert number(text) == (None if expected is None else Fraction(expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("### [[1, 0, 2]]", (1, 0, 2)),
+        ("The solution is: 1,0,2.", (1, 0, 2)),
+        ("Yes. The path can be: 1,0,2", (1, 0, 2)),
+        ("The shortest path from node 1 to node 2 is 1,0,2 with a total weight of 6", (1, 0, 2)),
+        ("We walk 1 -> 0 -> 2, along (1,0) and (0, 2, 5).", (1, 0, 2)),
+        ("Edges (1,0,3) (0,2,4).\nPath: [1→0→2]\nIt uses the edges (1, 0) and (0, 2).", (1, 0, 2)),
+        ("7", None),
+        ("", None),
+    ],
+)
+def test_a_path_is_read_and_edges_are_not_taken_for_one(text, expected):
+    assert run(text) == expected
+
+
+def test_pairs_are_those_of_the_last_block_and_rows_the_last_of_each_node():
+    text = "applicant 0: job 1\n\nNo, better:\nApplicant 0: job 2\n\napplicant 1 -> job 0\n2 applicants get one."
+
+    assert pairs(text) == [(0, 2), (1, 0)]
+    assert pairs("applicants want jobs") == []
+    assert rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {0: (3, 4), 1: (5, -6)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "answer", "text", "verdict"),
+    [
+        ({"kind": "shortest", "pair": [0, 2]}, None, "0,1,2", Verdict.CORRECT),
+        ({"kind": "shortest", "pair": [0, 2]}, None, "the path is 0,2", Verdict.WRONG),
+        ({"kind": "shortest", "pair": [0, 2]}, None, "2,1,0", Verdict.WRONG),
+        ({"kind": "shortest", "pair": [0, 2]}, None, "0,3,2", Verdict.WRONG),
+        ({"kind": "shortest", "pair": [0, 2]}, None, "weight 3", Verdict.NO_ANSWER),
+        ({"kind": "hamilton"}, "Yes", "Yes. 3,0,1,2", Verdict.CORRECT),
+        ({"kind": "hamilton"}, "Yes", "Yes.", Verdict.WRONG),
+        ({"kind": "hamilton"}, "Yes", "No", Verdict.WRONG),
+        ({"kind": "hamilton"}, "Yes", "3,0,1", Verdict.WRONG),
+        ({"kind": "hamilton"}, "Yes", "0,3,1,2", Verdict.WRONG),
+        ({"kind": "hamilton"}, "Yes", "a path", Verdict.NO_ANSWER),
+        ({"kind": "hamilton"}, "No", "No", Verdict.CORRECT),
+        ({"kind": "hamilton"}, "No", "Yes: 3,0,1,2", Verdict.WRONG),
+        ({"kind": "topology"}, None, "The solution is: 0,1,3,2", Verdict.CORRECT),
+        ({"kind": "topology"}, None, "The solution is: 1,0,3,2", Verdict.WRONG),
+        ({"kind": "topology"}, None, "The solution is: 0,1,2", Verdict.WRONG),
+        ({"kind": "topology"}, None, "none", Verdict.NO_ANSWER),
+        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1\napplicant 1: job 2", Verdict.CORRECT),
+        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1", Verdict.WRONG),
+        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1\napplicant 0: job 2", Verdict.WRONG),
+        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 2\napplicant 1: job 2", Verdict.WRONG),
+        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 0\napplicant 1: job 2", Verdict.WRONG),
+        ({"kind": "matching", "jobs": 4}, None, "2 of them", Verdict.NO_ANSWER),
+        ({"kind": "flow", "pair": [0, 2]}, None, "The flow from node 0 to node 2 is 6.", Verdict.CORRECT),
+        ({"kind": "flow", "pair": [0, 2]}, None, "The flow from node 0 to node 1 is 6.", Verdict.WRONG),
+        ({"kind": "flow", "pair": [0, 2]}, None, "The flow is 5.", Verdict.WRONG),
+        ({"kind": "flow", "pair": [0, 2]}, None, "much", Verdict.NO_ANSWER),
+        ({"kind": "cycle"}, None, "No", Verdict.WRONG),
+        ({"kind": "cycle"}, None, "perhaps", Verdict.NO_ANSWER),
+    ],
+)
+def test_answers_are_judged_against_the_graph(payload, answer, text, verdict):
+    edges = {
+        "matching": [[0, 1], [0, 2], [1, 2]],
+        "shortest": [[0, 1, 1], [1, 2, 2], [0, 2, 5], [0, 3, 1]],
+        "flow": [[0, 1, 1], [1, 2, 2], [0, 2, 5], [0, 3, 1]],
+    }.get(payload["kind"], [[0, 1], [1, 2], [0, 2], [0, 3]])
+    problem = asked("nlgraph", {"nodes": 4, "edges": edges, **payload}, answer)
+
+    assert task("nlgraph").score(problem, text).verdict == verdict
+
+
+def test_embeddings_must_all_be_there_and_right():
+    payload = {"kind": "gnn", "nodes": 2, "edges": [[0, 1]], "embeddings": [[1, 0], [2, 3]], "layers": 1}
+    problem = asked("nlgraph", payload)
+
+    texts = ["node 0: [2,3]\nnode 1: [1,0]", "node 0: [2,3]", "node 0: [2,3]\nnode 1: [1,1]", "nothing"]
+    verdicts = [task("nlgraph").score(problem, text).verdict for text in texts]
+
+    assert verdicts == [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG, Verdict.NO_ANSWER]
+
+
+def sample(seed, kind):
+    rng = Random(seed)
+    return Table.from_payload(draw(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3])))
+
+
+def as_graph(table, cls=nx.Graph):
+    graph = cls()
+    graph.add_nodes_from(range(table.n))
+    for a, b, weight in table.weighted:
+        graph.add_edge(a, b, weight=weight, capacity=weight)
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_solutions_agree_with_networkx(seed):
+    table = sample(seed, "shortest")
+    path = lightest_path(table.n, table.weighted, *table.pair)
+    assert path[0] == nx.shortest_path_length(as_graph(table), *table.pair, weight="weight")
+
+    table = sample(seed, "flow")
+    assert max_flow(table.weighted, *table.pair) == nx.maximum_flow_value(as_graph(table, nx.DiGraph), *table.pair)
+
+    table = sample(seed, "cycle")
+    assert (solution(table)[0] == "Yes") == bool(nx.cycle_basis(as_graph(table)))
+
+    table = sample(seed, "bipartite")
+    assert (solution(table)[0] == "Yes") == nx.is_bipartite(as_graph(table))
+
+    table = sample(seed, "connectivity")
+    assert (solution(table)[0] == "Yes") == nx.has_path(as_graph(table), *table.pair)
+
+    table = sample(seed, "triplet")
+    triangles = [group for group in nx.enumerate_all_cliques(as_graph(table)) if len(group) == 3]
+    assert int(solution(table)[0]) == max(
+        (sum(table.weights[node] for node in group) for group in triangles), default=0
+    )
+
+    table = sample(seed, "matching")
+    both = nx.Graph([(("a", a), ("j", b)) for a, b in table.pairs])
+    top = [node for node in both if node[0] == "a"]
+    assert len(max_matching(table.pairs)) == len(nx.bipartite.maximum_matching(both, top_nodes=top)) // 2
+
+    table = sample(seed, "substructure")
+    pattern = nx.DiGraph(table.pattern)
+    pattern.add_nodes_from(range(table.pattern_n))
+    matcher = nx.isomorphism.DiGraphMatcher(as_graph(table, nx.DiGraph), pattern)
+    assert contains(table.n, table.pairs, table.pattern_n, table.pattern) == matcher.subgraph_is_monomorphic()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_paths_components_and_diameters_agree_with_networkx(seed):
+    table = sample(seed, "connectivity")
+    around, graph = bitsets(table.n, table.pairs), as_graph(table)
+
+    assert len(components(around)) == nx.number_connected_components(graph)
+    for node in range(table.n):
+        length = nx.shortest_path_length(graph, 0, node) if nx.has_path(graph, 0, node) else None
+        assert distance(around, 0, node) == length
+        found = shortest_path(around, 0, node)
+        assert (found.value if found else None) == length
+    if nx.is_connected(graph):
+        assert diameter(around).value == nx.diameter(graph)
+
+
+def brute_hamilton(around):
+    """Let every set of nodes keep the nodes a path through it can end at."""
+    n = len(around)
+    ends = [0] * (1 << n)
+    for mask in range(1, 1 << n):
+        for node in range(n):
+            rest = mask ^ 1 << node
+            if mask >> node & 1 and (not rest or ends[rest] & around[node]):
+                ends[mask] |= 1 << node
+    return ends[-1] != 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_hamiltonian_paths_are_found_just_where_they_exist(seed):
+    table = sample(seed, "hamilton")
+    around = bitsets(table.n, table.pairs)
+
+    path, _ = hamiltonian_path(around)
+
+    assert (path is not None) == brute_hamilton(around)
+    if path:
+        assert sorted(path) == list(range(table.n))
+        assert all(around[a] >> b & 1 for a, b in pairwise(path))
+
+
+def test_a_cycle_has_no_order_and_parted_nodes_no_path():
+    assert topological_order(2, [(0, 1), (1, 0)]) is None
+    assert lightest_path(3, [(0, 1, 1)], 0, 2) is None
+    assert shortest_path(bitsets(3, [(0, 1)]), 0, 2) is None
+    assert solution(Table.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0] == "No"
+
+
+HOSTILE = (
+    *("1,", "1", "is ", "yes no ", "node 0: [1,", "(1,2)", "###", "applicant 1: job ", " ", "answer ", "1 - "),
+    *("there is a ", "the answer is 1 or ", "1\n", "a=1\n", "yes\n", "from node 1 to node 2 is "),
+)
+
+
+@pytest.mark.parametrize("text", [piece * (60_000 // len(piece)) for piece in HOSTILE])
+def test_hostile_texts_take_no_time(text):
+    begun = time.perf_counter()
+    yes_or_no(text), number(text), run(text), pairs(text), rows(text)
+
+    assert time.perf_counter() - begun < 2.0

@@ -1,0 +1,110 @@
+"""Where answers stand in a response, each with its span, in linear time."""
+
+import time
+
+import pytest
+
+from whet.text.extract import Find, after_thought, boxed, formulas, last_line, marked, numbers, sentence, tagged
+
+
+def texts(finds: list[Find]) -> list[str]:
+    return [find.text for find in finds]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        (r"so \boxed{4}.", ["4"]),
+        (r"\boxed{\frac{1}{2}} and \fbox{3}", [r"\frac{1}{2}", "3"]),
+        (r"\boxed{\{1, 2\}}", [r"\{1, 2\}"]),
+        (r"\boxed 7", ["7"]),
+        (r"\boxed{\boxed{4}}", [r"\boxed{4}"]),
+        (r"\boxed{4", []),
+        (r"\boxedness{4}", []),
+        ("no box", []),
+    ],
+)
+def test_boxes_are_found_with_their_braces_balanced(text: str, inside: list[str]) -> None:
+    assert texts(boxed(text)) == inside
+
+
+def test_a_find_knows_its_span() -> None:
+    text = r"the value \boxed{12} holds"
+
+    (find,) = boxed(text)
+
+    assert text[find.start : find.end] == r"\boxed{12}"
+
+
+def test_tags_may_run_over_lines_and_the_inner_one_counts() -> None:
+    assert texts(tagged("<answer>1</answer> <answer>\n2\n</answer>")) == ["1", "\n2\n"]
+    assert texts(tagged("<answer>a<answer>b</answer>")) == ["b"]
+    assert tagged("<answer>never closed") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("plain", 0),
+        ("<think>a</think>b", 16),
+        ("a</think>b", 9),
+        ("<think>a", None),
+        ("<think>a</think><think>b", None),
+    ],
+)
+def test_the_thinking_part_ends_at_its_last_closing_tag(text: str, start: int | None) -> None:
+    assert after_thought(text) == start
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("#### 1,234", "1,234"),
+        ("The answer is 42 because", "42 because"),
+        ("**Final Answer:** 7", "7"),
+        ("Answer: 1\nAnswer: 2", "2"),
+        ("steps\nA: 64", "64"),
+        ("答案：C", "C"),
+        ("La réponse est 5", "5"),
+    ],
+)
+def test_marks_are_found(text: str, after: str) -> None:
+    assert marked(text)[-1].text.strip() == after
+
+
+def test_a_word_that_only_contains_answer_is_no_mark() -> None:
+    assert marked("unanswered: 5") == []
+
+
+def test_a_sentence_ends_at_its_point_but_not_inside_a_number_or_formula() -> None:
+    line = Find(text=" 1.5 is it. And 3 more", start=10, end=32)
+    assert sentence(line) == Find(text=" 1.5 is it", start=10, end=20)
+    assert sentence(Find(text="$a. b$ so", start=0, end=9)).text == "$a. b$ so"
+
+
+def test_the_last_line_holds_more_than_marks() -> None:
+    assert last_line("a\nb = 2\n\n**\n") == Find(text="b = 2", start=2, end=7)
+    assert last_line(" \n\n") is None
+
+
+def test_formulas_are_found_between_any_delimiters() -> None:
+    assert texts(formulas(r"$1$ and \(2\) and \[3\] and $$4$$ costs \$5")) == ["1", "2", "3", "4"]
+
+
+def test_numbers_are_found_but_not_inside_words() -> None:
+    assert texts(list(numbers("K2A has 1,000.99m² and -3/4, 28%"))) == ["1,000.99", "-3/4", "28%"]
+    assert texts(list(numbers(r"so (\frac{2}{5}) tons"))) == [r"\frac{2}{5}"]
+
+
+@pytest.mark.parametrize(
+    "piece", [r"\boxed{", "{", "}", "$", "\\", "<answer>", "</think>", "answer is ", "1,", "\n", "####"]
+)
+def test_every_search_takes_linear_time(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    start = time.perf_counter()
+
+    for search in (boxed, tagged, after_thought, marked, last_line, formulas):
+        search(text)
+    list(numbers(text))
+
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,168 @@
+"""Plain data across a pipe: values written as a flat list, read back into the same built-in types and nothing else.
+
+A list of entries in postfix order: a container follows its items and says how many it takes. What comes back is a tree
+by construction, of types whose equality nobody can override, however hostile the writer.
+
+>>> encode([1, (2.5, "a")])
+[1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]
+>>> decode(encode({"a": {1, 2}}))
+{'a': {1, 2}}
+"""
+
+import numbers
+from collections import deque
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+Entry = None | bool | int | str | list[str | int]
+
+MAX_ENTRIES = 1 << 20
+_SMALL = 1 << 53
+_BARE = (bool, str)
+
+
+class NotPlainError(Exception):
+    """A value that does not cross, or bytes that are not a value."""
+
+
+class Remote:
+    """A thing that stays in the other process, known by its number."""
+
+    def __init__(self, number: int, kind: str, is_true: bool) -> None:
+        self.number, self.kind, self.is_true = number, kind, is_true
+
+
+def encode(
+    value: object, records: Mapping[str, type] | None = None, keep: Callable[[object], int] | None = None
+) -> list[Entry]:
+    """Write a value. Instances of classes in `records` cross by their fields; `keep` numbers what cannot cross."""
+    known, entries, waiting = records or {}, list[Entry](), [value]
+    while waiting:
+        item = waiting.pop()
+        if item is None or type(item) in _BARE:
+            entries.append(item)  # type: ignore[arg-type]  # None, a truth value or a text
+            continue
+        entry, children = _opened(item, known, keep)
+        entries.append(entry)
+        if children:
+            waiting.extend(children)
+        if len(entries) + len(waiting) > MAX_ENTRIES:
+            raise NotPlainError(f"a value of more than {MAX_ENTRIES} parts")
+    entries.reverse()  # written from the outside in and from the last to the first, so this is postfix order
+    return entries
+
+
+def decode(
+    entries: object, records: Mapping[str, type] | None = None, remote: Callable[[int, str, bool], object] = Remote
+) -> object:
+    """Read a value; anything that `encode` cannot have written is a NotPlainError."""
+    stack: list[object] = []
+    try:
+        if not isinstance(entries, list):
+            raise ValueError("not a list")
+        for entry in entries:
+            stack.append(_closed(entry, stack, records or {}, remote) if isinstance(entry, list) else entry)
+        (value,) = stack
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError) as error:
+        raise NotPlainError(f"not plain data: {error}") from error
+    return value
+
+
+def _opened(
+    value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
+) -> tuple[Entry, list[object] | None]:
+    """Split a value into its entry and its items; None in place of the items of a value that has none."""
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return value, None
+    if isinstance(value, str):
+        return str(value), None
+    if type(value) not in _SEQUENCES and isinstance(value, numbers.Number):
+        return _number(value)
+    if isinstance(value, bytes | bytearray):
+        return ["b", bytes(value).hex()], None
+    return _container(value) or _foreign(value, records, keep)
+
+
+def _container(value: object) -> tuple[Entry, list[object] | None] | None:
+    for kind, mark in _SEQUENCES.items():
+        if isinstance(value, kind):
+            items = list(value)  # type: ignore[call-overload]  # every kind is iterable
+            return [mark, len(items)], items
+    if isinstance(value, dict):
+        return ["d", len(value)], [part for pair in value.items() for part in pair]
+    if isinstance(value, range):
+        return ["r", 3], [value.start, value.stop, value.step]
+    return None
+
+
+def _foreign(
+    value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
+) -> tuple[Entry, list[object] | None]:
+    name = type(value).__name__
+    if name in records:
+        fields = vars(value)
+        return ["o", name, len(fields)], [part for pair in fields.items() for part in pair]
+    if isinstance(value, Remote):
+        return ["h", value.number, value.kind, int(value.is_true)], None
+    if keep is not None:
+        return ["h", keep(value), name, int(bool(value))], None
+    raise NotPlainError(f"a {name} is not plain data")
+
+
+def _number(value: object) -> tuple[Entry, list[object] | None]:
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+        return (whole if -_SMALL < whole < _SMALL else ["i", hex(whole)]), None
+    if isinstance(value, Fraction):
+        return ["F", 2], [value.numerator, value.denominator]
+    if isinstance(value, Decimal):
+        return ["D", str(value)], None
+    if isinstance(value, numbers.Real):
+        return ["f", float(value).hex()], None
+    if isinstance(value, complex):
+        return ["c", 2], [value.real, value.imag]
+    raise NotPlainError(f"a {type(value).__name__} is not plain data")
+
+
+_SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z", deque: "q"}
+_BUILT: dict[str, Callable[[list[object]], object]] = {mark: kind for kind, mark in _SEQUENCES.items()}
+_BUILT |= {
+    "d": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+    "r": lambda items: range(*items),  # type: ignore[call-overload]  # a wrong type raises, and is caught
+    "F": lambda items: Fraction(*items),  # type: ignore[call-overload]
+    "c": lambda items: complex(*items),  # type: ignore[call-overload]
+}
+_READ: dict[str, Callable[[str], object]] = {
+    "i": lambda text: int(text, 16),
+    "f": float.fromhex,
+    "D": Decimal,
+    "b": bytes.fromhex,
+}
+
+
+def _closed(
+    entry: list[object], stack: list[object], records: Mapping[str, type], remote: Callable[[int, str, bool], object]
+) -> object:
+    mark, content = entry[0], entry[1]
+    if isinstance(mark, str) and mark in _READ and isinstance(content, str):
+        return _READ[mark](content)
+    if mark == "h" and isinstance(content, int) and isinstance(entry[2], str):
+        return remote(content, entry[2], bool(entry[3]))
+    if mark == "o" and isinstance(content, str) and isinstance(entry[2], int):
+        items = _popped(stack, 2 * entry[2])
+        record: object = object.__new__(records[content])
+        vars(record).update({str(key): item for key, item in zip(items[::2], items[1::2], strict=True)})
+        return record
+    if isinstance(mark, str) and isinstance(content, int):
+        return _BUILT[mark](_popped(stack, 2 * content if mark == "d" else content))
+    raise ValueError(f"unknown entry {str(entry)[:40]}")
+
+
+def _popped(stack: list[object], num: int) -> list[object]:
+    if not 0 <= num <= len(stack):
+        raise ValueError("a container of more items than there are")
+    start = len(stack) - num
+    items = stack[start:]
+    del stack[start:]
+    return items

@@ -1,0 +1,96 @@
+"""Tasks that make their problems: the settings they share, the split a content belongs to, and the stream of a split.
+
+A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers) until the core's hash
+falls in the split asked for. Equal problems have equal cores, so the splits cannot meet.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+from typing import Protocol
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.rng import derive, stream
+from whet.types import Json, Message, Problem, Split, content_id
+
+NUM_LEVELS = 5
+
+_BANDS: tuple[tuple[int, Split], ...] = ((35, "sft"), (70, "rl"), (80, "dev"), (100, "test"))
+_PATIENCE = 300
+"""Draws in a row that bring nothing new before a split ends early."""
+
+
+class GeneratedConfig(Config):
+    count: int = Field(default=1000, ge=0)
+    """Problems in each split; fewer where a level does not have as many different ones."""
+    level: tuple[float, float] = (0.0, 1.0)
+    """The span of difficulty the problems are spread over; 0 is the easiest and 1 the hardest."""
+    seed: int = 0
+    """Another seed makes other problems; the splits stay apart all the same."""
+
+
+class Generator(Protocol):
+    """A task that can make one problem of a seed."""
+
+    name: str
+
+    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+        """Make one problem, the same one for the same arguments; without a level, a random one."""
+        ...
+
+
+def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:
+    """Yield the different problems of a split, their levels spread evenly over the span of the settings."""
+    low, high = config.level
+    seen: set[str] = set()
+    index = last = 0
+    while len(seen) < config.count and index - last <= _PATIENCE:
+        seed = derive(config.seed, task.name, split, index)
+        problem = task.generate(seed, low + (high - low) * stream(seed, "level").random(), split)
+        index += 1
+        if problem.id not in seen:
+            last = index
+            seen.add(problem.id)
+            yield problem
+
+
+def split_of(task: str, core: Json) -> Split:
+    """Tell which split a core belongs to: 35 in 100 sft, 35 rl, 10 dev, 20 test."""
+    place = int(content_id(task, core).rpartition("/")[2], 16) % 100
+    return next(split for end, split in _BANDS if place < end)
+
+
+def first(task: str, seed: int, draw: Callable[[Random], Problem | None]) -> Problem:
+    """Draw from one stream after another, all of the same seed, until something comes of it."""
+    drawn = (draw(stream(seed, task, attempt)) for attempt in count())
+    return next(problem for problem in drawn if problem is not None)
+
+
+def level_of(seed: int, level: float | None) -> float:
+    """Take the level given, held to 0 to 1, or a random one."""
+    return stream(seed, "level").random() if level is None else min(max(level, 0.0), 1.0)
+
+
+def fifth(level: float) -> int:
+    """Number the five levels from 0.
+
+    >>> [fifth(level) for level in (0.0, 0.19, 0.2, 0.99, 1.0)]
+    [0, 0, 1, 4, 4]
+    """
+    return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
+
+
+def question(task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split) -> Problem:
+    """Make a problem of one user message, named by it."""
+    return Problem(
+        id=content_id(task, content),
+        task=task,
+        prompt=(Message(role="user", content=content),),
+        answer=answer,
+        payload=payload,
+        level=level,
+        split=split,
+        source=task,
+    )

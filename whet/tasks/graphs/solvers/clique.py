@@ -1,0 +1,81 @@
+"""Largest cliques by branch and bound over bitsets, with greedy colouring as the bound (Tomita and Seki 2003).
+
+Independent sets are cliques of the complement; vertex covers are what an independent set leaves out.
+"""
+
+from collections.abc import Sequence
+
+from whet.tasks.graphs.solvers.found import NODE_LIMIT, Found, members
+
+
+def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
+    """Find a largest set of nodes that are all joined; `neighbours` holds one bitset a node.
+
+    >>> max_clique([0b0110, 0b0101, 0b1011, 0b0100]).lists
+    ((0, 1, 2),)
+    """
+    mask, nodes = _search(neighbours, limit)
+    return _found(mask, nodes, limit)
+
+
+def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
+    """Find a largest set of nodes of which no two are joined."""
+    mask, nodes = _search(_complement(neighbours), limit)
+    return _found(mask, nodes, limit)
+
+
+def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
+    """Find a smallest set of nodes that touches every edge."""
+    mask, nodes = _search(_complement(neighbours), limit)
+    return _found(((1 << len(neighbours)) - 1) & ~mask, nodes, limit)
+
+
+def _found(mask: int, nodes: int, limit: int) -> Found:
+    return Found(lists=(members(mask),), value=mask.bit_count(), nodes=nodes, is_proven=nodes < limit)
+
+
+def _complement(neighbours: Sequence[int]) -> list[int]:
+    everyone = (1 << len(neighbours)) - 1
+    return [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
+
+
+def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
+    """Return the largest clique as a bitset, and the nodes searched (`limit` where it ran out)."""
+    best = 0
+    nodes = 0
+    stack = [(0, (1 << len(neighbours)) - 1, len(neighbours))]
+    while stack and nodes < limit:
+        chosen, candidates, bound = stack.pop()
+        if bound <= best.bit_count():
+            continue
+        nodes += 1
+        size = chosen.bit_count()
+        if not candidates:
+            best = chosen
+            continue
+        order, colours = _coloured(neighbours, candidates)
+        children = []
+        for node, colour in zip(reversed(order), reversed(colours), strict=True):
+            if size + colour <= best.bit_count():
+                break
+            children.append((chosen | 1 << node, candidates & neighbours[node], size + colour))
+            candidates ^= 1 << node
+        stack.extend(reversed(children))
+    return best, nodes
+
+
+def _coloured(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
+    """Colour so that joined nodes differ: a clique has no more nodes than there are colours up to its last one."""
+    order, colours = [], []
+    colour = 0
+    while candidates:
+        colour += 1
+        free = candidates
+        while free:
+            low = free & -free
+            node = low.bit_length() - 1
+            candidates ^= low
+            free &= ~(neighbours[node] | low)
+            order.append(node)
+            colours.append(colour)
+    return order, colours

@@ -1,0 +1,94 @@
+"""Shortest tours by dynamic programming over sets of cities (Held and Karp 1962), one layer of set sizes at a time."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.tasks.graphs.solvers.found import Found
+
+MAX_CITIES = 20
+"""Above this the table no longer fits (80 MB at 20 cities); a tour is then only improved by swaps, and unproven."""
+
+_CACHED_CITIES = 14
+
+Layer = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+def shortest_tour(distances: Sequence[Sequence[float]]) -> Found:
+    """Find a shortest closed tour, first city 0 and last city 0. `nodes` counts the states of the table.
+
+    >>> shortest_tour([[0, 1, 5, 2], [1, 0, 2, 5], [5, 2, 0, 1], [2, 5, 1, 0]]).value
+    6
+    """
+    n = len(distances)
+    if n < 2:
+        return Found(lists=((0, 0) if n else (),), value=0, nodes=1, is_proven=True)
+    if n > MAX_CITIES:
+        return _found(_swapped(distances), distances, nodes=0, is_proven=False)
+    tour, states = _table_tour(np.asarray(distances))
+    return _found(tour, distances, nodes=states, is_proven=True)
+
+
+def tour_length(tour: Sequence[int], distances: Sequence[Sequence[float]]) -> float:
+    return sum(distances[a][b] for a, b in pairwise(tour))
+
+
+def _found(tour: list[int], distances: Sequence[Sequence[float]], *, nodes: int, is_proven: bool) -> Found:
+    return Found(lists=(tuple(tour),), value=tour_length(tour, distances), nodes=nodes, is_proven=is_proven)
+
+
+def _table_tour(distances: NDArray[np.float64]) -> tuple[list[int], int]:
+    """Fill best[set, last]: the shortest way from city 0 through the set of cities 1 to n - 1 that ends at `last`."""
+    others = len(distances) - 1
+    between = np.ascontiguousarray(distances[1:, 1:].T)
+    high = distances.sum() + 1
+    best = np.full((1 << others, others), high, dtype=distances.dtype)
+    best[1 << np.arange(others), np.arange(others)] = distances[0, 1:]
+    states = others
+    for size in range(2, others + 1):
+        sets, last = _layer(others, size) if others < _CACHED_CITIES else _make_layer(others, size)
+        best[sets, last] = (best[sets ^ (1 << last)] + between[last]).min(axis=1)
+        states += len(sets)
+    tour, left = [0], (1 << others) - 1
+    ways = best[left] + distances[1:, 0]
+    while left:
+        city = int(ways.argmin())
+        tour.append(city + 1)
+        left ^= 1 << city
+        ways = best[left] + between[city]
+    return [*tour, 0], states
+
+
+def _make_layer(others: int, size: int) -> Layer:
+    """List the (set, last city) pairs of one set size."""
+    sets = np.arange(1 << others, dtype=np.int32)
+    sets = sets[np.bitwise_count(sets) == size]
+    row, last = np.nonzero((sets[:, None] >> np.arange(others, dtype=np.int32)) & 1)
+    return sets[row], last.astype(np.int32)
+
+
+_layer = lru_cache(256)(_make_layer)
+
+
+def _swapped(distances: Sequence[Sequence[float]]) -> list[int]:
+    """Start from the nearest neighbour each time, then reverse stretches while that helps."""
+    left = set(range(1, len(distances)))
+    tour = [0]
+    while left:
+        here = distances[tour[-1]]
+        tour.append(min(left, key=here.__getitem__))
+        left.remove(tour[-1])
+    tour.append(0)
+    improved = True
+    while improved:
+        improved = False
+        for start in range(1, len(tour) - 2):
+            for end in range(start + 1, len(tour) - 1):
+                a, b, c, d = tour[start - 1], tour[start], tour[end], tour[end + 1]
+                if distances[a][c] + distances[b][d] < distances[a][b] + distances[c][d] - 1e-9:
+                    tour[start : end + 1] = reversed(tour[start : end + 1])
+                    improved = True
+    return tour

@@ -1,0 +1,66 @@
+"""What grading one answer may cost, and what is said of a process that went past it."""
+
+import os
+import resource
+import signal
+from pathlib import Path
+
+from pydantic import Field
+
+from whet.config import Config
+
+
+class Limits(Config):
+    """How many processes grade, what one answer may take of them, and how many failures are too many."""
+
+    workers: int | None = Field(default=None, ge=0, le=128)
+    """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the tasks bound
+    themselves."""
+    wall: float = Field(default=10.0, gt=0)
+    """Seconds an answer may take, from the moment a worker takes it up."""
+    cpu: float = Field(default=10.0, gt=0)
+    """Seconds of processor time an answer may take."""
+    memory: int = Field(default=1 << 30, ge=1 << 24)
+    """Bytes an answer may take beyond what the worker holds when it starts."""
+    unscored_share: float = Field(default=0.2, ge=0, le=1)
+    """Stop where more than this share of the answers could not be scored; 1 never stops."""
+    unscored_count: int = Field(default=32, ge=1)
+    """Do not stop before this many answers could not be scored."""
+
+
+def confine(limits: Limits) -> None:
+    """Bound the memory of this process from here on, and leave no core files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = address_space() + limits.memory
+    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def arm(limits: Limits) -> None:
+    """Start the processor clock of one answer. It kills by default action, which no code of a grader sees coming."""
+    signal.setitimer(signal.ITIMER_PROF, limits.cpu)
+
+
+def disarm() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def address_space() -> int:
+    """Read how many bytes of address space this process has."""
+    pages = Path("/proc/self/statm").read_bytes().split()[0]
+    return int(pages) * resource.getpagesize()
+
+
+def too_long(limits: Limits) -> str:
+    return f"grading took more than {limits.wall:g} s"
+
+
+def epitaph(status: int, limits: Limits) -> str:
+    """Say how a worker ended, from its wait status."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"the grading process ended with code {code}"
+    if code == -signal.SIGPROF:
+        return f"grading took more than {limits.cpu:g} s of processor time"
+    known = {int(each): each.name for each in signal.Signals}
+    return f"the grading process was ended by {known.get(-code, f'signal {-code}')}"

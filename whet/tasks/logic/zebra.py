@@ -1,0 +1,212 @@
+"""Zebra puzzles: who has what at which position, from clues that leave one solution, proved by our own solver.
+
+answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`, one row a position
+payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the answer
+
+The twenty clue levels are those of Reasoning360: levels 1 to 12 bring in kinds of clues, 13 to 20 withdraw easy ones.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Literal
+
+from whet.errors import DataError
+from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.base import Task
+from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.literals import Tree, last_object, parse, plain
+from whet.tasks.logic.clues import Clue
+from whet.tasks.logic.making import Solution, clues_for, shuffled
+from whet.tasks.logic.words import VALUES
+from whet.types import Json, Problem, Score, Split
+
+NUM_CLUE_LEVELS = 20
+
+_ENTERS: dict[int, tuple[str, ...]] = {
+    1: ("same", "left", "right", "first", "last", "middle"),
+    2: ("between",),
+    3: ("beside", "end"),
+    4: ("odd", "even"),
+    5: ("before", "after"),
+    6: ("differ",),
+    7: ("amid",),
+    8: ("not_before", "not_after"),
+    9: ("same_parity", "other_parity"),
+    10: ("one_same",),
+    11: ("any_same",),
+    12: ("any_differ",),
+}
+_LEAVES: dict[int, tuple[str, ...]] = {
+    13: ("same",),
+    14: ("left", "right"),
+    15: ("first", "last", "middle"),
+    16: ("between",),
+    17: ("beside", "end"),
+    18: ("odd", "even"),
+    19: ("before", "after"),
+    20: ("differ",),
+}
+_SIZES: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((2, 2), (2, 3), (3, 2)),
+    ((3, 3), (4, 2)),
+    ((4, 3), (3, 4), (4, 4)),
+    ((5, 3), (4, 5), (5, 4)),
+    ((5, 5), (6, 4)),
+)
+"""Objects and attributes in each fifth of difficulty."""
+_WORDS: dict[str, str] = {
+    "same": "{} and {} belong to the same object",
+    "left": "{} is directly to the left of {}",
+    "right": "{} is directly to the right of {}",
+    "first": "{} is at the far left",
+    "last": "{} is at the far right",
+    "middle": "{} is in the middle",
+    "between": "{} is between {} and {}, directly next to both",
+    "beside": "{} is directly next to {}",
+    "end": "{} is at one of the two ends",
+    "odd": "{} is at an odd position",
+    "even": "{} is at an even position",
+    "before": "{} is somewhere to the left of {}",
+    "after": "{} is somewhere to the right of {}",
+    "differ": "{} and {} belong to different objects",
+    "amid": "{} is somewhere between {} and {}",
+    "not_before": "{} is not to the left of {}",
+    "not_after": "{} is not to the right of {}",
+    "same_parity": "the positions of {} and {} are both odd or both even",
+    "other_parity": "of the positions of {} and {}, one is odd and one is even",
+    "one_same": "either {} and {} belong to the same object, or {} and {} do, but not both",
+    "any_same": "{} and {} belong to the same object, or {} and {} do, or both",
+    "any_differ": "{} and {} belong to different objects, or {} and {} do, or both",
+}
+_ASK = (
+    "{n} objects stand in a row, at positions 1 to {n} from left to right. Each has one value of every attribute, and "
+    "no two objects share a value. The attributes and their values are:\n{values}\nClues:\n{clues}\n"
+    "Find the values of each object. End with the whole table as JSON between answer tags, in this form: "
+    '<answer>{{"header": {header}, "rows": [["1", ...], ["2", ...], ...]}}</answer>'
+)
+
+
+class ZebraConfig(GeneratedConfig):
+    name: Literal["zebra"] = "zebra"
+    minimal: bool = False
+    """Leave out every clue that the others make needless."""
+
+
+class Zebra(Task):
+    """Generated puzzles of twenty clue levels, and an exact grader with the share of right cells."""
+
+    name = "zebra"
+    is_bounded = True
+
+    def __init__(self, config: ZebraConfig | None = None) -> None:
+        self.config = config or ZebraConfig()
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        return spread(self, self.config, split)
+
+    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+        """Make one puzzle: its size grows with the fifth of the level, its clue level with the twentieth."""
+        place = level_of(seed, level)
+        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """Compare the table of the answer with the gold one, text by text, case aside.
+
+        Parts: `correct` 0 or 1; `cells`, the share of right cells, the positions not counted.
+        """
+        gold = table_of(problem.answer or "")
+        if gold is None:
+            raise DataError(f"problem {problem.id} needs a table as its answer, not {problem.answer!r}")
+        told = read_final(text, last_object)
+        cells = table_of(told[1]) if told else None
+        if told is None or cells is None:
+            return no_answer("cells")
+        right = sum(cells.get(cell) == value for cell, value in gold.items())
+        note = f"{right} of {len(gold)} cells are right"
+        return judged(cells == gold, {"cells": right / len(gold)}, told[1], note)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return problem.answer and f"<answer>{problem.answer}</answer>"
+
+    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+        n, m = rng.choice(_SIZES[fifth(level)])
+        labels, solution = named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng), shuffled(n, m, rng)
+        header, rows = _table(labels, solution)
+        answer = json.dumps({"header": header, "rows": rows})
+        home = split_of(self.name, answer)
+        if split not in (None, home):
+            return None
+        clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
+        if clues is None:
+            return None
+        made: dict[str, Json] = {"clue_level": clue_level(level), "clues": [[c.kind, *c.items] for c in clues]}
+        asked = _asked(labels, header, clues, n)
+        return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
+
+
+def kinds_at(level: int) -> list[str]:
+    """List the kinds of clues of a clue level, 1 to 20."""
+    gone = {kind for start, kinds in _LEAVES.items() if start <= level for kind in kinds}
+    return [kind for start, kinds in _ENTERS.items() if start <= level for kind in kinds if kind not in gone]
+
+
+def clue_level(level: float) -> int:
+    return min(1 + int(level * NUM_CLUE_LEVELS), NUM_CLUE_LEVELS)
+
+
+def named_values(labels: Sequence[str], n: int, rng: Random) -> dict[str, list[str]]:
+    """Draw n values for each attribute, in the order they are listed to the reader."""
+    return {label: sorted(rng.sample(VALUES[label], n)) for label in labels}
+
+
+def table_of(text: str) -> dict[tuple[str, str], str] | None:
+    """Read a table as its cells by position and column; columns and rows may come in any order."""
+    tree = parse(text)
+    if not isinstance(tree, dict):
+        return None
+    header, rows = tree.get("header"), tree.get("rows")
+    if not isinstance(header, list) or not isinstance(rows, list) or not rows:
+        return None
+    names = _plain(header)
+    if names is None or len(set(names)) != len(names) or "position" not in names:
+        return None
+    cells: dict[tuple[str, str], str] = {}
+    for row in rows:
+        values = _plain(row) if isinstance(row, list) else None
+        if values is None or len(values) != len(names):
+            return None
+        place = values[names.index("position")]
+        new = {(place, name): value for name, value in zip(names, values, strict=True) if name != "position"}
+        if new.keys() & cells.keys():
+            return None
+        cells |= new
+    return cells or None
+
+
+def _plain(leaves: list[Tree]) -> list[str] | None:
+    words = [plain(leaf) for leaf in leaves if isinstance(leaf, str)]
+    return words if len(words) == len(leaves) else None
+
+
+def _table(labels: dict[str, list[str]], solution: Solution) -> tuple[list[str], list[list[str]]]:
+    values = [value for listed in labels.values() for value in listed]
+    rows = [
+        [str(place + 1), *(values[items[place]] for items in solution.items)] for place in range(solution.num_positions)
+    ]
+    return ["Position", *labels], rows
+
+
+def _asked(labels: dict[str, list[str]], header: list[str], clues: Sequence[Clue], n: int) -> str:
+    items = [f"{label}:{value}" for label, values in labels.items() for value in values]
+    lines = [f"{number}. {_said(clue, items)}" for number, clue in enumerate(clues, 1)]
+    return _ASK.format(
+        n=n,
+        values="\n".join(f"{label}: {', '.join(values)}" for label, values in labels.items()),
+        clues="\n".join(lines),
+        header=json.dumps(header),
+    )
+
+
+def _said(clue: Clue, items: Sequence[str]) -> str:
+    return _WORDS[clue.kind].format(*(items[item] for item in clue.items))

@@ -1,0 +1,80 @@
+"""One spelling for the many ways the same answer is typed: delimiters, spacing, Unicode signs, sizes of LaTeX.
+
+Nothing here changes what an answer means. Each rule is a single pass, so a text of any length takes linear time.
+"""
+
+import re
+
+_SIGNS = {
+    "−": "-", "–": "-", "—": "-", "﹣": "-", "-": "-", "＋": "+", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "∙": r"\cdot ", "÷": r"\div ", "π": r"\pi ", "√": r"\sqrt ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ",
+    "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
+    "°": r"^\circ ", "±": r"\pm ", "∓": r"\mp ", "％": r"\%", "，": ",", "、": ",", "；": ";", "：": ":", "（": "(",
+    "）": ")", "【": "[", "】": "]", "。": ".", "′": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "\u2009": " ",
+    "\u202f": " ", "\u200b": "", "\ufeff": "", "½": r"\frac12 ", "⅓": r"\frac13 ", "¼": r"\frac14 ", "¾": r"\frac34 ",
+    "⅔": r"\frac23 ", "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
+    "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "σ": r"\sigma ", "Δ": r"\Delta ", "∠": "", "€": "", "£": "",
+    "¥": "", "￥": "", "²": "^2", "³": "^3", "⁴": "^4", "⁻¹": "^{-1}", "ℝ": r"\mathbb{R}",
+}  # fmt: skip
+_SIGN = re.compile("|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True)))
+ROW = "\x02"
+"""Stands for the row break of a matrix."""
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
+_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
+_SIZES = re.compile(
+    r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg|middle)(?![a-zA-Z])\.?"
+    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
+)
+_GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
+_SPACES = re.compile(
+    r"\\[,;:! ]|\\(?:qquad|quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;|[ \t\r\n\f\v]+"
+)
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
+_ORDINAL = re.compile(r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))")
+_EDGES = " \t\n.,;:*`\"'"
+_WORDS = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}"
+)
+_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
+
+
+def normal(text: str) -> str:
+    """Spell an answer plainly. Inside the result, LaTeX keeps its commands and matrices their row breaks.
+
+    >>> normal(r"$\\dfrac{1}{2}$."), normal("10{,}000"), normal("−3 °")
+    ('\\\\frac{1}{2}', '10000', '-3 ^\\\\circ')
+    """
+    text = _SPECIAL.sub(" ", text)
+    if not text.isascii():
+        text = _SIGN.sub(lambda match: _SIGNS[match.group()], text)
+    text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
+    text = _ORDINAL.sub("", text)
+    text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
+    text = text.strip(" ")
+    while text and text[-1] in _EDGES and not text.endswith("\\"):
+        text = text[:-1]
+    return text.lstrip(" *`\"'").rstrip()
+
+
+def wording(text: str) -> str:
+    """Spell an answer without the wrappers of text, loose spaces and case, for answers that are words.
+
+    >>> wording(r"\\text{ Odd }") == wording("odd.")
+    True
+    """
+    text = _LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))).strip(_EDGES)
+    if len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha():
+        text = text[1]
+    return text.casefold() if len(text) > 1 else text
+
+
+def _plain_latex(text: str) -> str:
+    if "\\\\begin" in text or "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    text = text.replace("\\\\", ROW)
+    text = _SIZES.sub(" ", text)
+    text = _FRACTIONS.sub(r"\\frac", text)
+    text = _DOLLARS.sub(" ", text)
+    text = _GROUPED.sub("", text)
+    return _SPACES.sub(" ", text)

@@ -1,0 +1,240 @@
+"""Read an answer, in LaTeX or plain text, into a tree: lists, tuples, intervals, sets, matrices, equations, ratios."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from whet.tasks.math import tree
+from whet.tasks.math.lexer import Token, tokens
+from whet.tasks.math.normal import ROW, normal
+from whet.tasks.math.terms import Terms
+from whet.tasks.math.tree import Node, NotMathError
+from whet.tasks.math.words import ENGLISH, named
+
+MAX_ITEMS = 200
+
+RELATIONS = {
+    ("sign", "="): "=", ("sign", "=="): "=", ("command", "approx"): "=", ("command", "simeq"): "=",
+    ("command", "doteq"): "=", ("command", "equiv"): "=", ("command", "eq"): "=",
+    ("sign", "<"): "<", ("command", "lt"): "<", ("sign", ">"): ">", ("command", "gt"): ">",
+    ("sign", "<="): "<=", ("command", "le"): "<=", ("command", "leq"): "<=", ("command", "leqslant"): "<=",
+    ("sign", ">="): ">=", ("command", "ge"): ">=", ("command", "geq"): ">=", ("command", "geqslant"): ">=",
+    ("sign", "!="): "!=", ("command", "ne"): "!=", ("command", "neq"): "!=", ("command", "in"): "in",
+    ("word", "in"): "in",
+}  # fmt: skip
+_CLOSING = {
+    "(": {("sign", ")"): ")", ("sign", "]"): "]"}, "[": {("sign", ")"): ")", ("sign", "]"): "]"},
+    "{": {("sign", "}"): "}"}, "\\{": {("command", "}"): "}", ("command", "rbrace"): "}"},
+    "<": {("command", "rangle"): ")", ("sign", ">"): ")"},
+}  # fmt: skip
+_SIDES = {"|": "|", "\\|": "|", "lvert": "rvert", "vert": "vert", "lfloor": "rfloor", "lceil": "rceil"}
+_MATRICES = named("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
+_SUCH_THAT = {("sign", "|"), ("command", "mid"), ("sign", ":"), ("command", "|"), ("command", "vert")}
+_SET_OPERATIONS = {("command", "cup"): "union", ("command", "cap"): "intersection", ("command", "setminus"): "without"}
+_NAMED_UNIT = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
+_REALS = tree.symbol("field R")
+_LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around"}
+
+
+class Reading(NamedTuple):
+    """An answer understood: its tree, the units that stood in it, and whether a comma could be read another way."""
+
+    node: Node
+    units: tuple[str, ...]
+
+
+@lru_cache(1 << 14)
+def readings(text: str) -> tuple[Reading, ...]:
+    """Read an answer in every way it can be meant: `1,234` is a number and also a list. Empty where it is not read."""
+    plain = normal(text)
+    named = _NAMED_UNIT.fullmatch(plain)
+    plain, units = (named[1], (named[2],)) if named else (plain, ())
+    found: list[Reading] = []
+    for join in (None, False, True):
+        try:
+            pieces, is_doubtful = tokens(plain, join_thousands=join)
+            reader = Reader(pieces)
+            found.append(Reading(reader.answer(), (*reader.units, *units)))
+        except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
+            is_doubtful = "," in plain
+        if not is_doubtful:
+            break
+    return tuple(dict.fromkeys(found))
+
+
+class Reader(Terms):
+    """The whole grammar over the tokens of one answer."""
+
+    def answer(self) -> Node:
+        """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
+        while self.peek() in RELATIONS or self.peek()[1].lower() in _LEADING:
+            self.place += 1
+        if len(self.tokens) == 1 and (word := self.tokens[0]).kind == "word" and _is_wording(word.text):
+            raise NotMathError(f"{word.text!r} is a word")
+        groups: list[list[Node]] = []
+        group: list[Node] = []
+        while self.place < len(self.tokens):
+            kind, text = self.peek()
+            if kind == "join" or (kind == "sign" and text in (",", ";", ROW)):
+                self.place += 1
+                if text == ";" and group:
+                    groups.append(group)
+                    group = []
+                continue
+            group += _both_signs(self.element())
+            kind, text = self.peek()
+            if kind not in ("end", "join") and not (kind == "sign" and text in (",", ";", ROW)):
+                raise NotMathError(f"{text!r} is out of place")
+            if len(group) + len(groups) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        groups.append(group)
+        found = _listed([group for group in groups if group])
+        return tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY)) if found == _REALS else found
+
+    def element(self) -> Node:
+        """Read an expression, a ratio, a union, or a chain of relations between them."""
+        parts, signs = [self._ratio()], []
+        while self.peek() in RELATIONS:
+            sign = RELATIONS[self.peek()]
+            self.place += 1
+            if parts and self.peek() in RELATIONS:
+                continue
+            signs.append(sign)
+            parts.append(self._ratio())
+            if len(parts) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        if not signs:
+            return parts[0]
+        if signs == ["in"]:
+            return tree.seq("in", parts) if parts[1].kind == "symbol" and parts[1] != _REALS else parts[1]
+        return Node("relation", tuple(parts), " ".join(signs))
+
+    def _ratio(self) -> Node:
+        parts = [self._union()]
+        while self.peek() == ("sign", ":"):
+            self.place += 1
+            parts.append(self._union())
+        return parts[0] if len(parts) == 1 else tree.call("ratio", *parts)
+
+    def _union(self) -> Node:
+        found = self.expression()
+        while self.peek() in _SET_OPERATIONS:
+            name = _SET_OPERATIONS[self.peek()]
+            self.place += 1
+            right = self.expression()
+            parts = found.args if name == "union" and found.name == name else (found,)
+            found = tree.call(name, *parts, right)
+        return found
+
+    def bracketed(self) -> Node:
+        token = self.take()
+        opening = "\\" + token.text if token.kind == "command" and token.text in "{|" else token.text
+        if token.kind == "begin":
+            return self._environment(token.text)
+        if opening in _SIDES:
+            return self._between_bars(opening)
+        opening = {"langle": "<", "lbrace": "\\{", "lbrack": "["}.get(opening, opening)
+        closing = _CLOSING[opening]
+        saved, self.num_bars = self.num_bars, 0
+        items, has_comma = self._items(closing)
+        if opening == "\\{" and self.peek() in _SUCH_THAT:
+            self.place += 1
+            items, has_comma = self._items(closing)
+            opening = "such that"
+        self.num_bars = saved
+        end = closing.get(self.peek(), "")
+        if not end:
+            raise NotMathError("a bracket is not closed")
+        self.place += 1
+        return _grouped(opening, end, items, has_comma)
+
+    def _items(self, closing: dict[tuple[str, str], str]) -> tuple[list[Node], bool]:
+        items: list[Node] = []
+        has_comma = False
+        while self.peek() not in closing and self.place < len(self.tokens):
+            kind, text = self.peek()
+            if kind == "join" or (kind == "sign" and text in (",", ";", ROW)):
+                self.place += 1
+                has_comma = True
+                continue
+            if items and not has_comma:
+                break
+            if closing == _CLOSING["\\{"]:
+                self.num_bars = 1
+            items += _both_signs(self.element())
+            if self.peek() in _SUCH_THAT and closing == _CLOSING["\\{"]:
+                break
+            if len(items) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        return items, has_comma
+
+    def _between_bars(self, opening: str) -> Node:
+        self.num_bars += 1
+        inside = self.expression()
+        self.num_bars -= 1
+        closing = _SIDES[opening]
+        if self.peek()[1] != closing:
+            raise NotMathError("a bar is not closed")
+        self.place += 1
+        name = {"lfloor": "floor", "lceil": "ceil"}.get(opening, "abs")
+        return tree.call(name, inside)
+
+    def _environment(self, name: str) -> Node:
+        rows: list[list[Node]] = [[]]
+        while self.peek()[0] != "end" or self.place >= len(self.tokens):
+            kind, text = self.peek()
+            if kind == "sign" and text in ("&", ROW, ","):
+                self.place += 1
+                if text == ROW:
+                    rows.append([])
+                continue
+            rows[-1].append(self.element())
+            if sum(len(row) for row in rows) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        if self.take().text != name:
+            raise NotMathError("an environment is not closed")
+        rows = [row for row in rows if row]
+        if name not in _MATRICES:
+            return tree.seq("", [part for row in rows for part in row])
+        if len({len(row) for row in rows}) > 1:
+            raise NotMathError("rows of different length")
+        return tree.seq("matrix", [tree.seq("row", row) for row in rows])
+
+
+def _grouped(opening: str, end: str, items: list[Node], has_comma: bool) -> Node:
+    if opening == "such that":
+        return items[0] if len(items) == 1 else tree.seq("", items)
+    if opening == "{":
+        if not items:
+            raise NotMathError("nothing in braces")
+        return items[0] if len(items) == 1 else tree.seq("", items)
+    if opening == "\\{":
+        return tree.seq("{}", items)
+    brackets = ("(" if opening == "<" else opening) + end
+    if len(items) == 1 and not has_comma and brackets in ("()", "[]"):
+        return items[0]
+    return tree.seq(brackets, items)
+
+
+def _listed(groups: list[list[Node]]) -> Node:
+    if not groups:
+        raise NotMathError("nothing to read")
+    if len(groups) > 1:
+        return tree.seq("", [group[0] if len(group) == 1 else tree.seq("", group) for group in groups])
+    return groups[0][0] if len(groups[0]) == 1 else tree.seq("", groups[0])
+
+
+def _is_wording(word: str) -> bool:
+    return word.isupper() or word.lower() in ENGLISH
+
+
+def _both_signs(node: Node) -> list[Node]:
+    """Write a plus-or-minus out as two things."""
+    names = {part.name for part in tree.walk(node) if part.kind == "symbol"}
+    if not names & {"±", "∓"}:
+        return [node]
+    pairs = ((tree.ONE, tree.MINUS_ONE), (tree.MINUS_ONE, tree.ONE))
+    return [tree.with_symbol(tree.with_symbol(node, "±", upper), "∓", lower) for upper, lower in pairs]
+
+
+__all__ = ["Reader", "Reading", "Token", "readings"]

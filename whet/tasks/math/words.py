@@ -1,0 +1,58 @@
+"""The names that the reader of answers knows: functions, constants, Greek letters, units."""
+
+
+def named(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
+TRIGONOMETRIC = named("sin cos tan cot sec csc")
+PREFIX_FUNCTIONS = TRIGONOMETRIC | named("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
+"""Those that may stand before what they apply to without brackets, as in `sin x`."""
+FUNCTIONS = {
+    name: _SHORT_FORMS.get(name, name)
+    for name in PREFIX_FUNCTIONS | named("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
+}
+OPAQUE = named("sum prod int lim iint oint bigcup bigcap")
+CONSTANT_WORDS = {"pi": "π", "infty": "∞", "infinity": "∞", "inf": "∞", "oo": "∞", "emptyset": "∅", "varnothing": "∅"}
+GREEK = named(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau "
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell partial nabla "
+    "odot dots ldots cdots triangle angle prime star"
+)
+VECTORS = {
+    "vec": "vector", "overrightarrow": "vector", "mathbf": "vector", "boldsymbol": "vector", "bm": "vector",
+    "overline": "bar", "bar": "bar", "hat": "hat", "widehat": "hat", "tilde": "tilde", "dot": "dot", "ddot": "ddot",
+    "underline": "under", "textcircled": "circled", "mathbb": "field", "mathcal": "script", "mathfrak": "script",
+    "mathscr": "script",
+}  # fmt: skip
+
+_UNITS = {
+    "mm": "mm millimeter millimeters millimetre millimetres", "cm": "cm centimeter centimeters centimetre centimetres",
+    "m": "meter meters metre metres", "km": "km kilometer kilometers kilometre kilometres",
+    "in": "inch inches", "ft": "ft foot feet", "yd": "yd yard yards", "mi": "mi mile miles",
+    "mg": "mg milligram milligrams", "g": "gram grams", "kg": "kg kilogram kilograms kgs", "lb": "lb lbs pound pounds",
+    "oz": "oz ounce ounces", "ml": "ml milliliter milliliters", "l": "liter liters litre litres",
+    "s": "sec secs second seconds", "min": "mins minute minutes", "h": "hr hrs hour hours",
+    "day": "day days", "week": "week weeks", "month": "month months", "year": "yr yrs year years",
+    "dollar": "dollar dollars usd", "cent": "cent cents", "degree": "degree degrees", "radian": "rad radian radians",
+    "mph": "mph", "kmh": "kmh kph", "percent": "percent percentage pct", "N": "newton newtons", "J": "joule joules",
+    "square": "square sq", "cubic": "cubic", "W": "watt watts", "V": "volt volts", "Hz": "hz hertz", "Pa": "pa",
+    "K": "kelvin", "eV": "ev",
+}  # fmt: skip
+UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
+UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
+"""Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
+PERCENT_WORDS = named(_UNITS["percent"])
+SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+"""Powers of ten that are said behind a number."""
+ENGLISH = named(
+    "yes no odd even true false both all any none only never always prime up down left right east west north south on "
+    "off in out red blue one two"
+)
+"""Whole answers that are words although their letters could be a product."""
+PROSE = named(
+    "the is are of it its not to for we if so as by be an at any all has can how why was no yes his her she he you our "
+    "did do had let get got new now one two per but out off may too via also then thus with sum"
+)
+"""Short words that are never a product of letters."""

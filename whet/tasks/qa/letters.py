@@ -1,0 +1,147 @@
+"""Read which options a short text picks: `B`, `(b)`, `**B.** Paris`, `\\text{B}`, `A and C`, or an option's text."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+MAX_CHARS = 4096
+
+_WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
+_NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
+_LEAD = re.compile(
+    r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|definitely|the|both|either|"
+    r"option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)[\s:：,，]*)+",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])""")
+_JOIN = re.compile(
+    r"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|or|and|或者|或|和|与|及|as well as|maybe|possibly|perhaps|also|but|\s)+\s*",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(r"/|\bor\b|或|maybe|possibly|perhaps", re.IGNORECASE)
+_DENIED = re.compile(r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE)
+_SAYS_WHY = re.compile(r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE)
+_EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    letters: frozenset[str]
+    is_hedged: bool = False
+    """It says "A or B", or names a letter with another option's text."""
+    is_same_text: bool = False
+    """The options picked are written alike, so that picking by text cannot tell them apart."""
+
+
+def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:
+    """Read the options a text picks at its start; None where it picks none.
+
+    With `must_be_whole` the letter must stand alone, or before its own text or a mark of punctuation.
+
+    >>> sorted(pick("(C) Because B is wrong", {"A": "1", "B": "2", "C": "3"}, must_be_whole=False).letters)
+    ['C']
+    """
+    if len(text) > MAX_CHARS:
+        return None
+    words = cleaned(text).lstrip("#> ")
+    by_text = _by_text(words, options)
+    if by_text is not None and len(words) > 1:
+        return by_text
+    lead = _LEAD.match(words)
+    is_either = lead is not None and "either" in lead[0].lower()
+    words = words[lead.end() :] if lead else words
+    glued = _glued(words, options)
+    if glued is not None:
+        return glued
+    letters, end, is_hedged = _letters(words, options)
+    if not letters:
+        return by_text or _by_text(words, options)
+    if len(letters) == 1 and not is_hedged:
+        return _single(words, letters[0], end, options, must_be_whole)
+    return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+
+
+def cleaned(text: str) -> str:
+    """Drop markup around words: emphasis, dollar signs, LaTeX text commands, full-width forms."""
+    words = unicodedata.normalize("NFKC", text)
+    for _ in range(3):
+        words = _WRAPPER.sub(r"\1", words)
+    return " ".join(_NOISE.sub(" ", words).replace("\\ ", " ").split()).strip()
+
+
+def text_key(text: str) -> str:
+    """Reduce an option's text to what must agree: no spaces, no markup, no mark at its end."""
+    return "".join(cleaned(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()).strip(".,;:。")
+
+
+def _by_text(words: str, options: Mapping[str, str]) -> Picked | None:
+    key = text_key(words)
+    for fold in (str, str.casefold):
+        letters = frozenset(letter for letter, text in options.items() if key and fold(text_key(text)) == fold(key))
+        if letters:
+            return Picked(letters=letters, is_same_text=len(letters) > 1)
+    return None
+
+
+def _glued(words: str, options: Mapping[str, str]) -> Picked | None:
+    """Read `ABD` or `A B D`: several different letters in rising order and nothing else."""
+    letters = words.strip(_EDGE).split() if " " in words else list(words.strip(_EDGE))
+    is_rising = all(a < b for a, b in pairwise(letters))
+    if len(letters) < 2 or not is_rising or not all(letter in options for letter in letters):
+        return None
+    return Picked(letters=frozenset(letters))
+
+
+def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
+    """Read labels joined by "and", "or" or commas; where they end; whether they hedge."""
+    letters: list[str] = []
+    end, is_hedged, place = 0, False, 0
+    while found := _LABEL.match(words, place):
+        opening, letter, closing = found.groups()
+        is_marked = opening is not None or closing is not None or (not letters and found.end() == len(words))
+        if letter.upper() not in options or not (letter.isupper() or is_marked):
+            break
+        if letters and not is_marked and not _is_label_here(words, found):
+            break
+        letters.append(letter.upper())
+        end = found.end()
+        join = _JOIN.match(words, end)
+        if join is None or not join[0].strip(" ("):
+            break
+        if _LABEL.match(words, join.end()):
+            is_hedged = is_hedged or _HEDGE.search(join[0]) is not None
+        place = join.end()
+    return list(dict.fromkeys(letters)), end, is_hedged and len(set(letters)) > 1
+
+
+def _is_label_here(words: str, found: re.Match[str]) -> bool:
+    """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
+    after = words[found.end() : found.end() + 2]
+    return found[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
+
+
+def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool) -> Picked | None:
+    rest = words[end:]
+    if _DENIED.match(rest):
+        return None
+    tail = rest.strip(_EDGE)
+    # A dash may be a minus sign of the option's text or stand between letter and text.
+    named = _by_text(rest.lstrip(_EDGE.replace("-", "").replace("–", "")), options) or _by_text(tail, options)
+    if tail and named is not None and letter not in named.letters:
+        return Picked(letters=named.letters | {letter}, is_hedged=True)
+    if not tail or named is not None:
+        return Picked(letters=frozenset(letter))
+    is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
+    if must_be_whole and not (is_closed and _is_only_label(tail, options)):
+        return None
+    if not is_closed and letter in "AI" and not _SAYS_WHY.match(rest):
+        return None
+    return Picked(letters=frozenset(letter))
+
+
+def _is_only_label(tail: str, options: Mapping[str, str]) -> bool:
+    """See no second option listed behind the first: `A) 4 B) 5 C) 6` picks nothing."""
+    labels = re.findall(r"(?<![A-Za-z0-9])\(?([A-Z])[).:．](?=\s|\S)", tail)
+    return not any(letter in options for letter in labels)

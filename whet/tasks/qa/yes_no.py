@@ -1,0 +1,97 @@
+"""Questions of yes or no, as in StrategyQA. A problem's `answer` is "yes" or "no"; true and false say the same.
+
+The last answer the response commits itself to counts; without one, the word it starts with. "Yes and no" is wrong.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from whet.config import Config
+from whet.errors import DataError
+from whet.tasks.answers import judged, no_answer
+from whet.tasks.base import Task
+from whet.tasks.qa.letters import cleaned
+from whet.tasks.qa.stated import spoken, statements
+from whet.types import Problem, Score, Split
+
+Word = Literal["yes", "no", "both"]
+
+_MAX_CHARS = 4096
+_WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_FIRST = re.compile(
+    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)[ ,:]+)*"
+    r"[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
+    re.IGNORECASE,
+)
+_SECOND = re.compile(
+    r"[\"'”)\]]?\s*(?:/|,|;|and|or|but also|and also|\s)+\s*[\"'“(\[]?(yes|no|true|false)(?![\w'’-])", re.IGNORECASE
+)
+_NOT_AN_ANSWER = re.compile(
+    r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b", re.IGNORECASE
+)
+
+
+class YesNoConfig(Config):
+    name: Literal["yes_no"] = "yes_no"
+
+
+class YesNo(Task):
+    """Grades yes and no; its problems come from files."""
+
+    name = "yes_no"
+
+    def __init__(self, config: YesNoConfig | None = None) -> None:
+        self.config = config or YesNoConfig()
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        return iter(())
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State whether the response says the right one. Parts: `correct`."""
+        gold = _WORDS.get((problem.answer or "").strip().lower())
+        if gold is None:
+            raise DataError(f"problem {problem.id} needs yes or no as the answer, not {problem.answer!r}")
+        found = last_word(text)
+        if found is None:
+            return no_answer()
+        shown, word = found
+        note = (
+            "the answer is neither yes nor no"
+            if word is None
+            else "does not decide"
+            if word == "both"
+            else f"says {word}"
+        )
+        return judged(word == gold, {}, word or shown, note)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
+
+
+def last_word(text: str) -> tuple[str, Word | None] | None:
+    """Find the last commitment; a tag or box that says neither is an answer all the same."""
+    for statement in reversed(statements(text)):
+        word = read(statement.text, must_be_whole=statement.form == "conclusion")
+        if word is not None or statement.is_explicit:
+            return statement.text, word
+    opening = (spoken(text) or "").strip().partition("\n")[0]
+    word = read(opening, must_be_whole=False)
+    return None if word is None else (opening, word)
+
+
+def read(text: str, *, must_be_whole: bool) -> Word | None:
+    """Read the yes or no a text starts with.
+
+    >>> read("Yes, since whales breathe air.", must_be_whole=False), read("yes/no", must_be_whole=False)
+    ('yes', 'both')
+    """
+    words = cleaned(text[:_MAX_CHARS])
+    found = _FIRST.match(words)
+    if found is None or _NOT_AN_ANSWER.match(words, found.end()):
+        return None
+    if must_be_whole and words[found.end() :].strip(" .!\"'”)]"):
+        return None
+    second = _SECOND.match(words, found.end())
+    word = _WORDS[found[1].lower()]
+    return "both" if second and _WORDS[second[1].lower()] != word else word

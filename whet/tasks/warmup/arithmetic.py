@@ -1,0 +1,148 @@
+"""Arithmetic: work out an expression of whole numbers with + - * and brackets. Every operation is a gold step.
+
+answer   the value, a whole number
+payload  {"expression": "..."}, for the word on each step; the grader needs nothing but the answer
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from whet.errors import DataError
+from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.base import StepNote, Task
+from whet.tasks.game24.values import combine, read
+from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.types import Json, Problem, Score, Split
+
+_SHAPES = ((2, 2, 9, "+-"), (2, 3, 99, "+-"), (3, 4, 99, "+-*"), (5, 6, 99, "+-*"), (7, 9, 999, "+-*"))
+"""Fewest and most numbers, the largest of them, and the operations in each fifth of difficulty."""
+_HIGHEST = 10**9
+_ASK = "Work out {expression}\nWrite one operation a line, then a line with Answer: and the value."
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}|\d{1,3}(?:,\d{3}){1,13})(?:\.0{1,40})?")
+_STEP = re.compile(r"(-?\d{1,9}) ?([-+*]) ?\(?(-?\d{1,9})\)? ?= ?(-?\d{1,9})\.?")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A number, or an operation on two; `value` is what it comes to."""
+
+    value: int
+    symbol: str = ""
+    parts: "tuple[Node, ...]" = ()
+
+
+class ArithmeticConfig(GeneratedConfig):
+    name: Literal["arithmetic"] = "arithmetic"
+
+
+class Arithmetic(Task):
+    """Generated expressions, an exact grader, gold steps, and a word on every step."""
+
+    name = "arithmetic"
+    is_bounded = True
+
+    def __init__(self, config: ArithmeticConfig | None = None) -> None:
+        self.config = config or ArithmeticConfig()
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        return spread(self, self.config, split)
+
+    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+        place = level_of(seed, level)
+        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """Compare whole numbers exactly.
+
+        Parts: `correct` 0 or 1; `steps`, the share of true lines among those that state an operation.
+        """
+        gold = _whole(problem.answer or "")
+        if gold is None:
+            raise DataError(f"problem {problem.id} needs a whole number as its answer, not {problem.answer!r}")
+        marks = [note.ok for note in self.notes(problem, text) if note.ok is not None]
+        steps = sum(marks) / len(marks) if marks else 0.0
+        found = read_final(text, _whole)
+        if found is None:
+            score = no_answer()
+            return Score(verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note)
+        note = "the value" if found[1] == gold else "not the value"
+        return judged(found[1] == gold, {"steps": steps}, found[0], note)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        steps = problem.payload.get("steps")
+        lines = [str(step) for step in steps] if isinstance(steps, list) else []
+        return problem.answer and "\n".join((*lines, f"Answer: {problem.answer}"))
+
+    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+        """Judge every line that states an operation; other lines have no word on them."""
+        return [_note(line) for line in text[: 1 << 16].splitlines() if line.strip()]
+
+    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+        fewest, most, highest, symbols = _SHAPES[fifth(level)]
+        tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
+        if tree is None:
+            return None
+        expression, steps = written(tree), list(_steps(tree))
+        home = split_of(self.name, expression)
+        if split in (None, home):
+            asked, answer = _ASK.format(expression=expression), str(tree.value)
+            payload: dict[str, Json] = {"expression": expression, "steps": [*steps]}
+            return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return None
+
+
+def written(node: Node) -> str:
+    """Write an expression with the brackets it needs and no others.
+
+    >>> two = Node(2)
+    >>> written(Node(0, "-", (two, Node(4, "+", (two, two)))))
+    '2 - (2 + 2)'
+    """
+    if not node.parts:
+        return str(node.value)
+    left, right = (written(part) for part in node.parts)
+    weak = [part.symbol in ("+", "-") for part in node.parts]
+    if node.symbol == "*":
+        left, right = (f"({text})" if is_weak else text for text, is_weak in zip((left, right), weak, strict=True))
+    elif node.symbol == "-" and weak[1]:
+        right = f"({right})"
+    return f"{left} {node.symbol} {right}"
+
+
+def _steps(node: Node) -> Iterator[str]:
+    for part in node.parts:
+        yield from _steps(part)
+    if node.parts:
+        yield f"{node.parts[0].value} {node.symbol} {node.parts[1].value} = {node.value}"
+
+
+def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | None:
+    """Draw an expression; None where a number in it grows beyond nine digits."""
+    if num_leaves == 1:
+        return Node(rng.randint(1, highest))
+    size = rng.randint(1, num_leaves - 1)
+    left, right = _tree(rng, size, highest, symbols), _tree(rng, num_leaves - size, highest, symbols)
+    if left is None or right is None:
+        return None
+    symbol = rng.choice(symbols)
+    value = {"+": left.value + right.value, "-": left.value - right.value, "*": left.value * right.value}[symbol]
+    return Node(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
+
+
+def _note(line: str) -> StepNote:
+    found = _STEP.fullmatch(line.strip()) if len(line) < 100 else None
+    a, b, c = (read(found[group]) for group in (1, 3, 4)) if found else (None, None, None)
+    if not found or a is None or b is None:
+        return StepNote(line=line, ok=None, note="")
+    is_right = combine(a, found[2], b) == c
+    return StepNote(line=line, ok=is_right, note="right" if is_right else "false arithmetic")
+
+
+def _whole(span: str) -> int | None:
+    told = span.strip().strip("$`*").removesuffix(".")
+    if not _NUMBER.fullmatch(told) or not told.isascii():
+        return None
+    return int(told.partition(".")[0].replace(",", ""))

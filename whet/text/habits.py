@@ -1,0 +1,173 @@
+"""Habits of model text: loops, repeated n-grams, the form of its tags. Measured here, judged by a reward spec."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_UNIT = 20
+"""Shorter units do not count as loops: rulers, rows of dots and padding are no bad habit (the limit of NPG-Muse)."""
+MIN_REPEATS = 5
+
+_SMALL = 16
+_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
+_SHIFT = np.uint64(29)
+
+Codes = NDArray[np.uint32]
+Hashes = NDArray[np.uint64]
+
+
+def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS) -> float:
+    """Measure the share of characters that lie in a unit written `min_repeats` times or more in a row, anywhere.
+
+    One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a second.
+
+    >>> repeated_share("so it is. so it is. so it is. so it is. so it is. so it is. Then: 4", min_unit=10)
+    0.8955223880597015
+    """
+    assert min_repeats >= 5, "the search looks at anchors that only five-fold repeats are sure to hold"
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    if len(codes) < min_unit * min_repeats or min_unit < 1:
+        return 0.0
+    edges = np.zeros(len(codes) + 1, dtype=np.int64)
+    for start, end, period in [*_short_runs(codes, min_repeats), *_long_runs(codes, min_repeats)]:
+        unit = -(-min_unit // period) * period
+        if end - start >= min_repeats * unit:
+            edges[start] += 1
+            edges[end] -= 1
+    return float(np.count_nonzero(np.cumsum(edges[:-1]))) / len(codes)
+
+
+def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
+    """Measure the share of n-grams that were there before: 0 where all differ, or where there is none.
+
+    >>> ngram_repetition("this this this this this".split(), 2)
+    0.75
+    """
+    total = len(items) - size + 1
+    if size < 1 or total < 1:
+        return 0.0
+    return 1.0 - len({tuple(items[start : start + size]) for start in range(total)}) / total
+
+
+def words(text: str) -> list[str]:
+    return text.lower().split()
+
+
+def has_thinking(text: str) -> bool:
+    """See one closed thinking block at the start, something in it and something after it.
+
+    The opening tag may have stood in the prompt, where the chat template writes it.
+    """
+    thought, close, answer = text.partition("</think>")
+    thought = thought.lstrip().removeprefix("<think>")
+    is_single = "think>" not in thought and "think>" not in answer
+    return bool(close) and is_single and bool(thought.strip()) and bool(answer.strip())
+
+
+def is_think_format(text: str) -> bool:
+    """TRL's rule: the text opens with the only thinking tag, which is closed somewhere."""
+    return text.startswith("<think>") and text.count("<think>") == 1 and "</think>" in text
+
+
+def is_think_answer_format(text: str) -> bool:
+    """Open R1's rule: a thinking block and an answer block, each tag on a line of its own."""
+    opening, middle = "<think>\n", "\n</think>\n<answer>\n"
+    found = text.find(middle, len(opening)) if text.startswith(opening) else -1
+    return found >= 0 and re.compile(r"\n</answer>$", re.MULTILINE).search(text, found + len(middle)) is not None
+
+
+def tag_count(text: str) -> float:
+    """Open R1's rule: a quarter for each of four tags that is there exactly once, on a line of its own."""
+    return sum(text.count(tag) == 1 for tag in ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")) / 4
+
+
+def has_block(text: str, tag: str) -> bool:
+    """See an opening tag that is closed later."""
+    start = text.find(f"<{tag}>")
+    return start >= 0 and text.find(f"</{tag}>", start) >= 0
+
+
+Run = tuple[int, int, int]
+"""Start, end and period of a stretch in which every character equals the one a period later."""
+
+
+def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
+    """Compare the text with itself, shifted by each short period."""
+    runs: list[Run] = []
+    for period in range(1, min(_SMALL, len(codes) // min_repeats + 1)):
+        same = np.zeros(len(codes) - period + 2, dtype=np.int8)
+        same[1:-1] = codes[period:] == codes[:-period]
+        steps = np.diff(same)
+        starts, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+        is_long = ends - starts >= (min_repeats - 1) * period
+        pairs = zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True)
+        runs.extend((start, end + period, period) for start, end in pairs)
+    return runs
+
+
+def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
+    """Find runs whose period is from L to 2L, for L = 16, 32, …, by blocks of 2L characters at every L-th place.
+
+    A five-fold repeat holds such a place a with block(a) = block(a + p) = block(a + 2p). Were a shorter distance to
+    fit as well, the run would have the greatest common divisor of both as a period (Fine and Wilf 1965) and belong to
+    a smaller L; so the nearest match is the period. Hashes only propose: runs are measured on the characters.
+    """
+    runs: list[Run] = []
+    hashes, length = codes.astype(np.uint64), 1
+    scale = _SMALL
+    while scale * min_repeats <= len(codes):
+        while length < 2 * scale:
+            hashes, length = _doubled(hashes, length), 2 * length
+        last_end: dict[int, int] = {}
+        for anchor, period in _proposals(hashes, scale):
+            if anchor >= last_end.get(period, 0):
+                start, end = _extended(codes, anchor, period)
+                last_end[period] = end
+                runs.append((start, end + period, period))
+        scale *= 2
+    return runs
+
+
+def _doubled(hashes: Hashes, length: int) -> Hashes:
+    """Hash every block of 2n characters from its two halves; not linear, so that no pattern of text cancels out."""
+    mixed: Hashes = hashes[:-length] * _ODD[0] + hashes[length:] * _ODD[1]
+    mixed ^= mixed >> _SHIFT
+    mixed *= _ODD[2]
+    mixed ^= mixed >> _SHIFT
+    return mixed
+
+
+def _proposals(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
+    rows = len(hashes) // scale
+    table = hashes[: rows * scale].reshape(rows, scale)
+    same = table[1:] == table[:-1, :1]
+    hits = np.flatnonzero(same.any(axis=1))
+    anchors, periods = hits * scale, scale + same[hits].argmax(axis=1)
+    third = anchors + 2 * periods
+    inside = third < len(hashes)
+    anchors, periods, third = anchors[inside], periods[inside], third[inside]
+    fits = hashes[third] == hashes[anchors]
+    return list(zip(anchors[fits].tolist(), periods[fits].tolist(), strict=True))
+
+
+def _extended(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
+    """Widen [start, end) around a place while characters equal those a period later."""
+    start, end, step = anchor, anchor, 4 * period
+    while end + period < len(codes):
+        ahead = codes[end + period : end + period + step]
+        differs = np.flatnonzero(codes[end : end + len(ahead)] != ahead)
+        if len(differs):
+            end += int(differs[0])
+            break
+        end, step = end + len(ahead), 2 * step
+    step = 4 * period
+    while start > 0:
+        before = codes[max(start - step, 0) : start]
+        differs = np.flatnonzero(codes[start - len(before) + period : start + period] != before)
+        if len(differs):
+            start += int(differs[-1]) + 1 - len(before)
+            break
+        start, step = start - len(before), 2 * step
+    return start, end
