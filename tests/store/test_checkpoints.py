@@ -127,6 +127,7 @@ def test_leftovers_of_a_kill_are_cleared_and_a_replaced_one_is_put_back(tmp_path
     Checkpoints(tmp_path).save(5, fill("five"))
     (tmp_path / ".new-000010").mkdir()
     (tmp_path / ".gone-000001").mkdir()
+    (tmp_path / ".best.json.new").touch()
     (tmp_path / "000005").rename(tmp_path / ".old-000005")
     assert Checkpoints(tmp_path).latest() == (5, tmp_path / "000005")
     assert [path.name for path in tmp_path.iterdir()] == ["000005"]

@@ -14,6 +14,7 @@ from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import TrainError
 from whet.evals.run import ExamConfig, Examiner
+from whet.recipes.check import check_first
 from whet.recipes.sft import finish
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
@@ -79,6 +80,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     settle(cfg.train.deterministic)
     task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
     feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
+    check_first(task, feed.problems)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
     reference = copy.deepcopy(model).requires_grad_(False) if algo.needs_reference else None
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)

@@ -98,6 +98,8 @@ class Checkpoints:
         for path in self.folder.glob(".*-*"):
             if re.fullmatch(r"\.(new|old|gone)-\d{6,}", path.name):
                 shutil.rmtree(path)
+        for path in self.folder.glob(".*.new"):
+            path.unlink()
 
     def _best_step(self) -> int | None:
         file = self.folder / "best.json"

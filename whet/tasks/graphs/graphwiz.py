@@ -34,6 +34,7 @@ class GraphwizConfig(NumberedConfig):
 
 class Graphwiz(NumberedTask):
     name = "graphwiz"
+    has_one_answer = False
     forms: ClassVar[Mapping[str, Form]] = {
         "connectivity": "yes_no",
         "cycle": "yes_no",

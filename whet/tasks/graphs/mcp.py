@@ -20,6 +20,7 @@ class McpConfig(GraphConfig):
 
 class Mcp(NamedTask):
     name = "mcp"
+    has_one_answer = False
     goal = "max"
     spans = GRAPH_SIZES
 

@@ -31,6 +31,7 @@ class McsConfig(GraphConfig):
 
 class Mcs(GraphTask):
     name = "mcs"
+    has_one_answer = False
     goal = "max"
     spans = MOLECULE_SIZES
 

@@ -20,6 +20,7 @@ class MisConfig(GraphConfig):
 
 class Mis(NamedTask):
     name = "mis"
+    has_one_answer = False
     goal = "max"
     spans = GRAPH_SIZES
 

@@ -20,6 +20,7 @@ class MvcConfig(GraphConfig):
 
 class Mvc(NamedTask):
     name = "mvc"
+    has_one_answer = False
     goal = "min"
     spans = GRAPH_SIZES
 

@@ -41,6 +41,7 @@ class NlgraphConfig(NumberedConfig):
 
 class Nlgraph(NumberedTask):
     name = "nlgraph"
+    has_one_answer = False
     forms: ClassVar[Mapping[str, Form]] = {
         "connectivity": "yes_no",
         "cycle": "yes_no",
