@@ -74,7 +74,7 @@ def _measured(folder: Path) -> dict[str, dict[str, float]]:
 def _stretched(folder: Path, ratio: float | None) -> list[str]:
     """SFT steps that fill the time of SFT and RL together; the RL stage is cut to one step, and not measured."""
     seconds = json.loads((folder / "summary.json").read_text())["seconds"]
-    steps = sum(1 for _ in (next(folder.glob("*-sft")) / "metrics.jsonl").open() if '"loss"' in _)
+    steps = sum('"loss"' in row for row in (next(folder.glob("*-sft")) / "metrics.jsonl").open())
     longer = round(steps * (ratio or (seconds["sft"] + seconds["rl"]) / seconds["sft"]))
     return ["--stages.sft.steps", str(longer), "--stages.rl.steps", "1"]
 

@@ -43,7 +43,7 @@ class Learner:
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens."""
-        logprob_M, entropy_M = self._score(batch, entropy_gradient=objective.needs_entropy_gradient)
+        logprob_M, entropy_M = score_batch(self.model, batch, entropy_gradient=objective.needs_entropy_gradient)
         terms = TokenTerms(
             logprob_M=logprob_M,
             entropy_M=entropy_M,
@@ -68,9 +68,6 @@ class Learner:
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         """Score the response tokens of each example under the present weights, without gradient."""
         return score_examples(self.model, examples, self.cfg.micro_tokens)
-
-    def _score(self, batch: Batch, *, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
-        return score_batch(self.model, batch, entropy_gradient=entropy_gradient)
 
 
 def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
