@@ -11,11 +11,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from troublesome import Bounded, Loud, LoudConfig, Slow, Trouble, Unloadable, Wrong, problem
+from troublesome import Bounded, Loud, LoudConfig, Patient, Slow, Trouble, Unloadable, Wrong, problem
 
 from whet.errors import ConfigError, DataError, TrainError
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
 from whet.tasks.limits import Limits
 from whet.tasks.pool import Grader
+from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.testing.fakes import sum_problem
 from whet.types import Problem, Score, Verdict
 
@@ -132,6 +134,17 @@ def test_the_clock_of_an_answer_starts_when_it_is_taken_up() -> None:
         scores = graded(grader, *["sleep 0.15"] * 6)
 
     assert [score.verdict for score in scores] == [Verdict.WRONG] * 6
+
+
+def test_a_task_that_keeps_time_itself_is_never_cut_short() -> None:
+    with Grader([Patient(), Trouble()], Limits(workers=1, wall=0.1)) as grader:
+        (score,) = graded(grader, "sleep 0.4", of=problem(task="patient"))
+
+    assert score.verdict is Verdict.WRONG
+    assert grader.limits.wall > Patient.seconds
+    assert Grader(Judge(), Limits(workers=0)).limits.wall > JudgeConfig().endpoint.budget
+    assert Grader(CodeFunction(), Limits(workers=0, wall=1)).limits.wall > CodeFunctionConfig().seconds
+    assert Grader(Trouble(), Limits(workers=0, wall=1)).limits.wall == 1
 
 
 def test_answers_come_back_as_they_finish() -> None:

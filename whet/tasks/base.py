@@ -28,6 +28,14 @@ class Task(Protocol):
     has_one_answer: bool = True
     """Two different answers are never both right. False where many are: a set, a route, a program."""
 
+    @property
+    def seconds(self) -> float:
+        """The longest that grading one answer takes by the task's own clock, 0 where it has none.
+
+        Grading processes are given longer than this, whatever their own limit is.
+        """
+        return 0.0
+
     def problems(self, split: Split) -> Iterable[Problem]:
         """List the problems of a split, the same ones in the same order every time."""
         ...

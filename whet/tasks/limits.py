@@ -9,6 +9,9 @@ from pydantic import Field
 
 from whet.config import Config
 
+GRACE_SECONDS = 3.0
+"""How much longer than its own time a task may take: starting and ending what it waits for is not in it."""
+
 
 class Limits(Config):
     """How many processes grade, what one answer may take of them, and how many failures are too many."""
@@ -17,7 +20,8 @@ class Limits(Config):
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the tasks bound
     themselves."""
     wall: float = Field(default=10.0, gt=0)
-    """Seconds an answer may take, from the moment a worker takes it up."""
+    """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time itself, such as one that
+    runs programs, always has a little more than its own time."""
     cpu: float = Field(default=10.0, gt=0)
     """Seconds of processor time an answer may take."""
     memory: int = Field(default=1 << 30, ge=1 << 24)
@@ -26,6 +30,15 @@ class Limits(Config):
     """Stop where more than this share of the answers could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1)
     """Do not stop before this many answers could not be scored."""
+
+
+def roomy(limits: Limits, seconds: float) -> Limits:
+    """Leave a task that keeps time itself the time to say that it is over.
+
+    >>> roomy(Limits(wall=10.0), 60.0).wall, roomy(Limits(wall=10.0), 0.0).wall
+    (63.0, 10.0)
+    """
+    return limits.model_copy(update={"wall": max(limits.wall, seconds + GRACE_SECONDS if seconds else 0.0)})
 
 
 def confine(limits: Limits) -> None:

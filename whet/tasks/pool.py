@@ -19,7 +19,7 @@ from typing import TypeVar
 from whet.errors import DataError, TrainError
 from whet.tasks.base import Task
 from whet.tasks.crew import Crew, Died, Scored
-from whet.tasks.limits import Limits
+from whet.tasks.limits import Limits, roomy
 from whet.tasks.worker import State, batch_line, scored, unscored
 from whet.types import Problem, Score, Verdict
 
@@ -48,8 +48,8 @@ class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
     def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
         given = list(tasks) if isinstance(tasks, Sequence) else [tasks]
+        self.limits = roomy(limits or Limits(), max((task.seconds for task in given), default=0.0))
         self._tasks = {task.name: task for task in given}
         self.workers = _num_workers(given, self.limits)
         self._crew = Crew(given, self.limits, self.workers) if self.workers else None

@@ -1,10 +1,16 @@
-"""These tests run programs in the real sandbox. They skip only where the kernel refuses namespaces."""
+"""These tests run programs in the real sandbox. They skip only where the kernel refuses namespaces.
+
+Those that take a `mode` run in bubblewrap too, where it is installed.
+"""
 
 import ctypes
 import os
+import shutil
 import sys
 
 import pytest
+
+from whet.tasks.code.launching import Mode
 
 
 def kernel_allows_namespaces() -> bool:
@@ -22,3 +28,11 @@ def kernel_allows_namespaces() -> bool:
 def namespaces() -> None:
     if not kernel_allows_namespaces():
         pytest.skip("this kernel, or the container around it, refuses namespaces to everyone")
+
+
+@pytest.fixture(params=["namespaces", "bubblewrap"])
+def mode(request: pytest.FixtureRequest) -> Mode:
+    if request.param == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    found: Mode = request.param
+    return found

@@ -12,19 +12,24 @@ import pytest
 
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
 from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
+from whet.tasks.code.launching import Mode
 from whet.tasks.code.program import fenced
 from whet.types import Json, Problem, Verdict
 
 TESTS = "def check(candidate):\n    marker = 'the-hidden-tests'\n" + "".join(
     f"    assert candidate({number}) == {number * 7 + 3}\n" for number in (2, 30, 411)
 )
-QUICK = CodeFunctionConfig(seconds=3.0, memory_mb=512)
 
 
 def problem(task: str, payload: dict[str, Json]) -> Problem:
     return Problem(
         id=f"{task}/x", task=task, prompt=(), answer=None, payload=payload, level=None, split="test", source="test"
     )
+
+
+@pytest.fixture
+def quick(mode: Mode) -> CodeFunctionConfig:
+    return CodeFunctionConfig(seconds=3.0, memory_mb=512, sandbox=mode)
 
 
 ADD = problem("code_function", {"entry": "f", "tests": [TESTS]})
@@ -150,28 +155,28 @@ CHEATS = {
 }
 
 
-def test_the_harmless_program_passes() -> None:
-    score = CodeFunction(QUICK).score(ADD, fenced(START + "pass\n" + HONEST))
+def test_the_harmless_program_passes(quick: CodeFunctionConfig) -> None:
+    score = CodeFunction(quick).score(ADD, fenced(START + "pass\n" + HONEST))
 
     assert score.verdict == Verdict.CORRECT
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_program_does_not_get_away_when_it(attack: str) -> None:
-    score = CodeFunction(QUICK).score(ADD, fenced(START + ATTACKS[attack] + "\n" + HONEST))
+def test_a_program_does_not_get_away_when_it(attack: str, quick: CodeFunctionConfig) -> None:
+    score = CodeFunction(quick).score(ADD, fenced(START + ATTACKS[attack] + "\n" + HONEST))
 
     assert score.verdict == Verdict.WRONG, score.note
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-def test_a_program_is_not_believed_when_it(cheat: str) -> None:
-    score = CodeFunction(QUICK.model_copy(update={"seconds": 1.5})).score(ADD, fenced(CHEATS[cheat] + "\n"))
+def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig) -> None:
+    score = CodeFunction(quick.model_copy(update={"seconds": 1.5})).score(ADD, fenced(CHEATS[cheat] + "\n"))
 
     assert score.verdict == Verdict.WRONG, score.note
 
 
-def test_grading_goes_on_after_every_attack() -> None:
-    task = CodeFunction(QUICK)
+def test_grading_goes_on_after_every_attack(quick: CodeFunctionConfig) -> None:
+    task = CodeFunction(quick)
     for cheat in ("kills its parent", "kills everyone", "crashes"):
         task.score(ADD, fenced(CHEATS[cheat]))
 
@@ -185,19 +190,19 @@ def listening() -> Iterator[socket.socket]:
         yield server
 
 
-def test_a_server_on_the_machine_is_out_of_reach(listening: socket.socket) -> None:
+def test_a_server_on_the_machine_is_out_of_reach(listening: socket.socket, quick: CodeFunctionConfig) -> None:
     port = listening.getsockname()[1]
     attack = f"socket.create_connection(('127.0.0.1', {port}), 1)"
 
-    score = CodeFunction(QUICK).score(ADD, fenced(START + attack + "\n" + HONEST))
+    score = CodeFunction(quick).score(ADD, fenced(START + attack + "\n" + HONEST))
 
     assert score.verdict == Verdict.WRONG
     with pytest.raises(TimeoutError):
         listening.accept()
 
 
-def test_nothing_is_left_for_the_next_program() -> None:
-    task = CodeFunction(QUICK)
+def test_nothing_is_left_for_the_next_program(quick: CodeFunctionConfig) -> None:
+    task = CodeFunction(quick)
     leave = "open('/tmp/left', 'w').write('7')\ndef f(x):\n    return 7 * x + 3"
     take = "number = int(open('/tmp/left').read())\ndef f(x):\n    return number * x + 3"
 
@@ -218,9 +223,9 @@ def test_nothing_is_left_for_the_next_program() -> None:
         "print(open('/dev/stdin').read() + '8')",
     ],
 )
-def test_a_script_is_wrong_however_it_misbehaves(script: str) -> None:
+def test_a_script_is_wrong_however_it_misbehaves(script: str, mode: Mode) -> None:
     eight = problem("code_stdin", {"cases": [{"input": "5\n", "output": "8\n"}]})
 
-    score = CodeStdin(CodeStdinConfig(seconds=1.5)).score(eight, fenced(script))
+    score = CodeStdin(CodeStdinConfig(seconds=1.5, sandbox=mode)).score(eight, fenced(script))
 
     assert score.verdict == Verdict.WRONG, score.note

@@ -1,5 +1,7 @@
 import os
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -9,19 +11,19 @@ import pytest
 from code_rows import make
 
 from whet.errors import ConfigError
-from whet.tasks.code import launching, namespaces, seccomp
+from whet.tasks.code import bubble, launching, namespaces, sandbox, seccomp
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
 from whet.tasks.code.launching import Launcher, Limits, LostError, Process, launcher_for
 from whet.tasks.code.program import fenced
-from whet.tasks.code.sandbox import Ran, Sandbox, require
+from whet.tasks.code.sandbox import Ran, Sandbox, described, require, trouble
 from whet.types import Verdict
 
 
-def run(program: str, given: bytes = b"", sandbox: Sandbox | None = None, limits: Limits | None = None) -> Ran:
+def run(program: str, given: bytes = b"", within: Sandbox | None = None, limits: Limits | None = None) -> Ran:
     with tempfile.TemporaryFile() as file:
         file.write(given)
         file.seek(0)
-        return (sandbox or Sandbox()).script(program, file, limits or Limits())
+        return (within or Sandbox()).script(program, file, limits or Limits())
 
 
 def test_this_machine_allows_the_sandbox() -> None:
@@ -202,7 +204,7 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
 
     assert CodeFunction().config.sandbox == "namespaces"
     assert unprotected.score(row, fenced("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
-    assert run("while True: pass", sandbox=Sandbox("none"), limits=Limits(seconds=0.5)).fault == "not done after 0.5 s"
+    assert run("while True: pass", within=Sandbox("none"), limits=Limits(seconds=0.5)).fault == "not done after 0.5 s"
 
 
 def test_the_filter_knows_both_machine_types_and_no_other() -> None:
@@ -219,3 +221,99 @@ def test_the_new_root_is_made_of_libraries_and_devices_only() -> None:
 
     assert all("lib" in place or place.startswith("/dev/") for place in places)
     assert "/" not in places and "/home" not in places
+
+
+WITHOUT_RIGHTS = """
+import ctypes, os, sys, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(24, 21, 0, 0, 0) == 0  # CAP_SYS_ADMIN leaves the bounding set
+header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+assert libc.capget(header, data) == 0
+data[0] &= ~(1 << 21)
+data[1] &= ~(1 << 21)
+assert libc.capset(header, data) == 0
+
+from whet.tasks.code import sandbox
+from whet.tasks.code.launching import Limits
+
+print(sandbox.described())
+with tempfile.TemporaryFile() as given:
+    program = "import os; print(os.getpid(), os.getuid() == 0, os.listdir('/tmp')); open('x', 'w'); os.setuid(0)"
+    print(sandbox.Sandbox().script(program, given, Limits()))
+"""
+
+
+def common_python() -> str:
+    """Find a Python that every user can read, which one in a home folder is not."""
+    for python in (Path(sys.executable).resolve(), Path("/usr/bin/python3").resolve()):
+        if python.exists() and all(folder.stat().st_mode & 1 for folder in python.parents):
+            return str(python)
+    pytest.skip("there is no Python here that every user can read")
+
+
+def without_rights(path: str) -> str:
+    """Use the sandbox as root that may not mount, and give back what it says."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give up root's rights")
+    done = subprocess.run(
+        [common_python(), "-c", WITHOUT_RIGHTS],
+        env={"PATH": path, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout or done.stderr
+
+
+def test_bubblewrap_takes_over_where_our_own_namespaces_are_refused() -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+
+    said, ran = without_rights(os.environ["PATH"]).splitlines()
+
+    assert said == "programs of models run in bubblewrap"
+    assert "1 False []" in ran and "fault='OSError: [Errno 22]" in ran
+
+
+def test_where_neither_works_both_reasons_are_given(tmp_path: Path) -> None:
+    said = without_rights(str(tmp_path)).splitlines()[0]
+
+    assert "unshare: Operation not permitted; bubblewrap is not installed); run where" in said
+    assert 'install bubblewrap, or set sandbox = "none"' in said
+
+
+def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "bwrap"
+    tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    launcher_for("bubblewrap").stop()  # it may know the real one from another test
+
+    assert trouble("bubblewrap") == "bwrap: No permissions to create new namespace"
+    tool.write_text("#!/bin/sh\necho 'bwrap: Creating new namespace failed: Cannot allocate memory' >&2\nexit 1\n")
+    with pytest.raises(LostError, match="Cannot allocate memory"):
+        trouble("bubblewrap")
+
+
+def test_asked_for_by_name_bubblewrap_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sandbox, "_CHOSEN", {})
+
+    assert "(bubblewrap is not installed); run where" in described("bubblewrap")
+    with pytest.raises(ConfigError, match="bubblewrap is not installed"):
+        require("bubblewrap")
+
+
+def test_what_contains_programs_is_said_in_a_sentence() -> None:
+    assert described() == "programs of models run in Linux namespaces of their own"
+    assert described("none") == "programs of models run unprotected"
+
+
+def test_bubblewrap_is_asked_for_every_namespace_and_binds_nothing_writable() -> None:
+    line = bubble.command("/bin/true", namespaces.sources(), 100_000, "{}")
+
+    assert {"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"} <= set(line)
+    assert "--unshare-user-try" in bubble.command("/bin/true", {}, None, "{}")
+    assert "--bind" not in line
+    devices = [line[place + 1] for place, word in enumerate(line) if word == "--dev-bind"]
+    assert sorted(devices) == ["/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]
+    assert line[line.index("--remount-ro") :].count("--remount-ro") == 2

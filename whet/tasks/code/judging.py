@@ -20,10 +20,10 @@ class CodeConfig(Config):
     """Settings that every task which runs programs has."""
 
     sandbox: Mode = "namespaces"
-    """How programs are contained. "none" runs them without any protection, with the rights of the grader."""
+    """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed, or "bubblewrap"
+    alone. "none" runs them without any protection, with the rights of the grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Wall time for one response, all its tests together. Keep it below the wall time of grading processes, or a slow
-    program comes back unscored and not wrong."""
+    """Wall time for one response, all its tests together. A program that is not done by then is wrong."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -37,6 +37,10 @@ class CodeTask(Task):
 
     has_one_answer = False
     config: CodeConfig
+
+    @property
+    def seconds(self) -> float:
+        return self.config.seconds
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """Give nothing: problems come from files."""

@@ -5,7 +5,9 @@ sandbox. Each request makes two processes. The watcher leaves the namespaces and
 root, gives up its rights, closes every other file and becomes the program. The watcher kills it when the grader closes
 the line, or dies.
 
-    python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES
+    python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES BWRAP
+
+Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts `inside` in a Python of its own.
 """
 
 import errno
@@ -21,7 +23,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.tasks.code import harness, namespaces, referee, seccomp
+from whet.tasks.code import bubble, harness, namespaces, referee, seccomp
 
 CHANNEL = 3
 """The program's end of the line to the grader; 0 and 1 are its input and output, 2 goes nowhere."""
@@ -32,6 +34,8 @@ _PRELOADED = (
 )
 _FIRST_UID, _NUM_UIDS = 100_000, 50_000
 _STACK = 64 << 20
+_LIMITS = ("role", "seconds", "memory", "file_size")
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC)
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL)
 """A machine that says so will say so again; anything else, such as no memory, may pass."""
 
@@ -49,19 +53,19 @@ class Request:
 def main() -> None:
     """Serve requests until the grader hangs up. Returns in the sandbox too, when its program is over."""
     control, mode = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    packages = json.loads(sys.argv[3])
+    packages, tool = json.loads(sys.argv[3]), sys.argv[4]
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy in a program would start a thread a core
     for name in _PRELOADED.split():
         importlib.import_module(name)
     paths = namespaces.sources() | {f"/packages/{Path(source).name}": source for source in packages}
-    sys.path[:] = [*sys.path[1:], *(["/packages"] if mode == "namespaces" else {str(Path(p).parent) for p in packages})]
+    sys.path[:] = [*sys.path[1:], *({str(Path(p).parent) for p in packages} if mode == "none" else ["/packages"])]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
     while request := _next(control):
         if os.fork() == 0:
-            _start(request, mode, paths)
+            _start(request, mode, paths, tool)
             return _play(request.role)
         for fd in (request.watch, *request.files):
             os.close(fd)
@@ -83,7 +87,26 @@ def _next(control: socket.socket) -> Request | None:
     )
 
 
-def _start(request: Request, mode: str, paths: dict[str, str]) -> None:
+def inside() -> None:
+    """Go on where bubblewrap has put us: take on the limits, say that all is well, and become the program."""
+    row = json.loads(sys.argv[1])
+    os.environ.clear()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    sys.path[:] = [*sys.path[1:], "/packages"]
+    request = Request(watch=-1, files=(), **{name: row[name] for name in _LIMITS})
+    bubble.furnish()
+    namespaces.surrender(row["uid"])
+    _limit(request)
+    seccomp.install()
+    os.write(2, bubble.SETTLED.encode())
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 2)
+    os.closerange(CHANNEL + 1, 256)
+    _open_streams()
+    _play(request.role)
+
+
+def _start(request: Request, mode: str, paths: dict[str, str], tool: str) -> None:
     """Become the watcher, and return only in its child, inside the sandbox."""
     uid = _FIRST_UID + os.getpid() % _NUM_UIDS if os.getuid() == 0 else None
     try:
@@ -95,16 +118,22 @@ def _start(request: Request, mode: str, paths: dict[str, str]) -> None:
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker)
+        said, saying = os.pipe()
         child = os.fork()
         if child:
-            _watch(child, request, woken)
+            os.close(saying)
+            _watch(child, request, woken, said if mode == "bubblewrap" else None)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()  # away from the watcher, or kill(0) would reach it
+        if mode == "bubblewrap":
+            _place(request, saying)
+            bubble.become(tool, paths, uid, {name: getattr(request, name) for name in _LIMITS})
         if mode == "namespaces":
             namespaces.move(paths)
             namespaces.surrender(uid)
-        _arrange(request)
+        _place(request)
+        _open_streams()
         _limit(request)
         if mode == "namespaces":
             seccomp.install()
@@ -114,8 +143,11 @@ def _start(request: Request, mode: str, paths: dict[str, str]) -> None:
         os._exit(1)
 
 
-def _watch(child: int, request: Request, woken: int) -> None:
-    """Wait for the child or for the grader to hang up, then end the child and all it left behind."""
+def _watch(child: int, request: Request, woken: int, said: int | None) -> None:
+    """Wait for the child or for the grader to hang up, then end the child and all it left behind.
+
+    What bubblewrap has `said` tells whether the sandbox stood.
+    """
     for fd in request.files:
         os.close(fd)
     poll = select.poll()
@@ -128,7 +160,15 @@ def _watch(child: int, request: Request, woken: int) -> None:
             end(child, signal.SIGKILL)
         except OSError:
             continue
-    if pid:
+    words = (
+        bubble.SETTLED
+        if said is None or not pid
+        else os.read(said, 4096).decode("utf-8", "replace").strip().rpartition("\n")[2]
+    )
+    if words != bubble.SETTLED:
+        may_pass = any(os.strerror(number) in words for number in _PASSING)
+        _tell(request.watch, {"failed": words[:300] or "bwrap says nothing", "refused": int(not may_pass)})
+    elif pid:
         _tell(request.watch, {"status": os.waitstatus_to_exitcode(status)})
     os._exit(0)
 
@@ -140,15 +180,18 @@ def _tell(watch: int, row: dict[str, int | str]) -> None:
         return  # the grader has hung up and does not want to know
 
 
-def _arrange(request: Request) -> None:
-    """Put the files where the program expects them and close all others."""
+def _place(request: Request, errors: int | None = None) -> None:
+    """Put the files where the program expects them and close all others; `errors` is for bubblewrap's words."""
     null = os.open(os.devnull, os.O_RDWR)
     channel, *streams = request.files
-    files = [os.dup(fd) for fd in (*(streams or (null, null)), null, channel)]
+    files = [os.dup(fd) for fd in (*(streams or (null, null)), null if errors is None else errors, channel)]
     high = [os.dup2(fd, 64 + place) for place, fd in enumerate(files)]
     for place, fd in enumerate(high):
-        os.dup2(fd, place, inheritable=False)
+        os.dup2(fd, place, inheritable=errors is not None)
     os.closerange(CHANNEL + 1, max(256, *high) + 1)
+
+
+def _open_streams() -> None:
     for fd, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         stream = open(fd, mode, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
         vars(sys).update({name: stream, f"__{name}__": stream})

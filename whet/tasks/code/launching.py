@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Literal
 from whet.errors import ConfigError
 from whet.tasks.code import frames
 
-Mode = Literal["namespaces", "none"]
+Mode = Literal["namespaces", "bubblewrap", "none"]
 Part = Literal["program", "referee"]
 
 _PACKAGES = ("sortedcontainers", "numpy")
@@ -33,6 +34,14 @@ class Limits:
     seconds: float = 10.0
     memory_mb: int = 1024
     output_bytes: int = 1 << 24
+
+
+class RefusedError(ConfigError):
+    """This machine does not allow the sandbox, and will not the next time."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(refusal(reason))
+        self.reason = reason
 
 
 class LostError(Exception):
@@ -61,7 +70,7 @@ class Process:
             raise LostError("the sandbox ended without a word")
         row = json.loads(line)
         if "failed" in row:
-            raise ConfigError(refusal(row["failed"])) if row["refused"] else LostError(row["failed"])
+            raise RefusedError(row["failed"]) if row["refused"] else LostError(row["failed"])
         return int(row["status"])
 
     def close(self) -> None:
@@ -124,7 +133,7 @@ class Launcher:
             self._process.kill()
             self._process.wait()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(other.fileno()), self._mode, json.dumps(_packages())]
+        arguments = [str(other.fileno()), self._mode, json.dumps(_packages()), shutil.which("bwrap") or ""]
         with other:
             self._process = subprocess.Popen(  # noqa: S603  # our own launcher
                 [sys.executable, "-S", "-P", "-B", "-c", _START.format(root=_ROOT), *arguments],
@@ -166,8 +175,8 @@ def readable(fd: int, deadline: float) -> bool:
 
 def refusal(reason: str) -> str:
     return (
-        f"this machine does not allow the sandbox for model code ({reason}); run where Linux namespaces are "
-        'allowed, or set sandbox = "none" to run programs without any protection'
+        f"this machine does not allow the sandbox for model code ({reason}); run where Linux namespaces "
+        'are allowed, install bubblewrap, or set sandbox = "none" to run programs without any protection'
     )
 
 

@@ -56,17 +56,22 @@ def move(paths: Mapping[str, str]) -> None:
     _mount(None, "/", None, _REC | _PRIVATE)
     opened = {place: os.open(source, os.O_PATH) for place, source in paths.items()}
     _mount("tmpfs", _BASE, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=4096,mode=0755")
-    scratch = Path(f"{_BASE}/tmp")  # noqa: S108
-    scratch.mkdir()
-    _mount("tmpfs", str(scratch), "tmpfs", _NOSUID | _NODEV, SCRATCH)
-    for place, fd in opened.items():
-        _bind(fd, f"{_BASE}{place}")
+    place = f"{_BASE}/tmp"  # noqa: S108
+    Path(place).mkdir()
+    scratch(place)
+    for target, fd in opened.items():
+        _bind(fd, f"{_BASE}{target}")
     _mount(None, _BASE, None, _BIND | _REMOUNT | _RDONLY | _NOSUID | _NODEV)
     os.chdir(_BASE)
     _done(_libc().syscall(_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
     _done(_libc().umount2(b".", _DETACH), "umount")
     os.chdir("/tmp")  # noqa: S108  # the scratch folder of the sandbox
     _libc().sethostname(b"sandbox", 7)
+
+
+def scratch(place: str) -> None:
+    """Mount an empty folder with limits on bytes and files."""
+    _mount("tmpfs", place, "tmpfs", _NOSUID | _NODEV, SCRATCH)
 
 
 def surrender(uid: int | None) -> None:

@@ -4,20 +4,24 @@
                  -> watcher -> program     namespaces, system call filter, limits; sees nothing of the grader
 
 Only plain bytes come back. A program that is late, too large, or gone is killed with all it started. Where Linux
-namespaces are not allowed this refuses to run, unless the settings say `sandbox = "none"`.
+namespaces are not allowed to us, bubblewrap is tried; where it is not there or fails too, this refuses to run, unless
+the settings say `sandbox = "none"`.
 """
 
 import contextlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from whet.errors import ConfigError
 from whet.tasks.code import frames
-from whet.tasks.code.launching import Limits, Mode, Part, Process, launcher_for, readable, refusal
+from whet.tasks.code.launching import Launcher, Limits, Mode, Part, Process, RefusedError, launcher_for, readable
+
+_CHOSEN: dict[Mode, Mode] = {}
+"""What was found to work, by what was asked for; a fork keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,11 @@ class Sandbox:
     """Scripts and services, run through the launcher of this process."""
 
     def __init__(self, mode: Mode = "namespaces") -> None:
-        self._launcher = launcher_for(mode)
+        self._mode = mode
+
+    @property
+    def _launcher(self) -> Launcher:
+        return launcher_for(chosen(self._mode))
 
     @contextlib.contextmanager
     def process(self, part: Part, limits: Limits) -> Iterator[Process]:
@@ -60,13 +68,47 @@ class Sandbox:
 
 def require(mode: Mode = "namespaces") -> None:
     """Raise a ConfigError, in one sentence, where this machine does not allow the sandbox."""
-    deadline = time.monotonic() + 10
-    with Sandbox(mode).process("program", Limits()) as process:
+    chosen(mode)
+
+
+def chosen(mode: Mode) -> Mode:
+    """Say what contains programs: the mode itself, or bubblewrap where our own namespaces are refused. Tried once."""
+    if mode not in _CHOSEN:
+        first = trouble(mode)
+        second = trouble("bubblewrap") if first and mode == "namespaces" else first
+        if second:
+            raise RefusedError(first if first == second else f"{first}; {second}")
+        _CHOSEN[mode] = "bubblewrap" if first else mode
+    return _CHOSEN[mode]
+
+
+def described(mode: Mode = "namespaces") -> str:
+    """Say in one sentence what contains programs on this machine, or what is missing."""
+    try:
+        kind = chosen(mode)
+    except RefusedError as error:
+        return str(error)
+    words = {"namespaces": "in Linux namespaces of their own", "bubblewrap": "in bubblewrap", "none": "unprotected"}
+    return f"programs of models run {words[kind]}"
+
+
+def trouble(mode: Mode) -> str:
+    """Run an empty program and say why it fails, or ""."""
+    if mode == "none":
+        return ""
+    if mode == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    launcher, deadline = launcher_for(mode), time.monotonic() + 10
+    process = launcher.spawn("program", Limits())
+    try:
         with contextlib.suppress(frames.ClosedError):  # the status says why
             process.send(json.dumps({"kind": "script", "program": ""}).encode(), deadline)
-        if process.status(deadline) != 0:
-            raise ConfigError(refusal("an empty program fails in it"))
-    launcher_for(mode).stop()
+        return "" if process.status(deadline) == 0 else "an empty program fails in it"
+    except RefusedError as error:
+        return error.reason
+    finally:
+        process.close()
+        launcher.stop()
 
 
 def _collected(process: Process, program: str, output: int, deadline: float, limits: Limits) -> Ran:

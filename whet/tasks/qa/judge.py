@@ -4,8 +4,6 @@ A problem's `answer` is the reference, `payload["answers"]` further ones; the qu
 `payload["question"]`. An answer that reads as a reference is right without asking. Otherwise the judge sees question,
 references and answer, the answer delimited by a random word that its author cannot know, and must reply with that word.
 What the judge cannot be asked, or does not say in that form, is `UNSCORED`, never a zero.
-
-One answer may take `endpoint.budget` seconds, so the wall limit of grading must be above it.
 """
 
 import re
@@ -42,6 +40,10 @@ class Judge(Task):
 
     def __init__(self, config: JudgeConfig | None = None) -> None:
         self.config = config or JudgeConfig()
+
+    @property
+    def seconds(self) -> float:
+        return self.config.endpoint.budget
 
     def problems(self, split: Split) -> Iterator[Problem]:
         return iter(())
