@@ -3,7 +3,7 @@
 answer   the output as CLRS-Text prints it; where the question asks for a trace, `state, state, ... | output`
 payload  {"algorithm": name, "size": n}, for reading only
 
-Sixteen of the thirty algorithms can be made here, three of them with traces; imported rows may hold any of them.
+All thirty algorithms can be made here, three of them with traces; imported rows may hold the traces of any.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Printout(NamedTuple):
 
 
 class Clrs(Task):
-    """Generated runs of sixteen algorithms, and an exact grader for the printouts of all thirty."""
+    """Generated runs of thirty algorithms, and an exact grader for their printouts."""
 
     name = "clrs"
     is_bounded = True
@@ -78,8 +78,14 @@ class Clrs(Task):
         return None if problem.answer is None else problem.answer.strip()
 
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        known = TRACED if self.config.trace else ALGORITHMS
-        algorithm, size = rng.choice(sorted(known)), rng.randint(*_SIZES[fifth(level)])
+        least, most = _SIZES[fifth(level)]
+        known = {
+            name: each
+            for name, each in (TRACED if self.config.trace else ALGORITHMS).items()
+            if each.size is None or least <= each.size <= most
+        }
+        algorithm = rng.choice(sorted(known))
+        size = known[algorithm].size or rng.randint(least, most)
         shown, trace, output = known[algorithm].draw(rng, size)
         home = split_of(self.name, shown.partition(", initial_trace")[0])
         if split in (None, home):
