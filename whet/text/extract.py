@@ -15,7 +15,8 @@ _OPEN_THOUGHT = re.compile(r"<(?:think|thinking|thought|reasoning)>")
 _MARK = re.compile(
     r"####[ \t]*:?"
     r"|(?:^|(?<=\n))[ \t]*A:"
-    r"|(?:(?<![a-zA-Z])(?:final[ ]{1,3})?(?:answer|result|réponse|respuesta|antwort)(?![a-zA-Z])|答案)\**[ \t]{0,3}"
+    r"|(?<![a-zA-Z])correct (?:option|choice) is(?![a-zA-Z])"
+    r"|(?:(?<![a-zA-Z])(?:final[ ]{1,3})?(?:answers?|results?|réponse|respuesta|antwort)(?![a-zA-Z])|答案)\**[ \t]{0,3}"
     r"(?::|：|=|(?:is|are|est|es|ist)(?![a-zA-Z])|是|为)[ \t]{0,3}(?::|：)?\**",
     re.IGNORECASE,
 )

@@ -15,7 +15,10 @@ OVER = {("sign", "/"), ("command", "div")}
 
 
 class Cursor:
-    """`units` gathers the words that stood behind numbers. The layers above say how each thing is read."""
+    """`units` gathers the words that stood behind numbers. The layers above say how each thing is read.
+
+    `is_in_chain` is set behind the first sign of a relation, `is_before_condition` before the bar of a set.
+    """
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -23,6 +26,8 @@ class Cursor:
         self.num_bars = 0
         self.units: list[str] = []
         self.units_end = -1
+        self.is_in_chain = False
+        self.is_before_condition = False
         self._depth = 0
 
     def peek(self, ahead: int = 0) -> tuple[str, str]:

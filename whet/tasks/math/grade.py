@@ -10,7 +10,7 @@ from whet.tasks.math.clock import time_of
 from whet.tasks.math.compare import same
 from whet.tasks.math.exact import exact
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.normal import wording
+from whet.tasks.math.normal import normal, wording
 from whet.tasks.math.policy import Policy
 from whet.tasks.math.reader import Reading, readings
 from whet.tasks.math.symbolic import same_by_math_verify
@@ -21,6 +21,8 @@ MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
 _POINTS = re.compile(r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
+
+_TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
 
 
 def is_same(gold: str, answer: str, policy: Policy) -> bool:
@@ -33,7 +35,8 @@ def is_same(gold: str, answer: str, policy: Policy) -> bool:
             return False
     if len(answer) > MAX_CHARS or len(gold) > MAX_CHARS:
         return gold == answer
-    return _is_same(core(gold), core(answer), policy)
+    gold, answer = core(gold), core(answer)
+    return _is_same(gold, answer, policy) or _is_same_choice(gold, answer, policy)
 
 
 @lru_cache(1 << 14)
@@ -67,6 +70,36 @@ def core(text: str) -> str:
         return text
     found = find_answer(text) if "boxed" in text or _POINTS.search(text) else None
     return text if found is None else found.text
+
+
+def _is_same_choice(gold: str, answer: str, policy: Policy) -> bool:
+    """Compare where one side is an option with its letter, as in (C) 27: by the letter, or by what stands behind it."""
+    known, given = _option(gold), _option(answer)
+    if known and given:
+        return known[0] == given[0] and _is_same(known[1], given[1], policy)
+    option, said = known or given, wording(answer if known else gold)
+    if option is None:
+        return False
+    if len(said) == 1 and said.isalpha():
+        return said == option[0]
+    return _is_same(option[1], answer, policy) if known else _is_same(gold, option[1], policy)
+
+
+def _option(text: str) -> tuple[str, str] | None:
+    """Split (C) 27 into its letter and the rest, whether or not a text wrapper stands around the letter."""
+    match = _OPTION.fullmatch(_WRAPPED.sub(r"\1 ", normal(text), count=1))
+    if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
+        return None
+    return match[1] or match[2], match[3]
+
+
+def is_doubled(gold: str, answer: str, policy: Policy) -> bool:
+    """Whether an answer is one that would be right by itself, written twice: a product equal to it by chance."""
+    plain = normal(answer)
+    middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
+    if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
+        return False
+    return wording(gold) != wording(answer) and is_same(gold, plain[middle + 1 :], policy)
 
 
 def _same_reading(gold: Reading, answer: Reading, policy: Policy) -> bool:
@@ -104,24 +137,30 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], policy: Policy)
     return not left or not right or left == right or not is_known
 
 
+_WRAPPED = re.compile(r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}")
+_OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_CHINESE = re.compile("平方|立方")
+_POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _NAMES = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
 
 
 def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
     """Spell a unit one way: square centimeters is cm ^2."""
     found: list[str] = []
-    for word in " ".join(words).lower().replace("/", " ").split():
-        if word in ("square", "sq", "cubic"):
-            found.append("^3" if word == "cubic" else "^2")
+    for word in _CHINESE.sub(r" \g<0> ", " ".join(words).lower().replace("/", " ")).split():
+        if word in _POWERS:
+            found.append(_POWERS[word])
+        elif word in ("mph", "kmh", "kph"):
+            found += ["mi" if word == "mph" else "km", "h"]
         elif word not in ("per", "of", "the", "unit", "units"):
             found.append(UNIT_NAMES.get(word, word))
     return tuple(sorted(found))
 
 
 def _same_with_comma(gold: str, answer: str, policy: Policy) -> bool:
-    """Read 1,22 as 1.22 where the other side is such a number."""
-    for comma, other in ((gold, answer), (answer, gold)):
+    """Read 1,22 as 1.22 where the other side is such a number; a reference 2,3 is a list and never 2.3."""
+    for comma, other, form in ((answer, gold, _DECIMAL_COMMA), (gold, answer, _TWO_DECIMALS)):
         bare = comma.strip(" $")
-        if _DECIMAL_COMMA.fullmatch(bare) and "." in other:
+        if form.fullmatch(bare) and "." in other:
             return exact(bare.replace(",", ".")) == exact(other.strip(" $"))
     return False

@@ -20,6 +20,8 @@ from whet.tasks.math.words import (
 
 MAX_TERMS = 100
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
+_FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
+"""Letters that name functions: before a number in brackets they are no factors."""
 _COMMANDS = frozenset(("frac", "sqrt", "cbrt", "binom", "dbinom", "tbinom"))
 
 
@@ -52,6 +54,9 @@ class Leaves(Cursor):
             and self.tokens[self.place].detail in ("overline", "bar", "dot")
         ):
             return tree.number(value + _repeating(token.text, self.take().text))
+        if "." in token.text and self.peek()[0] == "command" and self.peek()[1] in ("ldots", "dots", "cdots"):
+            self.place += 1
+            return tree.number(_continued(token.text))
         if token.text.isdigit():
             if self.peek() == ("command", "frac") and self._is_digit_fraction():
                 self.place += 1
@@ -201,6 +206,9 @@ class Leaves(Cursor):
             if inside_brackets.kind == "seq":
                 return tree.call(name, *inside_brackets.args)
             return tree.mul(tree.symbol(name), inside_brackets)
+        is_applied = self.peek() == ("sign", "(") and self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
+        if is_applied and name[0] in _FUNCTION_NAMES:
+            return tree.call(name, self.bracketed())
         return tree.symbol(name)
 
 
@@ -232,6 +240,16 @@ def _repeating(before: str, digits: str) -> Fraction:
         raise NotMathError("not a repeating decimal")
     shift = len(before.partition(".")[2])
     return Fraction(int(digits), (10 ** len(digits) - 1) * 10**shift)
+
+
+def _continued(text: str) -> Fraction:
+    """Read a decimal that goes on as it ends: 0.1666... is 1/6."""
+    decimals = text.partition(".")[2]
+    for period in range(1, len(decimals) // 2 + 1):
+        tail = decimals[-period:]
+        if decimals.endswith(tail * (3 if period == 1 else 2)):
+            return _value(text)[0] + _repeating(text, tail)
+    raise NotMathError("a decimal that goes on in no known way")
 
 
 def is_leaf(name: str) -> bool:

@@ -7,7 +7,7 @@ from whet.tasks.math.normal import ROW
 from whet.tasks.math.tree import NotMathError
 from whet.tasks.math.words import named
 
-TokenKind = Literal["number", "name", "word", "text", "command", "begin", "end", "sign", "join"]
+TokenKind = Literal["number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"]
 
 MAX_CHARS = 3000
 MAX_TOKENS = 1200
@@ -15,6 +15,7 @@ MAX_TOKENS = 1200
 _PIECE = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.]))?)"
     r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<chinese>[\u4e00-\u9fff]{1,12})"
     r"|\\(?P<frame>begin|end)\s*\{\s*(?P<env>[a-zA-Z]+)\*?\s*\}"
     r"|\\(?P<command>[a-zA-Z]+|[{}|%#&_])"
     r"|(?P<sign>\*\*|<=|>=|!=|==|[-+*/^_=<>(){}\[\]|,;:!%'&" + ROW + r"])"
@@ -28,6 +29,10 @@ _TEXTS = named(
 )
 _DROPPED = named("rm bf it displaystyle")
 _JOINS = re.compile(r"\s*(?:,\s*)?(?:and|or|与|和|或)\s*", re.IGNORECASE)
+_OVER_ONE = named("mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm boldsymbol")
+"""Commands that take the next letter where no braces follow."""
+_MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
+_CHINESE_JOINS = frozenset("与和或")
 _OPEN, _CLOSE = "([", ")]"
 
 
@@ -87,23 +92,36 @@ def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | No
         if name in _TEXTS:
             return _wrapped(text, name, end, is_spaced)
         return (None, end) if name in _DROPPED else (Token("command", name, is_spaced), end)
-    if kind == "word" and match["word"].lower() in ("and", "or"):
-        return Token("join", ",", is_spaced), end
+    if kind == "chinese":
+        return Token("join" if match.group() in _CHINESE_JOINS else "chinese", match.group(), is_spaced), end
     if kind == "word":
-        word = match["word"]
-        return Token("name" if len(word) == 1 else "word", word, is_spaced), end
+        return _word(match["word"], is_spaced), end
     assert kind in ("number", "sign"), f"a piece of kind {kind}"
     return Token("number" if kind == "number" else "sign", match.group(), is_spaced), end
+
+
+def _word(word: str, is_spaced: bool) -> Token:
+    if word.lower() in ("and", "or"):
+        return Token("join", ",", is_spaced)
+    if word == "to":
+        return Token("sign", ":", is_spaced)
+    return Token("name" if len(word) == 1 else "word", word, is_spaced)
 
 
 def _wrapped(text: str, name: str, place: int, is_spaced: bool) -> tuple[Token | None, int]:
     """Read what a text command wraps; `\\boxed` and bare switches wrap mathematics and leave only their braces."""
     while place < len(text) and text[place] == " ":
         place += 1
+    if name in _OVER_ONE and text[place : place + 1].isalnum():
+        return Token("text", text[place], is_spaced, name), place + 1
     if place >= len(text) or text[place] != "{" or name in ("boxed", "fbox"):
         return None, place
     end = _after_group(text, place)
     content = text[place + 1 : end - 1].strip()
+    if name not in _OVER_ONE - {"mathbf", "mathrm"} and _MATHEMATICS.match(content):
+        return None, place
+    if content == "to":
+        return Token("sign", ":", is_spaced), end
     if _JOINS.fullmatch(content):
         return Token("join", ",", is_spaced), end
     return Token("text", content, is_spaced, name), end

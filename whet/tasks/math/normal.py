@@ -4,6 +4,7 @@ Nothing here changes what an answer means. Each rule is a single pass, so a text
 """
 
 import re
+import unicodedata
 
 _SIGNS = {
     "−": "-", "–": "-", "—": "-", "﹣": "-", "-": "-", "＋": "+", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
@@ -11,11 +12,14 @@ _SIGNS = {
     "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "°": r"^\circ ", "±": r"\pm ", "∓": r"\mp ", "％": r"\%", "，": ",", "、": ",", "；": ";", "：": ":", "（": "(",
     "）": ")", "【": "[", "】": "]", "。": ".", "′": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "\u2009": " ",
-    "\u202f": " ", "\u200b": "", "\ufeff": "", "½": r"\frac12 ", "⅓": r"\frac13 ", "¼": r"\frac14 ", "¾": r"\frac34 ",
-    "⅔": r"\frac23 ", "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
-    "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "σ": r"\sigma ", "Δ": r"\Delta ", "∠": "", "€": "", "£": "",
-    "¥": "", "￥": "", "²": "^2", "³": "^3", "⁴": "^4", "⁻¹": "^{-1}", "ℝ": r"\mathbb{R}",
+    "\u202f": " ", "\u200b": "", "\ufeff": "", "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
+    "λ": r"\lambda ", "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "σ": r"\sigma ", "Δ": r"\Delta ", "∠": "", "€": "",
+    "£": "", "¥": "", "￥": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∖": r"\setminus ", "…": r"\ldots ",
 }  # fmt: skip
+_WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
+_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
 _SIGN = re.compile("|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True)))
 ROW = "\x02"
 """Stands for the row break of a matrix."""
@@ -30,12 +34,15 @@ _SPACES = re.compile(
     r"\\[,;:! ]|\\(?:qquad|quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;|[ \t\r\n\f\v]+"
 )
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
+_BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
 _ORDINAL = re.compile(r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))")
 _EDGES = " \t\n.,;:*`\"'"
 _WORDS = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}"
 )
+_ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 
@@ -47,12 +54,15 @@ def normal(text: str) -> str:
     """
     text = _SPECIAL.sub(" ", text)
     if not text.isascii():
+        text = _SCRIPTS.sub(_from_script, text.translate(_WIDE))
         text = _SIGN.sub(lambda match: _SIGNS[match.group()], text)
     text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
     text = _ORDINAL.sub("", text)
     text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
     text = text.strip(" ")
     while text and text[-1] in _EDGES and not text.endswith("\\"):
+        text = text[:-1]
+    if text.endswith("\\"):  # what is left of a space
         text = text[:-1]
     return text.lstrip(" *`\"'").rstrip()
 
@@ -63,7 +73,9 @@ def wording(text: str) -> str:
     >>> wording(r"\\text{ Odd }") == wording("odd.")
     True
     """
-    text = _LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))).strip(_EDGES)
+    text = _LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))).rstrip(_EDGES)
+    text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
+    text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
     if len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha():
         text = text[1]
     return text.casefold() if len(text) > 1 else text
@@ -76,5 +88,21 @@ def _plain_latex(text: str) -> str:
     text = _SIZES.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text)
     text = _DOLLARS.sub(" ", text)
+    if "\\over" in text or "\\choose" in text:
+        text = _INFIX.sub(_from_infix, text)
+        text = _from_infix(bare) if (bare := _BARE_INFIX.fullmatch(text)) else text
     text = _GROUPED.sub("", text)
     return _SPACES.sub(" ", text)
+
+
+def _from_infix(match: re.Match[str]) -> str:
+    return rf"\{'frac' if match[2] == 'over' else 'binom'}{{{match[1]}}}{{{match[3]}}}"
+
+
+def _from_script(match: re.Match[str]) -> str:
+    """Spell Unicode exponents, subscripts and fractions in LaTeX."""
+    raised, lowered, fraction = match.groups()
+    if fraction:
+        top, _, bottom = unicodedata.normalize("NFKC", fraction).partition("\u2044")
+        return rf"\frac{{{top}}}{{{bottom}}}"
+    return f"^{{{raised.translate(_RAISED)}}}" if raised else f"_{{{lowered.translate(_LOWERED)}}}"

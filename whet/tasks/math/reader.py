@@ -4,12 +4,12 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.tasks.math import tree
+from whet.tasks.math import sets, tree
 from whet.tasks.math.lexer import Token, tokens
-from whet.tasks.math.normal import ROW, normal
+from whet.tasks.math.normal import ROW, normal, wording
 from whet.tasks.math.terms import Terms
 from whet.tasks.math.tree import Node, NotMathError
-from whet.tasks.math.words import ENGLISH, named
+from whet.tasks.math.words import ENGLISH, NUMBER_WORDS, named
 
 MAX_ITEMS = 200
 
@@ -32,8 +32,9 @@ _MATRICES = named("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmat
 _SUCH_THAT = {("sign", "|"), ("command", "mid"), ("sign", ":"), ("command", "|"), ("command", "vert")}
 _SET_OPERATIONS = {("command", "cup"): "union", ("command", "cap"): "intersection", ("command", "setminus"): "without"}
 _NAMED_UNIT = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
+_OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
 _REALS = tree.symbol("field R")
-_LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around"}
+_LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around", "usd", "eur", "rmb", "rs"}
 
 
 class Reading(NamedTuple):
@@ -49,6 +50,14 @@ def readings(text: str) -> tuple[Reading, ...]:
     plain = normal(text)
     named = _NAMED_UNIT.fullmatch(plain)
     plain, units = (named[1], (named[2],)) if named else (plain, ())
+    if "\\$" in text:
+        units = (*units, "dollar")
+    if plain[-1:].isalpha() or plain[-1:] == "}":
+        value = NUMBER_WORDS.get(wording(plain))
+        if value is not None:
+            return (Reading(tree.number(value), units),)
+    if plain[:1] == "]" or plain[-1:] == "[":
+        plain = _OUTWARD.sub(_inward, plain)
     found: list[Reading] = []
     for join in (None, False, True):
         try:
@@ -67,7 +76,7 @@ class Reader(Terms):
 
     def answer(self) -> Node:
         """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
-        while self.peek() in RELATIONS or self.peek()[1].lower() in _LEADING:
+        while self.peek() in RELATIONS or self.peek()[1].lower() in _LEADING or _is_opening(self.peek()):
             self.place += 1
         if len(self.tokens) == 1 and (word := self.tokens[0]).kind == "word" and _is_wording(word.text):
             raise NotMathError(f"{word.text!r} is a word")
@@ -83,7 +92,8 @@ class Reader(Terms):
                 continue
             group += _both_signs(self.element())
             kind, text = self.peek()
-            if kind not in ("end", "join") and not (kind == "sign" and text in (",", ";", ROW)):
+            is_over = kind in ("end", "join") or (kind == "sign" and text in (",", ";", ROW))
+            if not is_over and not self.starts_equation():
                 raise NotMathError(f"{text!r} is out of place")
             if len(group) + len(groups) > MAX_ITEMS:
                 raise NotMathError("too many items")
@@ -100,7 +110,9 @@ class Reader(Terms):
             if parts and self.peek() in RELATIONS:
                 continue
             signs.append(sign)
+            self.is_in_chain = True
             parts.append(self._ratio())
+            self.is_in_chain = False
             if len(parts) > MAX_ITEMS:
                 raise NotMathError("too many items")
         if not signs:
@@ -111,7 +123,7 @@ class Reader(Terms):
 
     def _ratio(self) -> Node:
         parts = [self._union()]
-        while self.peek() == ("sign", ":"):
+        while self.peek() == ("sign", ":") and not (self.is_before_condition and sets.is_name(parts[0])):
             self.place += 1
             parts.append(self._union())
         return parts[0] if len(parts) == 1 else tree.call("ratio", *parts)
@@ -150,7 +162,7 @@ class Reader(Terms):
 
     def _items(self, closing: dict[tuple[str, str], str]) -> tuple[list[Node], bool]:
         items: list[Node] = []
-        has_comma = False
+        has_comma, is_set = False, closing == _CLOSING["\\{"]
         while self.peek() not in closing and self.place < len(self.tokens):
             kind, text = self.peek()
             if kind == "join" or (kind == "sign" and text in (",", ";", ROW)):
@@ -159,10 +171,14 @@ class Reader(Terms):
                 continue
             if items and not has_comma:
                 break
-            if closing == _CLOSING["\\{"]:
+            if is_set:
                 self.num_bars = 1
-            items += _both_signs(self.element())
-            if self.peek() in _SUCH_THAT and closing == _CLOSING["\\{"]:
+            if is_set:
+                self.is_before_condition = not items
+            item = self.element()
+            self.is_before_condition = False
+            items += _both_signs(item) if is_set else [item]
+            if self.peek() in _SUCH_THAT and is_set:
                 break
             if len(items) > MAX_ITEMS:
                 raise NotMathError("too many items")
@@ -201,6 +217,11 @@ class Reader(Terms):
         return tree.seq("matrix", [tree.seq("row", row) for row in rows])
 
 
+def _inward(match: re.Match[str]) -> str:
+    """Write an interval whose open ends have their brackets turned outwards in the other way: ]1, 2] is (1, 2]."""
+    return f"{'(' if match[1] == ']' else '['}{match[2]}{')' if match[3] == '[' else ']'}"
+
+
 def _grouped(opening: str, end: str, items: list[Node], has_comma: bool) -> Node:
     if opening == "such that":
         return items[0] if len(items) == 1 else tree.seq("", items)
@@ -222,6 +243,11 @@ def _listed(groups: list[list[Node]]) -> Node:
     if len(groups) > 1:
         return tree.seq("", [group[0] if len(group) == 1 else tree.seq("", group) for group in groups])
     return groups[0][0] if len(groups[0]) == 1 else tree.seq("", groups[0])
+
+
+def _is_opening(token: tuple[str, str]) -> bool:
+    """Whether a text only leads up to the answer: `\\text{The answer is } 12`."""
+    return token[0] == "text" and token[1].endswith((" is", " are", ":"))
 
 
 def _is_wording(word: str) -> bool:

@@ -9,6 +9,7 @@ from whet.tasks.math.values import NoValueError, constant, same_value, to_fracti
 
 FLOAT_DIGITS = 15
 """A decimal this long is what a program printed: its last digits are noise."""
+_CONSTANT, _SMALL = tree.symbol("C"), tree.symbol("c")
 _FLOAT_NOISE = Fraction(1, 10**12)
 
 
@@ -23,9 +24,19 @@ def same_scalar(gold: Node, answer: Node, policy: Policy) -> bool:
             return True
         if not ("π" in _names(gold) or "π" in _names(answer)):
             return False
+    gold, answer = _with_one_constant(gold, answer)
     if same_value(gold, answer) or same_value(_with_common_log(gold), _with_common_log(answer)):
         return True
     return _is_rounded(gold, answer, policy) or _is_near(gold, answer, policy)
+
+
+def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
+    """Spell the constant of integration one way: + c is + C."""
+    for one, other in ((gold, answer), (answer, gold)):
+        is_sum = one.kind == other.kind == "add" and _CONSTANT in one.args and _SMALL in other.args
+        if is_sum and "c" not in _names(one) and "C" not in _names(other):
+            return tree.with_symbol(gold, "c", _CONSTANT), tree.with_symbol(answer, "c", _CONSTANT)
+    return gold, answer
 
 
 def _with_common_log(node: Node) -> Node:

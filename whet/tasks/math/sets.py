@@ -1,22 +1,27 @@
 """What a tree is: a name, an assignment, a collection; and the sets that inequalities and unions stand for."""
 
+import math
 from itertools import pairwise
 
 from whet.tasks.math import tree
 from whet.tasks.math.tree import INFINITY, Node
+from whet.tasks.math.values import NoValueError, constant
 
 _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = frozenset({"field R", "R"})
 
 
 def is_name(node: Node) -> bool:
-    """Whether a side of an equation only names what is asked: x, a_n, f(x), (p, q), |AB|, A:B."""
+    """Whether a side of an equation only names what is asked: x, a_n, f(x), f(2), (p, q), |AB|, A:B."""
     if node.kind == "symbol":
         return node.name not in tree.CONSTANTS
+    if node.kind == "pow":  # an inverse function
+        return node.args[0].kind == "symbol" and is_name(node.args[0]) and node.args[1] == tree.MINUS_ONE
     if node.kind in ("mul", "seq"):
         return bool(node.args) and all(is_name(part) for part in node.args)
     if node.kind == "call" and node.name not in ("sin", "cos", "tan", "ln", "log", "factorial", "union"):
-        return bool(node.args) and all(is_name(part) for part in node.args)
+        is_short = len(node.name) == 1
+        return bool(node.args) and all(is_name(part) or (is_short and part.kind == "number") for part in node.args)
     return False
 
 
@@ -71,19 +76,29 @@ def solution_set(relation: Node) -> Node | None:
 
 
 def joint_bounds(node: Node) -> Node | None:
-    """Turn two bounds on one unknown into a set: x < 1 or x > 2 into a union, x > 1 and x < 2 into an interval."""
-    if node.kind != "seq" or node.name or len(node.args) != 2 or any(part.kind != "relation" for part in node.args):
+    """Turn bounds on one unknown into a set: x < 1 or x > 2 into a union, x > 1 and x < 2 into an interval."""
+    if node.kind != "seq" or node.name or len(node.args) < 2 or any(part.kind != "relation" for part in node.args):
         return None
     sides = [side for part in node.args if (side := solution_set(part)) is not None and side.kind == "seq"]
-    if variable(node) is None or len(sides) != 2:
+    if variable(node) is None or len(sides) != len(node.args):
         return None
-    low, high = sorted(sides, key=lambda side: side.args[0] != _NEGATIVE_INFINITY)
-    ends = low.args[1], high.args[0]
-    if low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY or not ends[0].kind == ends[1].kind == "number":
+    sides.sort(key=lambda side: _place(side.args[0]))
+    if all(_place(a.args[1]) <= _place(b.args[0]) for a, b in pairwise(sides)):
+        return tree.call("union", *sides)
+    low, high = sides[0], sides[-1]
+    if len(sides) > 2 or low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY:
         return None
-    if ends[0].value <= ends[1].value:
-        return tree.call("union", low, high)
-    return tree.seq(high.name[0] + low.name[1], (ends[1], ends[0]))
+    return tree.seq(high.name[0] + low.name[1], (high.args[0], low.args[1]))
+
+
+def _place(end: Node) -> float:
+    """Say where the end of an interval lies; nowhere, which is neither before nor behind, if that is unknown."""
+    if end in (INFINITY, _NEGATIVE_INFINITY):
+        return math.inf if end == INFINITY else -math.inf
+    try:
+        return float(constant(end).real)
+    except (NoValueError, OverflowError):
+        return math.nan
 
 
 def _excluded(relation: Node) -> Node | None:

@@ -13,8 +13,9 @@ from typing import Literal, TypeVar, get_args
 from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.base import Task
+from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.grade import core, is_same, is_written
+from whet.tasks.math.grade import core, is_doubled, is_same, is_written
 from whet.tasks.math.policy import Names, Order, Percent, Policy, Units
 from whet.types import Json, Problem, Score, Split, Verdict
 
@@ -59,16 +60,24 @@ class Math(Task):
         golds = references(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
-        policy = self.policy(problem)
-        found = find_answer(text)
-        answer = None if found is None else found.text.strip()
         if any(is_written(gold, text) for gold in golds):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
+        found, policy = find_answer(text), self.policy(problem)
+        answer = "" if found is None else found.text.strip()
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
-        if any(is_same(gold, answer, policy) for gold in golds):
+        matched = next((gold for gold in golds if is_same(gold, answer, policy)), None)
+        # Matrices side by side in prose are a product to be worked out; in a box they are one answer twice.
+        is_product = "\\begin" in answer and "boxed" not in text
+        if matched is None:
+            fault = "not the reference"
+        elif not is_product and is_doubled(matched, answer, policy):
+            fault = "the reference written twice"
+        elif is_echo(answer, golds, "\n".join(message.content for message in problem.prompt)):
+            fault = "the question again, not worked out"
+        else:
             return _score(Verdict.CORRECT, answer, "the same as the reference")
-        return _score(Verdict.WRONG, answer, "not the reference")
+        return _score(Verdict.WRONG, answer, fault)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         """Box the reference."""

@@ -9,6 +9,7 @@ from whet.tasks.math.leaves import Leaves, is_leaf, written
 from whet.tasks.math.lexer import Token
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import (
+    BASES,
     CONSTANT_WORDS,
     FUNCTIONS,
     GREEK,
@@ -85,8 +86,10 @@ class Terms(Leaves):
             elif self._unit():
                 continue
             elif self.starts_factor():
-                if sign[0] == "number" and is_number:
+                if sign[0] == "number" and (is_number or start == self.units_end):
                     raise NotMathError("two numbers side by side")
+                if self.is_in_chain and self.starts_equation():
+                    return product
                 product = matrices.times(product, self.factor())
             else:
                 return product
@@ -101,14 +104,25 @@ class Terms(Leaves):
             return False
         return (kind, text) in OPENING or kind in _KINDS or (kind == "command" and is_leaf(text))
 
+    def starts_equation(self) -> bool:
+        """Whether a new equation follows: in `x = 1 y = 2` the second name is no factor of the first value."""
+        token = self.tokens[self.place]
+        if token.kind != "name" or not token.is_spaced:
+            return False
+        ahead = 1
+        if self.peek(ahead) == ("sign", "_"):
+            ahead += 4 if self.peek(ahead + 1) == ("sign", "{") else 2
+        if self.peek(ahead) == ("sign", "("):
+            ahead += 3
+        return self.peek(ahead) == ("sign", "=")
+
     def _unit(self) -> bool:
         """Pass over a unit behind a number: texts, known unit words, their powers and quotients."""
         kind, text = self.peek()
         if self.place == 0 or not (
-            _is_unit_text(self.tokens[self.place])
+            _is_unit_text(self.tokens[self.place]) and self._is_behind_value()
             if kind == "text"
-            else _is_unit_word(kind, text)
-            and (self.tokens[self.place - 1].kind not in ("name", "word") or self.place == self.units_end)
+            else kind == "chinese" or (_is_unit_word(kind, text) and self._is_behind_number())
         ):
             return False
         self.place += 1
@@ -123,6 +137,13 @@ class Terms(Leaves):
             self.place += 2
         self.units_end = self.place
         return True
+
+    def _is_behind_number(self) -> bool:
+        return self.tokens[self.place - 1].kind not in ("name", "word") or self.place == self.units_end
+
+    def _is_behind_value(self) -> bool:
+        """Whether a text may be a unit: behind another text that is none itself it is a second answer."""
+        return self.tokens[self.place - 1].kind != "text" or self.place == self.units_end
 
     def factor(self) -> Node:
         if self.peek() in SIGNS:
@@ -156,7 +177,8 @@ class Terms(Leaves):
                 base = tree.call("degree", base)
             elif (kind, text) == ("sign", "_") and base.kind == "number":
                 self.place += 1
-                base = tree.symbol(f"{base.value}_{written(self.argument())}")
+                numeral = written(self.argument()).removeprefix("text ")
+                base = tree.symbol(f"{base.value}_{BASES.get(numeral, numeral)}")
             else:
                 return base
 

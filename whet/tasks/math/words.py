@@ -28,23 +28,32 @@ VECTORS = {
 }  # fmt: skip
 
 _UNITS = {
-    "mm": "mm millimeter millimeters millimetre millimetres", "cm": "cm centimeter centimeters centimetre centimetres",
-    "m": "meter meters metre metres", "km": "km kilometer kilometers kilometre kilometres",
+    "mm": "mm millimeter millimeters millimetre millimetres 毫米",
+    "cm": "cm centimeter centimeters centimetre centimetres 厘米",
+    "m": "meter meters metre metres 米", "km": "km kilometer kilometers kilometre kilometres 千米 公里",
     "in": "inch inches", "ft": "ft foot feet", "yd": "yd yard yards", "mi": "mi mile miles",
-    "mg": "mg milligram milligrams", "g": "gram grams", "kg": "kg kilogram kilograms kgs", "lb": "lb lbs pound pounds",
+    "mg": "mg milligram milligrams", "g": "gram grams 克", "kg": "kg kilogram kilograms kgs 千克 公斤",
+    "lb": "lb lbs pound pounds",
     "oz": "oz ounce ounces", "ml": "ml milliliter milliliters", "l": "liter liters litre litres",
-    "s": "sec secs second seconds", "min": "mins minute minutes", "h": "hr hrs hour hours",
+    "s": "sec secs second seconds 秒", "min": "mins minute minutes 分钟", "h": "hr hrs hour hours 小时",
     "day": "day days", "week": "week weeks", "month": "month months", "year": "yr yrs year years",
     "dollar": "dollar dollars usd", "cent": "cent cents", "degree": "degree degrees", "radian": "rad radian radians",
     "mph": "mph", "kmh": "kmh kph", "percent": "percent percentage pct", "N": "newton newtons", "J": "joule joules",
     "square": "square sq", "cubic": "cubic", "W": "watt watts", "V": "volt volts", "Hz": "hz hertz", "Pa": "pa",
-    "K": "kelvin", "eV": "ev",
+    "K": "kelvin", "eV": "ev", "yuan": "元 yuan", "t": "吨",
 }  # fmt: skip
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
 PERCENT_WORDS = named(_UNITS["percent"])
-SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_COUNTED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
+NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTED.split())}
+BASES = {word: str(value) for word, value in NUMBER_WORDS.items()}
+"""Bases of numerals in words, as in 1011_two."""
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Powers of ten that are said behind a number."""
 ENGLISH = named(
     "yes no odd even true false both all any none only never always prime up down left right east west north south on "
