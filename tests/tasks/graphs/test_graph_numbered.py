@@ -260,3 +260,28 @@ def test_hostile_texts_take_no_time(text):
     yes_or_no(text), number(text), run(text), pairs(text), rows(text)
 
     assert time.perf_counter() - begun < 2.0
+
+
+SQUARE = {"kind": "connectivity", "nodes": 5, "edges": [[0, 1], [1, 2], [2, 3]], "pair": [0, 3]}
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("The answer is yes.", Verdict.CORRECT),
+        ("The path is 0 -> 1 -> 2 -> 3, so the answer is yes.", Verdict.CORRECT),
+        ("The path from one to the other: [3, 2, 1, 0].\nThe answer is yes.", Verdict.CORRECT),
+        ("Nodes 0, 3, 1, 2 are one block and 4 is alone. The answer is yes.", Verdict.CORRECT),
+        ("Yes. The path can be: 0,3,1,2", Verdict.WRONG),
+        ("Yes. The path can be: 0,1,2,3,9", Verdict.WRONG),
+        ("We can follow the path [0->2->3], so the answer is yes.", Verdict.WRONG),
+        ("The path 0,2,3 would need an edge that is not there. The answer is no.", Verdict.WRONG),
+    ],
+)
+def test_a_path_that_is_shown_for_a_yes_must_be_one_of_this_graph(text, verdict):
+    assert task("nlgraph").score(asked("nlgraph", SQUARE, "Yes"), text).verdict == verdict
+
+
+def test_graph_wiz_asks_for_a_yes_alone_and_a_wrong_path_beside_it_is_not_held_against_it():
+    problem = asked("graphwiz", {**SQUARE, "kind": "connectivity"}, "Yes")
+    assert task("graphwiz").score(problem, "The path is [0,2,3].\n### Yes").verdict == Verdict.CORRECT

@@ -1,5 +1,7 @@
 """Our solvers against CP-SAT, an independent one, on many seeded graphs."""
 
+import subprocess
+import sys
 from itertools import combinations, permutations
 from random import Random
 
@@ -193,3 +195,11 @@ def test_the_smallest_tours(n):
 
     assert found.value == (14 if n == 2 else 0)
     assert found.is_proven
+
+
+def test_the_tasks_are_listed_without_loading_scipy():
+    program = (
+        "import sys, whet.tasks.registry as r; [r.named(name) for name in r.names()]; print('scipy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -109,3 +109,11 @@ def test_the_five_levels_take_a_solver_ever_more_work() -> None:
             total += grid.effort * len(told)
         work.append(total)
     assert all(harder > 1.3 * easier for easier, harder in pairwise(work)), work
+
+
+def test_a_list_of_one_needs_its_brackets() -> None:
+    asked = problem("ordering", '["]"]')
+    assert TASK.score(asked, '<answer>["]"]</answer>').verdict is Verdict.CORRECT
+    assert TASK.score(asked, '<answer>[")"]</answer>').verdict is Verdict.WRONG
+    assert TASK.score(problem("ordering", '["Ada"]'), "Ada").verdict is Verdict.NO_ANSWER
+    assert graded("<answer>[Ada]</answer>") == (Verdict.WRONG, 0.0)

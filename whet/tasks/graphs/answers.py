@@ -17,10 +17,16 @@ MAX_CHARS = 1 << 16
 _MAX_LISTS = 256
 _MAX_MARKS = 16
 _MAX_LIST_CHARS = 1 << 13
+_MAX_GAP = 40
 _BRACKET = re.compile(r"\\?[\[\]]")
 _MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
 _NUMBERS = re.compile(r"\s*[0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*\s*")
-_OR = re.compile(r"\W{0,4}or\W{0,4}", re.IGNORECASE)
+_NEXT = re.compile(
+    r"\W{0,6}(?:\b(?:or|and|also|either|no|wait|maybe|perhaps|actually|rather)\b\W{0,4}){0,4}", re.IGNORECASE
+)
+_TOLD = re.compile(
+    r"(?:[:：]|\b(?:is|are|or|no|and|also|maybe|wait|actually|rather)\b|[\])\s][,/;\n])[^\w\[\]]{0,20}\Z", re.IGNORECASE
+)
 _STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
 
@@ -59,7 +65,10 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
         is_remark = reply is not None and not reply.lists[0] and len(reply.unknown) == 1
         return None if is_remark else reply
 
-    found = _last(text, read, is_sure=lambda reply: bool(reply.lists[0]), bare=read)
+    def is_sure(reply: Reply) -> bool:
+        return bool(reply.lists[0])
+
+    found = _last(text, read, is_sure=is_sure, bare=read, strange=lambda content: _strange(_named(content, lookup)))
     if found is not None:
         return found
     strangers = (_named(text[start + 1 : end], lookup) for start, end in reversed(_brackets(text)))
@@ -90,27 +99,46 @@ def read_two(text: str) -> Reply | None:
         marked = _all_numbered(text, [place for place in places if start <= place[0]])
         until = text.find("\n\n", end)
         if len(marked) >= 2 and (until < 0 or marked[1][0] < until):
-            return _joined(marked[:2])
+            listed = _all_numbered(text, _alternatives(text, places, (start, end)))
+            return _joined(listed[-2:] if len(listed) > 2 else marked[:2])
     inside = _all_numbered(text, places)
     return _joined(inside[-2:]) if len(inside) >= 2 else None
 
 
 def _last(
-    text: str, read: Callable[[str], R | None], *, is_sure: Callable[[R], bool], bare: Callable[[str], R | None]
+    text: str,
+    read: Callable[[str], R | None],
+    *,
+    is_sure: Callable[[R], bool],
+    bare: Callable[[str], R | None],
+    strange: Callable[[str], R | None] = lambda content: None,
 ) -> R | None:
-    """Try the places an answer may stand in turn. `bare` reads a box without brackets in it."""
+    """Try the places an answer may stand in turn.
+
+    `bare` reads a box without brackets in it, `strange` a list that is told as the answer and names nothing known.
+    """
+
+    def told(part: str, place: Place) -> R | None:
+        return strange(part[place[0] + 1 : place[1]]) if _is_told(part, place) else None
+
     for part in _closing_parts(text):
-        for reply in [*(read(part[a + 1 : b]) for a, b in reversed(_brackets(part))), bare(part)]:
-            if reply is not None and is_sure(reply):
+        for place in reversed(_brackets(part)):
+            reply = read(part[place[0] + 1 : place[1]])
+            reply = reply if reply is not None and is_sure(reply) else told(part, place)
+            if reply is not None:
                 return reply
+        reply = bare(part)
+        if reply is not None and is_sure(reply):
+            return reply
     places = _brackets(text)
     replies = {place: read(text[place[0] + 1 : place[1]]) for place in reversed(places)}
     for marked in _marked(text, places):
         for place in reversed(_alternatives(text, places, marked)):
             reply = replies[place]
-            if reply is not None and is_sure(reply):
+            reply = reply if reply is not None and is_sure(reply) else told(text, place)
+            if reply is not None:
                 return reply
-    found = next((reply for reply in replies.values() if reply is not None), None)
+    found = next((reply for place in replies if (reply := replies[place] or told(text, place)) is not None), None)
     return _escaped(text, read, is_sure) if found is None else found
 
 
@@ -142,11 +170,13 @@ def _marked(text: str, places: Sequence[Place]) -> list[Place]:
 
 
 def _alternatives(text: str, places: Sequence[Place], first: Place) -> list[Place]:
-    """List a place and those joined to it by "or": the last of them counts."""
+    """List a place and those joined to it by "or", "no, " or a comma: the last of them counts."""
     found = [first]
     for place in sorted(places):
-        if place[0] > found[-1][1] and _OR.fullmatch(text[found[-1][1] + 1 : place[0]][:20]):
-            found.append(place)
+        if found[-1][1] < place[0] <= found[-1][1] + _MAX_GAP:
+            gap = text[found[-1][1] + 1 : place[0]]
+            if "\n\n" not in gap and _NEXT.fullmatch(gap):
+                found.append(place)
     return found
 
 
@@ -170,11 +200,22 @@ def boxed(text: str) -> str | None:
     return None
 
 
+def _is_told(text: str, place: Place) -> bool:
+    """See that a list is told as an answer, or joined to one, and is no remark in brackets."""
+    return _TOLD.search(text, max(place[0] - _MAX_GAP, 0), place[0]) is not None
+
+
+def _strange(reply: Reply | None) -> Reply | None:
+    """Keep what names nobody, and is neither a pattern to fill in such as `[A, B, ...]` nor a reference such as [1]."""
+    is_remark = reply is not None and ("..." in reply.text or "…" in reply.text or reply.text[1:-1].isdigit())
+    return None if is_remark else reply
+
+
 def _numbered(content: str) -> Reply | None:
     content = content.strip().removesuffix("\\right")
     if not _NUMBERS.fullmatch(content):
         return None
-    return Reply(lists=(tuple(int(part) for part in content.split(",")),), unknown=(), text=f"[{content}]")
+    return Reply(lists=(tuple(map(int, re.findall("[0-9]+", content))),), unknown=(), text=f"[{content}]")
 
 
 def _all_numbered(text: str, places: Sequence[Place]) -> list[tuple[int, Reply]]:

@@ -13,7 +13,7 @@ from whet.tasks.graphs.solvers.directed import lightest_path, max_matching
 from whet.tasks.graphs.table import Table
 from whet.types import Score, Verdict
 
-Form = Literal["yes_no", "number", "order", "path", "tour", "pairs", "rows"]
+Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,15 @@ def _yes_no(table: Table, gold: str, text: str) -> Finding:
         return _missing("yes or no")
     is_right = said == verdicts.yes_or_no(gold)
     return Finding(answer=said, is_feasible=True, is_right=is_right, note=f"says {said}, and the answer is {gold[:40]}")
+
+
+def _shown(table: Table, gold: str, text: str) -> Finding:
+    """A yes or no. No path is asked for, but one that is shown with a yes must be one of this graph."""
+    found, walk = _yes_no(table, gold, text), verdicts.shown(text)
+    joined = {frozenset(pair) for pair in table.pairs}
+    if found.answer == "yes" and walk is not None and not all(frozenset(step) in joined for step in pairwise(walk)):
+        return _fault("yes", f"says yes, but {list(walk)[:20]} takes an edge that is not there")
+    return found
 
 
 def _number(table: Table, gold: str, text: str) -> Finding:
@@ -151,6 +160,7 @@ def _rows(table: Table, gold: str, text: str) -> Finding:
 
 _JUDGES: dict[Form, Callable[[Table, str, str], Finding]] = {
     "yes_no": _yes_no,
+    "shown": _shown,
     "number": _number,
     "order": _order,
     "path": _path,

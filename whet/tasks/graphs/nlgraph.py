@@ -43,8 +43,8 @@ class Nlgraph(NumberedTask):
     name = "nlgraph"
     has_one_answer = False
     forms: ClassVar[Mapping[str, Form]] = {
-        "connectivity": "yes_no",
-        "cycle": "yes_no",
+        "connectivity": "shown",
+        "cycle": "shown",
         "topology": "order",
         "shortest": "path",
         "flow": "number",

@@ -12,7 +12,9 @@ from whet.tasks.graphs.answers import boxed
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _LEADING = re.compile(r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE)
-_ANSWER_YES_NO = re.compile(r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?!\s*(?:or|/|and)\b)", re.IGNORECASE)
+_BARE_YES_NO = re.compile(r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE)
+_DENIED = re.compile(r"\bnot\W{1,3}(?:yes|no)\b", re.IGNORECASE)
+_ANSWER_YES_NO = re.compile(r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE)
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _SAID = re.compile(
@@ -25,6 +27,9 @@ _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-)\s{0,3}[0-9]{1,5}){1,2000}"
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _SAID_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
+_SHOWN = re.compile(
+    rf"\b(?:path|cycle|route)\b[^\n.;0-9]{{0,60}}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE
+)
 _EDGE = re.compile(r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)")
 _PAIR = re.compile(
     r"applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}job\s{0,3}([0-9]{1,5})"
@@ -44,10 +49,12 @@ def yes_or_no(text: str) -> str | None:
     for part in _closing_parts(text):
         said = {word.lower() for word in _YES_NO.findall(part)}
         if said:
-            return str(said.pop()) if len(said) == 1 and _TIDY.fullmatch(part) else _leading(part)
-    answers = _ANSWER_YES_NO.findall(text)
+            is_plain = len(said) == 1 and _TIDY.fullmatch(part) and not _DENIED.search(part)
+            return str(said.pop()) if is_plain else _leading(part)
+    answers = list(_ANSWER_YES_NO.finditer(text))
     if answers:
-        return str(answers[-1]).lower()
+        line = text[answers[-1].start(1) :].partition("\n")[0]
+        return None if _is_torn(line) else answers[-1].group(1).lower()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in (lines[-1:] + lines[:1])[: len(lines)]:
         found = _leading(line)
@@ -96,6 +103,16 @@ def run(text: str) -> tuple[int, ...] | None:
     return _numbers(found[-1]) if found else None
 
 
+def shown(text: str) -> tuple[int, ...] | None:
+    """Read the last list of nodes that the text itself calls a path or a cycle; other lists are none.
+
+    >>> shown("Nodes 0, 1, 2 are one block. The path can be: 0->1->2, so yes."), shown("0, 1, 2 are one block, so yes.")
+    ((0, 1, 2), None)
+    """
+    found = _SHOWN.findall(text)
+    return _numbers(found[-1]) if found else None
+
+
 def pairs(text: str) -> list[tuple[int, int]]:
     """Read the last block of lines that give applicants their jobs."""
     block: list[tuple[int, int]] = []
@@ -128,7 +145,12 @@ def _closing_parts(text: str) -> Iterator[str]:
 
 def _leading(line: str) -> str | None:
     found = _LEADING.fullmatch(line[:_SHORT])
-    return found.group(1).lower() if found else None
+    return found.group(1).lower() if found and not _is_torn(line) else None
+
+
+def _is_torn(line: str) -> bool:
+    """See a yes and a no that both stand as answers; the no of `there is no cycle` does not."""
+    return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
 
 
 def _alone(text: str) -> Fraction | None:

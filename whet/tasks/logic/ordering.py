@@ -98,12 +98,13 @@ class Ordering(Task):
 
 
 def order_of(text: str) -> list[str] | None:
-    """Read a list of names, in brackets or with commas only; None where it is not one."""
-    tree = parse(text if text.startswith(("[", "(")) else f"[{text}]")
+    """Read a list of names, in brackets or, where there are several, with commas only; None where it is not one."""
+    is_bracketed = text.startswith(("[", "("))
+    tree = parse(text if is_bracketed else f"[{text}]")
     if not isinstance(tree, list):
         return None
     names = [plain(leaf) for leaf in tree if isinstance(leaf, str)]
-    return names if len(names) == len(tree) and len(names) > 1 else None
+    return names if len(names) == len(tree) and len(names) > (not is_bracketed) else None
 
 
 def _asked(plural: str, names: Sequence[str], clues: Sequence[Clue]) -> str:

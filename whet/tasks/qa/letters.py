@@ -22,6 +22,11 @@ _JOIN = re.compile(
 )
 _HEDGE = re.compile(r"/|\bor\b|或|maybe|possibly|perhaps", re.IGNORECASE)
 _DENIED = re.compile(r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE)
+_TURN = re.compile(
+    r"\b(?:[Nn]o|[Ww]ait|[Aa]ctually|[Ss]orry|correction|I mean|make that|or (?:maybe|rather|perhaps|possibly))\b"
+    r"[\s,:;.(-]*(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
+)
+_OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
 _SAYS_WHY = re.compile(r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE)
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
 
@@ -129,8 +134,9 @@ def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.
     named = _by_text(rest.lstrip(_EDGE.replace("-", "").replace("–", "")), options) or _by_text(tail, options)
-    if tail and named is not None and letter not in named.letters:
-        return Picked(letters=named.letters | {letter}, is_hedged=True)
+    other = _second(tail, letter, options) if named is None else min({*named.letters} - {letter}, default=None)
+    if tail and other is not None and (named is None or letter not in named.letters):
+        return Picked(letters=frozenset((letter, other)), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
@@ -139,6 +145,14 @@ def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_
     if not is_closed and letter in "AI" and not _SAYS_WHY.match(rest):
         return None
     return Picked(letters=frozenset(letter))
+
+
+def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
+    """Find another letter behind the first: all there is (`B A`), or after a change of mind (`B; no, D`)."""
+    found = _TURN.search(tail) or _OTHERWISE.search(tail)
+    others = [found[1]] if found else tail.split() if len(tail) < 2 * len(options) else []
+    is_other = bool(others) and all(other in options for other in others) and others[0] != letter
+    return others[0] if is_other else None
 
 
 def _is_only_label(tail: str, options: Mapping[str, str]) -> bool:

@@ -27,7 +27,10 @@ _NO_UNITS = frozenset(("or", "and", "but", "to", "not", "if", "is", "plus", "min
 _SMALL_WORDS = frozenset(("of", "the", "in", "a", "an", "us", "total"))
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | {"’": "'", "‘": "'", "“": '"', "”": '"'})
 _UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?")
-_DROPPED = re.compile(r"""["'`*_!?;~{}()\[\]<>\\]|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-|-(?![0-9])""")
+_PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
+_DROPPED = re.compile(
+    r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-|-(?![0-9])"""
+)
 _ARTICLE = re.compile(r"\b(?:the|a|an)\s+", re.IGNORECASE)
 
 
@@ -91,7 +94,7 @@ def text_form(text: str) -> str:
     """
     plain = " ".join(re.sub(r"(?<=[0-9])\s*-\s*(?=[0-9])", "-", plain_text(text)).split())
     plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", plain)
-    words = " ".join(_ARTICLE.sub("", _DROPPED.sub("", plain)).casefold().split())
+    words = " ".join(_ARTICLE.sub("", _DROPPED.sub("", _PARTING.sub(" ", plain))).casefold().split())
     return re.sub(r"(?<=[0-9]) (?=[^\W\d])", "", words)
 
 

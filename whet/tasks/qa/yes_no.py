@@ -25,8 +25,11 @@ _FIRST = re.compile(
     re.IGNORECASE,
 )
 _SECOND = re.compile(
-    r"[\"'”)\]]?\s*(?:/|,|;|and|or|but also|and also|\s)+\s*[\"'“(\[]?(yes|no|true|false)(?![\w'’-])", re.IGNORECASE
+    r"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:\b(?:and|or|but|also|maybe|perhaps|possibly|wait|actually|rather|i mean)\b"
+    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+[a-z])?",
+    re.IGNORECASE,
 )
+_OTHERWISE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
     r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b", re.IGNORECASE
 )
@@ -92,6 +95,14 @@ def read(text: str, *, must_be_whole: bool) -> Word | None:
         return None
     if must_be_whole and words[found.end() :].strip(" .!\"'”)]"):
         return None
-    second = _SECOND.match(words, found.end())
     word = _WORDS[found[1].lower()]
-    return "both" if second and _WORDS[second[1].lower()] != word else word
+    if any(_WORDS[other.lower()] != word for other in _OTHERWISE.findall(words, found.end())):
+        return "both"
+    second = _SECOND.match(words, found.end())
+    while second is not None:
+        # "Yes, no animal can" says yes; "yes or no" and "yes, no" say both.
+        is_said = bool(second["joined"] or not second["more"])
+        if is_said and _WORDS[second["word"].lower()] != word:
+            return "both"
+        second = _SECOND.match(words, second.end("word"))
+    return word

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from whet.tasks.graphs.solvers.found import NODE_LIMIT, Found
 
@@ -59,6 +58,9 @@ class _Search:
         self.best_cost = self._cost(self.best)
 
     def run(self) -> None:
+        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - a third of a second, for this search alone
+
+        self._assign = linear_sum_assignment
         bonds_a, bonds_b = self._bonds
         differs = np.array([[2 * (x != y) for y in self._labels[1]] for x in self._labels[0]], dtype=np.int64)
         n = len(bonds_a)
@@ -72,17 +74,18 @@ class _Search:
         if not len(rows):
             return
         costs = fixed[np.ix_(rows, free)] + np.abs(ends_a[rows][:, None] - ends_b[free])
-        left, right = linear_sum_assignment(costs)
+        left, right = self._assign(costs)
         if cost + (int(costs[left, right].sum()) + 1) // 2 >= self.best_cost:
             return
         self._offer([*chosen, *(int(v) for v in free[right])])
         bonds_a, bonds_b = self._bonds
         atom = int(rows[0])
+        rest = int(costs[1:].min(1).sum())  # the other atoms with the best partner each
         for place in np.argsort(costs[0], kind="stable"):
             partner = int(free[place])
             step = int(fixed[atom, partner]) // 2
-            if cost + step >= self.best_cost or self.nodes >= self._limit:
-                continue
+            if cost + (int(costs[0, place]) + rest + 1) // 2 >= self.best_cost or self.nodes >= self._limit:
+                break
             self._visit(
                 [*chosen, partner],
                 cost + step,

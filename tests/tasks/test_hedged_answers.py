@@ -1,0 +1,108 @@
+"""Answers that say two things at once, or take back what they said, are not right."""
+
+import pytest
+
+from whet.tasks.graphs.answers import read_names, read_numbers, read_two
+from whet.tasks.graphs.verdicts import yes_or_no
+from whet.tasks.qa.letters import pick
+from whet.tasks.qa.values import text_form
+from whet.tasks.qa.yes_no import read
+
+NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
+OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}
+
+
+@pytest.mark.parametrize("between", [" or ", ", ", "; no, ", " / ", " (or maybe ", " and also ", "\n", ". Wait, no: "])
+def test_of_lists_joined_to_the_answer_the_last_counts(between: str) -> None:
+    reply = read_names(f"The answer is: [Ida Vogel]{between}[Omar Khan]", NAMES)
+    numbers = read_numbers(f"Answer: [0, 1]{between}[1, 0]")
+    two = read_two(f"Answer: [0, 1], [2, 3]{between}[4, 5], [6, 7]")
+
+    assert reply is not None and reply.lists == ((1,),)
+    assert numbers is not None and numbers.lists == ((1, 0),)
+    assert two is not None and two.lists == ((4, 5), (6, 7))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is: [Ida Vogel] or [Nobody Known]",
+        "The answer is: [Ida Vogel], []",
+        "The answer is: [Ida Vogel]\n\nNo.\n\nThe answer is: [Nobody Known]",
+        "<answer>[Ida Vogel] or []</answer>",
+        "#### [Ida Vogel] and also [Nobody Known]",
+    ],
+)
+def test_an_answer_taken_back_for_strangers_is_taken_back(text: str) -> None:
+    reply = read_names(text, NAMES)
+
+    assert reply is not None and reply.lists == ((),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The answer is: [Ida Vogel], see [1].", "Answer: [Ida Vogel]. The form: [A, ...]", "[Ida Vogel] [1]"],
+)
+def test_remarks_in_brackets_take_nothing_back(text: str) -> None:
+    reply = read_names(text, NAMES)
+
+    assert reply is not None and reply.lists == ((0,),)
+
+
+def test_control_signs_between_numbers_are_read_as_spaces() -> None:
+    reply = read_numbers("Answer: [1,\x1e0, 2]")
+
+    assert reply is not None and reply.lists == ((1, 0, 2),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "### No (or maybe Yes)",
+        "### No Yes",
+        "### not Yes",
+        "The answer is Yes. or No",
+        "Answer: Yes, there is a cycle. / No, there is no cycle.",
+        "\\boxed{No\nYes}",
+    ],
+)
+def test_a_yes_and_a_no_are_neither(text: str) -> None:
+    assert yes_or_no(text) is None
+
+
+def test_a_no_inside_a_sentence_is_no_answer() -> None:
+    assert yes_or_no("### Yes, since no node is left over") == "yes"
+    assert yes_or_no("The answer is No, there is no cycle.") == "no"
+
+
+@pytest.mark.parametrize(
+    "text", ["no (or maybe yes)", "no; no, yes", "yes? no?", "Yes if it rains, no otherwise", "No. Actually yes."]
+)
+def test_yes_and_no_together_are_both(text: str) -> None:
+    assert read(text, must_be_whole=False) == "both"
+
+
+@pytest.mark.parametrize("text", ["Yes, no one doubts it.", "Yes. No animal breathes rock.", "Yes, true"])
+def test_the_no_of_a_reason_leaves_the_yes_alone(text: str) -> None:
+    assert read(text, must_be_whole=False) == "yes"
+
+
+@pytest.mark.parametrize(
+    "text", ["B; no, D", "B\nA", "B. Actually D", "B, or rather (D)", "B if x > 0 and C otherwise"]
+)
+def test_a_letter_taken_back_is_a_hedge(text: str) -> None:
+    picked = pick(text, OPTIONS, must_be_whole=False)
+
+    assert picked is not None and picked.is_hedged
+
+
+@pytest.mark.parametrize("text", ["B, not D", "B. It can't be A or C", "B because A is wrong", "C. No, A train is"])
+def test_other_letters_in_a_reason_are_no_hedge(text: str) -> None:
+    picked = pick(text, OPTIONS, must_be_whole=False)
+
+    assert picked is not None and not picked.is_hedged and len(picked.letters) == 1
+
+
+@pytest.mark.parametrize("text", [">42", "< 42", "!42", "4{2}", "4'2", "4_2"])
+def test_comparisons_and_parted_digits_are_not_the_number(text: str) -> None:
+    assert text_form(text) != text_form("42")
