@@ -83,6 +83,11 @@ def test_wrong_answers_are_wrong(text):
         "roll back, left: 13 8 6 1",
         "6 * (13 - 1 - 8) = 24\nthat was easy",
         "13 - 1 = 12, left: 12 8 6\nback, left: 13 8 6 1",
+        "13 - 1 = 12\n12 - 8 = 4\n4 * 6 = 24\nBut that is wrong.",
+        "13 - 1 = 12\n12 - 8 = 4\n4 * 6 = 24\nback, left: 24",
+        "<think>\n13 - 1 = 12\n12 - 8 = 4\n4 * 6 = 24\n</think>",
+        "<think>\n13 - 1 = 12\n12 - 8 = 4\n4 * 6 = 24\n</think>\nI am sure.",
+        "<think>\n6 * (13 - 1 - 8) = 24\n",
     ],
 )
 def test_a_response_without_an_answer_on_its_last_line_has_none(text):
@@ -93,6 +98,17 @@ def test_a_response_without_an_answer_on_its_last_line_has_none(text):
 def test_no_solution_is_right_where_there_is_none():
     assert graded("No solution.", (1, 1, 1, 1), is_solvable=False).verdict is Verdict.CORRECT
     assert graded("1 + 1 = 2\n1 + 1 = 2\n2 * 2 = 4", (1, 1, 1, 1), is_solvable=False).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("text", ["<think>\nno solution\n", "<think>\nno solution\n</think>\nIt is so."])
+def test_no_solution_in_the_thinking_part_is_no_answer(text):
+    assert graded(text, (1, 1, 1, 1), is_solvable=False).verdict is Verdict.NO_ANSWER
+
+
+def test_an_answer_behind_the_thinking_part_counts_by_itself():
+    found = graded("<think>\n13 + 1 = 15\nhm\n</think>\n6 * (13 - 1 - 8) = 24")
+
+    assert (found.verdict, len(found.steps), found.process) == (Verdict.CORRECT, 1, 1.0)
 
 
 def test_the_length_part_halves_at_24_lines():

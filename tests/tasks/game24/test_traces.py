@@ -67,11 +67,11 @@ def test_formats_write_the_same_moves_in_their_own_words():
         "reach 24! expression: (6 * ((13 - 1) - 8))",
     ]
     assert write("v4").split("\n") == [
-        "13 + 8 = 21, left: 21 6 1",
-        "back, left: 13 8 6 1",
-        "13 - 1 = 12, left: 12 8 6",
+        "13 + 8 = 21, left: 1 6 21",
+        "back, left: 1 6 8 13",
+        "13 - 1 = 12, left: 6 8 12",
         "8 / 6 = 4/3, left: 4/3 12",
-        "back, left: 12 8 6",
+        "back, left: 6 8 12",
         "12 - 8 = 4, left: 4 6",
         "6 * 4 = 24, left: 24",
     ]
@@ -125,8 +125,34 @@ def test_no_numbers_are_tried_twice():
 
 
 def test_moves_to_the_same_numbers_are_all_shown():
-    texts = [trace((2, 2, 6, 6), Random(seed), format="v4", budget=17) for seed in range(100)]
-    assert any("2 + 2 = 4" in text for text in texts) and any("2 * 2 = 4" in text for text in texts)
+    texts = [trace((2, 2, 6, 6), Random(seed), format="v2", budget=17) for seed in range(100)]
+    assert any("(2) + (2) = 4" in text for text in texts) and any("(2) * (2) = 4" in text for text in texts)
+
+
+def test_an_orderly_search_takes_the_first_move_that_works_and_tries_only_earlier_ones():
+    # 1 + 6 and 1 * 6 are dead ends; 1 + 8 leads on: 13 - 9 = 4 and 4 * 6 = 24. Nothing after it is ever tried.
+    texts = [trace((13, 8, 6, 1), Random(seed), format="v4", budget=17, depth=2) for seed in range(60)]
+    first_moves = [
+        [line.split(" =")[0] for line in text.split("\n") if "back" not in line and line.count(" ") == 8]
+        for text in texts
+    ]
+    assert {moves[-1] for moves in first_moves} == {"1 + 8"}
+    listed = ["1 + 6", "6 - 1", "1 * 6", "1 + 8"]
+    assert all(moves == [move for move in listed if move in moves] for moves in first_moves)
+    assert {move for moves in first_moves for move in moves} == set(listed)
+
+
+def test_dead_ends_of_an_orderly_search_try_whole_results_of_zero_or_more():
+    lines = [
+        line
+        for seed in range(60)
+        for line in trace((13, 8, 6, 1), Random(seed), format="v4", budget=17, depth=2).split("\n")
+    ]
+    assert all(re.fullmatch(r"[0-9]+", line.split(" = ")[1].split(",")[0]) for line in lines if " = " in line)
+
+
+def test_a_hand_that_needs_a_fraction_is_searched_beyond_whole_results():
+    assert "8 / 3 = 8/3" in trace((3, 3, 8, 8), Random(0), format="v4", budget=6, depth=2)
 
 
 def test_lengths_are_bands_of_budgets():

@@ -2,7 +2,8 @@
 
 The format is told from the text, so every format grades whatever was configured. The verdict rests on the last line: an
 expression that uses the four numbers once each and makes 24, a step that completes a right chain from the hand to 24,
-or `no solution` where there is none. Everything before it counts for the process only.
+or `no solution` where there is none. Everything before it counts for the process only, and the thinking part for
+nothing.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from whet.tasks.base import StepNote
 from whet.tasks.game24.board import TARGET, Board
 from whet.tasks.game24.reading import Answer, Line, RollBack, Step, lines_of, read_answer, read_line
 from whet.tasks.game24.values import write
+from whet.text.extract import after_thought
 from whet.types import Verdict
 
 MAX_CHARS = 1 << 16
@@ -44,7 +46,10 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     if len(text) > MAX_CHARS:
         note = f"a response of more than {MAX_CHARS} characters is not read"
         return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=())
-    lines = lines_of(text)
+    start = after_thought(text)
+    if start is None:
+        return Grade(verdict=Verdict.NO_ANSWER, answer=None, note="the thinking part does not end", steps=())
+    lines = lines_of(text[start:])
     read = [read_line(line) for line in lines]
     board = Board(hand, may_jump=not any(isinstance(line, RollBack) for line in read))
     steps = [_before_last(board, line, content) for line, content in zip(lines[:-1], read[:-1], strict=True)]
@@ -75,7 +80,7 @@ def _last(
     if isinstance(content, Answer):
         return _answered(content, hand, is_solvable, line, steps)
     moved = _moved(board, line, content)
-    if board.is_won:
+    if board.is_won and isinstance(content, Step):
         note = "three steps from the hand to 24"
         return Grade(verdict=Verdict.CORRECT, answer=board.chain, note=note, steps=(*steps, moved))
     if isinstance(content, Step):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Literal
 
 from whet.config import Config
@@ -10,7 +11,7 @@ from whet.rng import stream
 from whet.tasks.base import StepNote, Task
 from whet.tasks.game24.grade import Grade, grade
 from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
-from whet.tasks.game24.traces import BUDGETS, Length, trace
+from whet.tasks.game24.traces import BUDGETS, SHORTEST, WIDEST, Length, trace
 from whet.tasks.game24.writing import NO_SOLUTION, Format
 from whet.types import Message, Problem, Score, Split, Verdict, content_id
 
@@ -30,8 +31,8 @@ _WORDS: dict[Format, str] = {
     f"{_SEARCH} `roll back, left: 13 8 6 1`. {_CLOSING}",
     "v3": "For 13 8 6 1 a line may be `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`. "
     f"{_SEARCH} `roll back, left: 13 8 6 1`. {_CLOSING}",
-    "v4": "For 13 8 6 1 a line may be `13 - 1 = 12, left: 12 8 6`. "
-    f"{_SEARCH} `back, left: 13 8 6 1`. Stop after the line that leaves 24 alone.",
+    "v4": "List the numbers left in rising order. For 13 8 6 1 a line may be `13 - 1 = 12, left: 6 8 12`. "
+    f"{_SEARCH} `back, left: 1 6 8 13`. Stop after the line that leaves 24 alone.",
 }
 
 
@@ -43,8 +44,9 @@ class Game24Config(Config):
     """Also ask hands that cannot make 24; the right answer is `no solution`."""
     instructions: bool = False
     """Explain the game in a system message, for models not trained on it. Otherwise the numbers stand alone."""
-    length: Length | Literal["mixed"] = "mixed"
-    """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17."""
+    length: Length | Literal["mixed", "wide"] = "mixed"
+    """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17; mixed draws among
+    these, wide from 6 to 63, half of them below 20."""
     depth: Literal[2, 3] = 3
     """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of trying all joins."""
 
@@ -119,12 +121,17 @@ class Game24(Task):
         """Write a gold response in the configured format."""
         numbers = _numbers(problem)
         rng = stream(seed, "game24", "solve", *numbers)
-        length = self.config.length
-        budgets = [steps for name, span in BUDGETS.items() if length in (name, "mixed") for steps in span]
-        return trace(numbers, rng, format=self.config.format, budget=rng.choice(budgets), depth=self.config.depth)
+        budget = _budget(self.config.length, rng)
+        return trace(numbers, rng, format=self.config.format, budget=budget, depth=self.config.depth)
 
     def _grade(self, problem: Problem, text: str) -> Grade:
         return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
+
+
+def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
+    if length == "wide":
+        return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
+    return rng.choice([steps for name, span in BUDGETS.items() if length in (name, "mixed") for steps in span])
 
 
 def _numbers(problem: Problem) -> tuple[int, ...]:
