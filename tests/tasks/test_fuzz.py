@@ -1,0 +1,136 @@
+"""A sample of `bench/fuzz.py`: graders on generated texts, and the bench itself on graders that are broken."""
+
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from whet.tasks.registry import names
+from whet.testing.fakes import SumTask
+from whet.types import Problem, Score, Verdict
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+
+import fuzz
+from fuzzing.rows import KINDS, RUNS_CODE, Kind, Row
+from fuzzing.rows import kind_of as made_kind
+from fuzzing.texts import Text
+
+TEXTS, CODE_TEXTS = 150, 4
+
+OPEN = {
+    "game24": "an answer in the thinking part counts, and so does talk after the last step",
+    "math": "of two numbers after `the answer is` the first counts",
+}
+"""Faults that the bench found and that still stand."""
+
+kind_of = cache(made_kind)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.xfail(reason=OPEN[name])) if name in OPEN else name for name in KINDS],
+)
+def test_no_generated_text_raises_or_is_taken_for_correct_when_it_is_wrong(name: str) -> None:
+    kind, tally = kind_of(name), fuzz.Tally()
+
+    for number in range(CODE_TEXTS if name in RUNS_CODE else TEXTS):
+        fuzz.tried(kind, 7, number, tally)
+
+    assert tally.findings == []
+    assert tally.held >= tally.texts / 2
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_gold_is_right_and_what_is_spoiled_by_construction_is_not_gold(name: str) -> None:
+    kind = kind_of(name)
+    for row in kind.rows[:6]:
+        rng = fuzz.stream(1, name, row.problem.id)
+        assert kind.task.score(row.problem, row.gold).verdict is Verdict.CORRECT
+        assert row.holds(row.answer + row.after)
+        assert all(row.spoil(row.answer, rng) != row.answer for _ in range(20))
+
+
+def test_every_task_is_tried() -> None:
+    assert {name.removesuffix("_run") for name in KINDS} == set(names())
+
+
+class Kindly(SumTask):
+    """Takes a verdict in the text for its own."""
+
+    def score(self, problem: Problem, text: str) -> Score:
+        score = super().score(problem, text)
+        return Score(verdict=Verdict.CORRECT, parts={"correct": 1.0}) if "correct" in text else score
+
+
+class Raising(SumTask):
+    def score(self, problem: Problem, text: str) -> Score:
+        return Score(verdict=Verdict.WRONG, parts={"correct": 1 / len(text) * 0})
+
+
+class Contrary(SumTask):
+    def score(self, problem: Problem, text: str) -> Score:
+        return Score(verdict=Verdict.WRONG, parts={"correct": 1.0})
+
+
+class Hanging(SumTask):
+    def score(self, problem: Problem, text: str) -> Score:
+        while "</think>" in text:
+            time.sleep(0.01)
+        return Score(verdict=Verdict.NO_ANSWER, parts={"correct": 0.0})
+
+
+def kind_with(task: SumTask) -> Kind:
+    problem = task.problems("rl")[0]
+    answer = problem.answer or ""
+    row = Row(
+        problem=problem,
+        before="",
+        answer=answer,
+        after="",
+        spoil=lambda answer, rng: str(int(answer) + rng.randrange(1, 9)),
+        holds=lambda text: answer in text,
+    )
+    return Kind(name=task.name, task=task, rows=(row,))
+
+
+def found(task: SumTask, *, texts: int = 400, limit: float = 5.0) -> fuzz.Tally:
+    (tally,) = fuzz.fuzz([kind_with(task)], texts=texts, code_texts=0, workers=2, seed=0, limit=limit)
+    return tally
+
+
+def test_a_broken_grader_is_found() -> None:
+    kindly, raising, contrary = found(Kindly()), found(Raising()), found(Contrary())
+
+    assert kindly.texts == 400 and kindly.false_correct > 0 and not kindly.exceptions
+    assert raising.exceptions > 0 and "ZeroDivisionError" in raising.findings[0]
+    assert contrary.exceptions == 400
+
+
+def test_a_grader_that_hangs_is_killed_and_every_other_text_is_graded() -> None:
+    tally = found(Hanging(), texts=40, limit=0.3)
+
+    assert tally.texts == 40 and tally.over_limit > 0
+    assert tally.verdicts["no_answer"] == 40 - tally.over_limit
+    assert all("more than 0.3 s" in finding for finding in tally.findings)
+
+
+def test_a_text_comes_of_its_number_alone() -> None:
+    kind = kind_of("arithmetic")
+
+    first, again = ([fuzz.written(kind, 3, number) for number in range(50)] for _ in range(2))
+
+    assert first == again
+    assert len({text.text for _, text in first}) > 40
+    assert all(isinstance(text, Text) for _, text in first)
+
+
+def test_texts_are_shared_out_evenly_and_code_gets_its_own_number() -> None:
+    kinds = [kind_of(name) for name in ("arithmetic", "reverse", "code_stdin")]
+    counts = [0, 0, 0]
+    for chunk in fuzz.chunks_of(kinds, 1_001, 20):
+        counts[chunk.kind] += chunk.end - chunk.start
+
+    assert counts == [491, 490, 20]
