@@ -151,8 +151,17 @@ def content_id(task: str, content: Json) -> str:
     >>> content_id("game24", [1, 2, 3, 4])
     'game24/c3aea7055b1f'
     """
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return f"{task}/{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    return f"{task}/{hashlib.blake2b(compact(content, sort_keys=True), digest_size=6).hexdigest()}"
+
+
+def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
+    """Write JSON in UTF-8 without blanks. Half of a surrogate pair, which UTF-8 does not have, stands as its escape.
+
+    >>> compact({"a": ["b", 1]}), compact(chr(0xD800))
+    (b'{"a":["b",1]}', b'"\\\\ud800"')
+    """
+    text = json.dumps(value, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _problem(row: Mapping[str, Json]) -> Problem:

@@ -9,6 +9,7 @@ from whet.errors import DataError
 from whet.store import jsonl
 from whet.store.files import read_json, replacing, write_atomic, write_json
 from whet.store.rollouts import write_rollouts
+from whet.types import content_id
 
 
 def limited(script: str, argument: Path) -> str:
@@ -27,6 +28,16 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     jsonl.append(path, {"b": "ä\n"})
     assert jsonl.read_rows(path) == [{"a": 1}, {"b": "ä\n"}]
     assert path.read_text(encoding="utf-8") == '{"a":1}\n{"b":"ä\\n"}\n'
+
+
+def test_half_a_surrogate_pair_is_written_and_comes_back(tmp_path: Path) -> None:
+    row: jsonl.Row = {"a": "é \ud800 \\ud800", "\udfff": None}
+    jsonl.write_rows(tmp_path / "a.jsonl", [row])
+
+    assert jsonl.read_rows(tmp_path / "a.jsonl") == [row]
+    assert "é \\ud800 \\\\ud800" in (tmp_path / "a.jsonl").read_text(encoding="utf-8")
+    assert content_id("t", "\ud800") == content_id("t", "\ud800")
+    assert len({content_id("t", text) for text in ("\ud800", "\udfff", "\\ud800", "?")}) == 4
 
 
 def test_whole_files_of_rows_are_written_and_blank_lines_passed_over(tmp_path: Path) -> None:

@@ -261,6 +261,12 @@ def test_gold_is_spoiled_where_its_answer_stands() -> None:
     }
 
 
+def test_a_program_that_begins_with_a_comment_is_not_doubled() -> None:
+    made = dict(variants_of("```python\n# why\nx = 1\n```", "# why\nx = 1"))
+    assert Variant.DOUBLED not in made
+    assert Variant.DOUBLED in dict(variants_of("```python\nx = 1\n```", "x = 1"))
+
+
 def test_an_answer_that_is_not_in_the_gold_is_spoiled_by_itself() -> None:
     made = dict(variants_of("one\ntwo\n", "B"))
 

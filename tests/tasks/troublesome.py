@@ -127,6 +127,13 @@ class Slow(Trouble):
         return Score(verdict=Verdict.WRONG, parts={}, note=f"warm {self.is_warm}")
 
 
+class Patient(Trouble):
+    """Keeps time itself, longer than grading processes may by default take."""
+
+    name = "patient"
+    seconds = 0.5
+
+
 class Hangs(Trouble):
     """Never ends on random text."""
 

@@ -4,7 +4,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,9 +178,7 @@ def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     }
     if spec is not None:
         graded["reward"] = spec.rewarded(_rollout(row, score)).reward
-    with suppress(UnicodeEncodeError):
-        return to_line(graded)
-    return json.dumps(graded).encode() + b"\n"  # half of a surrogate pair stands in JSON only as an escape
+    return to_line(graded)
 
 
 def _rollout(row: _Row, score: Score) -> Rollout:

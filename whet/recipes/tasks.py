@@ -11,6 +11,7 @@ from whet.errors import DataError
 from whet.recipes.check import check_file, check_task
 from whet.recipes.data import Makes
 from whet.tasks.base import Task
+from whet.tasks.code.sandbox import described
 from whet.tasks.registry import named, names
 from whet.track.progress import console, say
 from whet.types import SPLITS, Problem
@@ -23,7 +24,9 @@ LISTED = 20
 
 def list_tasks() -> None:
     """Print every task with how many problems it makes itself, their levels, and an example."""
-    table = Table("task", "problems", "levels", Column("example", no_wrap=True), box=None, pad_edge=False)
+    widths = {"task": max(map(len, names())), "problems": len("any number"), "levels": len("0.0 to 1.0")}
+    columns = [Column(name, no_wrap=True, min_width=width) for name, width in widths.items()]
+    table = Table(*columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False)
     for name in names():
         task = named(name)
         problems = list(_own(task, LISTED if isinstance(task, Makes) else None))
@@ -33,6 +36,7 @@ def list_tasks() -> None:
         count = "any number" if isinstance(task, Makes) else f"{len(problems):,}" if problems else ""
         table.add_row(name, count, span, escape(example))
     console.print(table)
+    say(described())
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.files import replacing, write_atomic, writing
-from whet.types import Json
+from whet.types import Json, compact
 
 Row = dict[str, Json]
 
@@ -52,7 +52,7 @@ def cut(path: Path, keep: Callable[[Row], bool]) -> None:
 
 
 def to_line(row: Mapping[str, Json]) -> bytes:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return compact(row) + b"\n"
 
 
 def _write_whole(descriptor: int, line: bytes) -> None:

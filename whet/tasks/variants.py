@@ -80,7 +80,8 @@ def number(text: str) -> Fraction | None:
 
 
 def _spoiled(answer: str) -> Iterator[tuple[Variant, str]]:
-    yield Variant.DOUBLED, f"{answer} {answer}"
+    if not answer.startswith("#"):  # a program that begins with a comment is the same program twice over
+        yield Variant.DOUBLED, f"{answer} {answer}"
     value = number(answer)
     if value is not None:
         for other in (value * 100, value / 100, value * 1000):

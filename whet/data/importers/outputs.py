@@ -1,5 +1,7 @@
 """Model answers with labels: the question becomes a problem, the answers become rollouts that carry the label."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 
 from whet.data.importers.base import (
@@ -11,6 +13,7 @@ from whet.data.importers.base import (
     items,
     layout,
     number,
+    one_of,
     optional_text,
     row_id,
     scalar,
@@ -18,9 +21,10 @@ from whet.data.importers.base import (
     texts,
     user,
 )
+from whet.data.importers.choice import bbh_logic
 from whet.data.importers.logic import game24
 from whet.data.importers.tables import tablebench
-from whet.data.importers.wording import BOXED
+from whet.data.importers.wording import BOXED, LISTED
 from whet.types import Message
 
 
@@ -72,6 +76,26 @@ def tablebench_outputs(row: Fields) -> Draft:
     return replace(tablebench(row), answers=(answer,))
 
 
+def bigbench_mistake(row: Fields) -> Draft:
+    """Five tasks of BIG-Bench with a trace each. The label is that of the answer, not of the steps before it."""
+    kind, asked, target = text(row, "task"), text(row, "input").strip(), text(row, "target").strip()
+    known: dict[str, Callable[[], Draft]] = {
+        "logical_deduction": lambda: bbh_logic(row),
+        "tracking_shuffled_objects": lambda: bbh_logic(row),
+        "multistep_arithmetic": lambda: Draft(task="math", prompt=user(asked, BOXED), answer=target),
+        "word_sorting": lambda: _sequence(f"Sort these words alphabetically: {asked}", target),
+        "dyck_languages": lambda: _sequence(f"Close what is open here, and nothing else: {asked}", target),
+    }
+    is_good = optional_text(row, "answer").strip().rstrip(".") == target
+    answer = Answer(text="\n".join(texts(row, "steps")), is_good=is_good)
+    return replace(known[one_of("task", kind, known)](), answers=(answer,))
+
+
+def _sequence(question: str, target: str) -> Draft:
+    """Ask for words or brackets in order, as a list."""
+    return Draft(task="ordering", prompt=user(question, LISTED), answer=json.dumps(target.split(), ensure_ascii=False))
+
+
 def _math(row: Fields, gold: str, *answers: Answer, system: str = "") -> Draft:
     before = (Message(role="system", content=system),) if system else ()
     return Draft(
@@ -106,6 +130,9 @@ FORMATS: dict[str, Format] = {
         step_labels_prm800k,
         "question ground_truth_answer generator model_output_step_format",
         "id rating",
+    ),
+    "bigbench_mistake": layout(
+        "BIG-Bench traces with mistakes", bigbench_mistake, "task input steps target answer", "mistake_index"
     ),
     "game24_outputs": layout("24 game, GPT-4", game24_outputs, "puzzle method output checked_reward", "idx reward"),
     "game24_search_outputs": layout(
