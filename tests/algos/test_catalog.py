@@ -1,13 +1,24 @@
 """The rows of the catalogue: each name is the bundle its paper says, and penalties are on where they are set."""
 
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, AlgoName, build, policy_objective, sft_objective
+from whet import tables, toml
+from whet.algos.catalog import AlgoConfig, build, policy_objective, resolved, sft_objective
+from whet.algos.early_stop import EarlyStop
+from whet.algos.rows import ROWS, AlgoName
+from whet.algos.staleness import Staleness
+from whet.algos.steps import Blend
 from whet.algos.terms import TokenTerms
+from whet.config import Config, load, to_table
+from whet.errors import ConfigError
+from whet.toml import Table
+from whet.types import Json
 
 REWARDS = [[1.0, 0.0, 0.0, 1.0]]
 
@@ -19,6 +30,7 @@ def _terms(
     old: list[float] | None = None,
     reference: list[float] | None = None,
     entropy: list[float] | None = None,
+    segments: list[int] | None = None,
 ) -> TokenTerms:
     zeros = torch.zeros(len(logprob))
     return TokenTerms(
@@ -28,7 +40,7 @@ def _terms(
         behaviour_M=zeros - 1.0,
         old_M=None if old is None else torch.tensor(old),
         reference_M=None if reference is None else torch.tensor(reference),
-        segment_M=zeros.long(),
+        segment_M=zeros.long() if segments is None else torch.tensor(segments),
     )
 
 
@@ -36,28 +48,158 @@ def _loss(cfg: AlgoConfig, terms: TokenTerms) -> Tensor:
     return policy_objective(cfg).loss(terms)[0].detach()
 
 
+MEAN, SUM, TOKENS, CONSTANT = [1 / 2, 1 / 6], [1 / 2, 1 / 2], [1 / 4, 1 / 4], [1 / 20, 1 / 20]
+
+
 @pytest.mark.parametrize(
     ("name", "advantage", "weights"),
     [
-        ("grpo", 0.8660, [1 / 2, 1 / 6]),
-        ("dr_grpo", 0.5, [1 / 20, 1 / 20]),
-        ("rloo", 0.6667, [1 / 2, 1 / 2]),
-        ("game24", 0.9998, [1 / 2, 1 / 6]),
+        ("grpo", 0.8660, MEAN),
+        ("dr_grpo", 0.5, CONSTANT),
+        ("dapo", 0.8660, TOKENS),
+        ("rloo", 0.6667, SUM),
+        ("reinforce_pp_baseline", 0.5, TOKENS),
+        ("gspo", 0.8660, MEAN),
+        ("cispo", 0.8660, TOKENS),
+        ("game24", 0.9998, MEAN),
+        ("rlinf", 0.8660, TOKENS),
+        ("tango_grpo", 0.8660, TOKENS),
+        ("tango_rloo", 0.6667, TOKENS),
     ],
 )
 def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[float]) -> None:
     algo = build(AlgoConfig(name=name), max_tokens=10)
 
+    assert algo.advantage is not None and algo.spread is None
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
     assert algo.weights([1, 3]) == pytest.approx(weights)
     assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.minibatches) == (False, False, 1)
+    assert algo.whitens == (name in ("reinforce_pp_baseline", "rlinf"))
+
+
+@pytest.mark.parametrize("name", ["reinforce_pp", "tango_reinforce_pp", "ppo"])
+def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None:
+    algo = build(AlgoConfig(name=name, gamma=0.5, gae_decay=0.0), max_tokens=10)
+
+    assert algo.advantage is None and algo.spread is not None and algo.whitens
+    assert algo.needs_values == (name == "ppo")
+    advantage, target = algo.spread(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
+    # To go: ½ and 1. One step of the critic: .5 × .5 - .25 = 0 and 1 - .5.
+    assert advantage.tolist() == ([0.0, 0.5] if name == "ppo" else [0.5, 1.0])
+    assert (target is None) == (name != "ppo")
+    assert algo.weights([1, 3]) == TOKENS
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("grpo", 0.2, 0.2), ("dapo", 0.2, 0.28), ("gspo", 3e-4, 4e-4), ("ppo", 0.2, 0.2), ("rlinf", 0.2, 0.2)],
+)
+def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, high: float) -> None:
+    terms = _terms([0.5, -0.5], advantage=[1.0, -1.0], old=[0.0, 0.0], segments=[0, 1])
+
+    torch.testing.assert_close(_loss(AlgoConfig(name=name), terms), torch.tensor([-1 - high, 1 - low]))
+
+
+@pytest.mark.parametrize(("name", "share"), [("tango_grpo", 0.1), ("tango_rloo", 0.1), ("tango_reinforce_pp", 0.5)])
+def test_tango_blends_steps_by_a_share_that_falls(name: AlgoName, share: float) -> None:
+    algo = build(AlgoConfig(name=name), max_tokens=10)
+    other = build(AlgoConfig(name=name, steps=Blend(alpha=0.3, decay="none")), max_tokens=10)
+
+    assert algo.step_credit is not None
+    assert [algo.alpha(0.0), algo.alpha(1.0)] == pytest.approx([share, 1e-3])
+    assert [other.alpha(0.0), other.alpha(1.0)] == [0.3, 0.3]
+    assert build(AlgoConfig(), max_tokens=10).step_credit is None
+
+
+def test_what_a_config_sets_replaces_what_the_row_says() -> None:
+    cfg = AlgoConfig(
+        name="grpo",
+        advantage="center",
+        whiten=True,
+        ratio="sequence",
+        weights="token_mean",
+        clip_low=0.0,
+        clip_high=0.5,
+        kl_in="reward",
+        kl=0.1,
+    )
+    algo = build(cfg, max_tokens=10)
+
+    assert algo.advantage is not None and algo.advantage(REWARDS, {})[0] == [[0.5, -0.5, -0.5, 0.5]]
+    assert algo.whitens and algo.weights([1, 3]) == TOKENS
+    assert (algo.kl_in_reward, algo.kl_estimator) == (0.1, "k1")
+    # Log-ratios .1 and .7 of one sequence: e^.4 = 1.4918 for both, within 1.5; and .9 and .7, beyond it.
+    terms = _terms([0.1, 0.7, 0.9, 0.7], advantage=[1.0] * 4, old=[0.0] * 4, segments=[0, 0, 1, 1])
+    torch.testing.assert_close(_loss(cfg, terms), torch.tensor([-1.4918, -1.4918, -1.5, -1.5]), atol=1e-4, rtol=0)
+
+
+def test_ddof_is_a_setting() -> None:
+    algo = build(AlgoConfig(ddof=0), max_tokens=10)
+
+    assert algo.advantage is not None
+    assert algo.advantage(REWARDS, {})[0][0] == pytest.approx([1.0, -1.0, -1.0, 1.0], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ratio": "one"}, 'surrogate = "clip" needs a ratio to bound'),
+        ({"name": "rloo", "surrogate": "cispo"}, 'surrogate = "cispo" needs a ratio to bound'),
+        ({"name": "cispo", "dual_clip": 9.0}, 'dual_clip = 9.0 needs surrogate = "clip"'),
+        ({"name": "dapo", "dual_clip": 1.2}, "a bound above 1 \\+ clip_high"),
+        ({"steps": {"alpha": 0.1}}, "steps.alpha = 0.1 is for the tango algorithms"),
+        ({"old": "engine", "staleness": {"rule": "mask"}}, "staleness corrects from engine to learner"),
+        ({"staleness": {"low": 3.0}}, "staleness.low = 3.0 should be below staleness.high = 2.0"),
+        ({"early_stop": {"limit": 5.0}}, "early_stop needs minibatches above 1"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_in_one_sentence(
+    settings: dict[str, Json], sentence: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "algo.toml"
+    file.write_text(toml.write({"algo": settings}))
+
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        load(_Holder, file, [])
+    assert str(refused.value).startswith("algo: ")
+    assert "\n" not in str(refused.value)
+
+
+class _Holder(Config):
+    algo: AlgoConfig = AlgoConfig()
+
+
+def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
+    cfg = _Holder.model_validate({"algo": {"name": "dapo"}})
+
+    assert resolved(cfg.algo).clip_high == 0.28
+
+
+def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
+    known = set(tables.flat(to_table(AlgoConfig())))
+    for name, row in ROWS.items():
+        assert row.paper
+        own = {key: value for key, value in row.source.items() if key in known}
+        assert set(row.source) - set(own) <= {
+            "group_size",
+            "problems_per_step",
+            "max_tokens",
+            "train.lr",
+            "critic.lr",
+        }, name
+        tree: Table = {"name": name}
+        for key, value in own.items():
+            tree = tables.with_value(tree, key, value)
+        build(AlgoConfig.model_validate(tree), max_tokens=10)
 
 
 @pytest.mark.parametrize(
     ("cfg", "needs_reference", "trains_on_zero"),
     [
         (AlgoConfig(kl=0.1), True, True),
+        (AlgoConfig(kl=0.1, kl_in="reward"), True, False),
+        (AlgoConfig(name="rloo", kl=0.1), True, False),
         (AlgoConfig(entropy=0.01), False, True),
         (AlgoConfig(entropy=-0.01), False, True),
         (AlgoConfig(), False, False),
@@ -89,9 +231,10 @@ def test_rloo_is_the_plain_policy_gradient() -> None:
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
-def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str) -> None:
+@pytest.mark.parametrize("gradient", ["exact", "direct"])
+def test_the_kl_enters_by_its_weight_and_is_logged_as_k3(estimator: str, gradient: str) -> None:
     penalty = {"k1": math.log(2), "k2": 0.5 * math.log(2) ** 2, "k3": 0.5 - 1 + math.log(2)}
-    cfg = AlgoConfig.model_validate({"kl": 0.1, "kl_estimator": estimator})
+    cfg = AlgoConfig.model_validate({"kl": 0.1, "kl_estimator": estimator, "kl_gradient": gradient})
     terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
 
     loss_M, metrics = policy_objective(cfg).loss(terms)
@@ -107,17 +250,116 @@ def test_the_entropy_bonus_lowers_the_loss_by_its_weight() -> None:
     torch.testing.assert_close(_loss(AlgoConfig(), terms), torch.tensor([-2.0]))
 
 
-def test_metrics_say_entropy_clipped_share_and_the_gap_to_the_engine() -> None:
+def test_a_kl_in_the_reward_is_not_in_the_loss_again() -> None:
+    terms = _terms([math.log(0.5)], advantage=[2.0], reference=[math.log(0.25)])
+
+    loss_M, metrics = policy_objective(AlgoConfig(kl=0.1, kl_in="reward")).loss(terms)
+
+    torch.testing.assert_close(loss_M.detach(), torch.tensor([-2.0]))
+    assert metrics["policy/kl"].tolist() == pytest.approx([0.1931], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "slope"),
+    [
+        # d = log 2 throughout, the ratio 2. Direct: 1; d; 1 - exp(-d) = .5.
+        ({"kl_estimator": "k1", "kl_gradient": "direct"}, 1.0),
+        ({"kl_estimator": "k2", "kl_gradient": "direct"}, 0.6931),
+        ({"kl_estimator": "k3", "kl_gradient": "direct"}, 0.5),
+        # Exact: 2 × d for k1 and k2; 2 × (.5 + .1931) for k3.
+        ({"kl_estimator": "k1"}, 1.3863),
+        ({"kl_estimator": "k2"}, 1.3863),
+        ({"kl_estimator": "k3"}, 1.3863),
+        ({}, 1.3863),
+    ],
+)
+def test_the_kl_has_the_gradient_that_is_asked_for(settings: dict[str, Json], slope: float) -> None:
+    cfg = AlgoConfig.model_validate({"kl": 1.0, **settings})
+    old, reference = [math.log(0.25)], [math.log(0.25)]
+    terms = _terms([math.log(0.5)], advantage=[0.0], old=old, reference=reference)
+
+    policy_objective(cfg).loss(terms)[0].sum().backward()
+
+    torch.testing.assert_close(terms.logprob_M.grad, torch.tensor([slope]), atol=1e-4, rtol=0)
+
+
+def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> None:
     old = [-2.0] * 4
     terms = _terms([-2.0, -1.0, -3.0, -1.9], advantage=[1.0] * 4, old=old, entropy=[0.5, 1.0, 1.5, 2.0])
 
     _, metrics = policy_objective(AlgoConfig()).loss(terms)
 
-    assert set(metrics) == {"policy/entropy", "policy/clip_fraction", "policy/engine_gap"}
+    names = {"entropy", "clip_fraction", "engine_gap", "ratio", "step_kl"}
+    assert set(metrics) == {f"policy/{name}" for name in names}
     assert metrics["policy/entropy"].tolist() == [0.5, 1.0, 1.5, 2.0]
     # Ratios 1, e, 1/e and e^0.1 = 1.105.
     assert metrics["policy/clip_fraction"].tolist() == [0.0, 1.0, 1.0, 0.0]
     torch.testing.assert_close(metrics["policy/engine_gap"].detach(), torch.tensor([1.0, 0.0, 2.0, 0.9]))
+    ratios = torch.tensor([1.0, math.e, 1 / math.e, math.exp(0.1)])
+    torch.testing.assert_close(metrics["policy/ratio"].detach(), ratios)
+    torch.testing.assert_close(metrics["policy/step_kl"].detach(), ratios - 1 - ratios.log())
+
+
+@pytest.mark.parametrize(("name", "ratios"), [("rloo", [1.0, math.e]), ("gspo", [math.exp(0.5)] * 2)])
+def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(name: AlgoName, ratios: list[float]) -> None:
+    terms = _terms([-2.0, -1.0], advantage=[1.0] * 2, old=[-2.0] * 2)
+
+    _, metrics = policy_objective(AlgoConfig(name=name)).loss(terms)
+
+    torch.testing.assert_close(metrics["policy/ratio"].detach(), torch.tensor(ratios))
+    torch.testing.assert_close(metrics["policy/step_kl"].detach(), torch.tensor([0.0, math.e - 2]))
+    assert ("policy/clip_fraction" in metrics) == (name == "gspo")
+
+
+def test_dual_clip_is_a_setting_of_the_clipped_loss() -> None:
+    terms = _terms([math.log(5.0)], advantage=[-2.0], old=[0.0])
+
+    torch.testing.assert_close(_loss(AlgoConfig(dual_clip=3.0), terms), torch.tensor([6.0]))
+    torch.testing.assert_close(_loss(AlgoConfig(), terms), torch.tensor([10.0]))
+
+
+def test_cispo_counts_only_ratios_above_its_cap() -> None:
+    terms = _terms([0.0, 2.0, -2.0], advantage=[1.0] * 3, old=[0.0] * 3)
+
+    _, metrics = policy_objective(AlgoConfig(name="cispo")).loss(terms)
+
+    assert metrics["policy/clip_fraction"].tolist() == [0.0, 1.0, 0.0]
+
+
+def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> None:
+    # The learner gives the token e times what the engine gave it; the factor stops at 2.
+    cfg = AlgoConfig(staleness=Staleness(rule="truncate"), kl=1.0, kl_gradient="direct", kl_estimator="k1")
+    terms = _terms([0.0], advantage=[3.0], reference=[-0.25])
+
+    loss_M, metrics = policy_objective(cfg).loss(terms)
+
+    torch.testing.assert_close(loss_M.detach(), torch.tensor([-6.0 + 0.25]))
+    assert (float(metrics["policy/correction"]), float(metrics["policy/corrected"])) == (2.0, 1.0)
+
+
+def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
+    # The engine's log-probability is -1, so the ratio is e^.1 whatever the start of the step was.
+    cfg = AlgoConfig(old="engine", minibatches=2)
+
+    torch.testing.assert_close(_loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)]))
+    assert not build(cfg, max_tokens=10).needs_old
+    assert build(AlgoConfig(minibatches=2), max_tokens=10).needs_old
+
+
+@pytest.mark.parametrize(("limit", "zeroed"), [(1.3, 1.0), (1.4, 0.0)])
+def test_the_early_stop_of_a_micro_batch_zeroes_its_loss(limit: float, zeroed: float) -> None:
+    # Ratios 1 and e^.5: their mean is 1.3244.
+    stop = EarlyStop(limit=limit, scope="micro_batch", action="zero")
+    cfg = AlgoConfig(minibatches=2, clip_high=1.0, early_stop=stop)
+    terms = _terms([-2.0, -1.5], advantage=[1.0, 1.0], old=[-2.0, -2.0])
+
+    loss_M, metrics = policy_objective(cfg).loss(terms)
+    loss_M.sum().backward()
+
+    assert metrics["policy/zeroed"].tolist() == [zeroed] * 2
+    assert float(metrics["policy/stop_signal"].mean()) == pytest.approx(1.3244, abs=1e-4)
+    assert terms.logprob_M.grad is not None
+    assert (terms.logprob_M.grad == 0).all() == bool(zeroed)
 
 
 def test_sft_is_the_likelihood_and_counts_tokens_above_one_half() -> None:

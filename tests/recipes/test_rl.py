@@ -127,3 +127,12 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(tiny
     assert again.code == 2
     assert "going on from step 8" in again.err
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
+
+
+@pytest.mark.parametrize(("name", "word"), [("ppo", "a critic"), ("tango_grpo", "no judge")])
+def test_an_algorithm_that_needs_more_than_a_policy_is_refused_before_anything_is_sampled(
+    tiny: Pipeline, tmp_path: Path, name: str, word: str
+) -> None:
+    said = rl(tiny, tmp_path / "run", "--steps", 2, "--algo.name", name)
+    assert said.code == 2 and word in said.err
+    assert not list((tmp_path / "run").glob("rollouts/*"))

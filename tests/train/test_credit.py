@@ -1,15 +1,46 @@
 """From rewarded groups to examples: advantages of siblings, weights of a step."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
-from whet.algos.advantages import center, each
+from whet.algos.advantages import State, center, each
 from whet.algos.catalog import AlgoConfig, Algorithm, build
+from whet.algos.steps import Blend
 from whet.algos.weights import sequence_mean
+from whet.data.examples import Example, to_batch
+from whet.errors import ConfigError
 from whet.testing.fakes import example, group, rollout
-from whet.train.credit import credit, weigh
+from whet.train.credit import credit, flatten, weigh
+from whet.types import Floats, Group, Step
 
 DR_GRPO: Algorithm = build(AlgoConfig(name="dr_grpo"), max_tokens=10)
+
+
+def _credited(
+    groups: Sequence[Group], algo: Algorithm, state: State, *, temperature: float = 1.0, progress: float = 0.0
+) -> tuple[list[Example], State]:
+    return credit(groups, flatten(groups, algo, temperature=temperature), algo, state, progress=progress)
+
+
+def _pair(*, rewards: tuple[float, float] = (1.0, 0.0), steps: tuple[tuple[Step, ...], ...] = ((), ())) -> Group:
+    """Two siblings, of three tokens and of one; log-probabilities -.1, -.2, -.3 and -.1."""
+    both = (
+        rollout(reward=rewards[0], tokens=[5, 6, 7], number=0),
+        rollout(reward=rewards[1], tokens=[8], number=1),
+    )
+    return tuple(replace(item, steps=own) for item, own in zip(both, steps, strict=True))
+
+
+def _advantages(examples: Sequence[Example]) -> list[list[float]]:
+    return [np.broadcast_to(item.advantage, (item.num_targets,)).tolist() for item in examples]
+
+
+def _floats(*values: float) -> Floats:
+    return np.array(values, dtype=np.float32)
 
 
 def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None:
@@ -18,7 +49,7 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
         rollout(reward=0.0, prompt=[1, 2], tokens=[8], number=1),
     )
 
-    [first, second], state = credit([siblings], DR_GRPO, {}, temperature=0.7)
+    [first, second], state = _credited([siblings], DR_GRPO, {}, temperature=0.7)
 
     assert first.tokens.tolist() == [1, 2, 5, 6, 7] and second.tokens.tolist() == [1, 2, 8]
     assert first.tokens.dtype == np.int32
@@ -31,23 +62,23 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
 
 
 def test_unscored_rollouts_take_no_part_in_their_groups_mean() -> None:
-    examples, _ = credit([group([1.0, None, 0.0, 0.5])], DR_GRPO, {}, temperature=1.0)
+    examples, _ = _credited([group([1.0, None, 0.0, 0.5])], DR_GRPO, {}, temperature=1.0)
 
     assert [item.advantage for item in examples] == [0.5, -0.5, 0.0]
 
 
 def test_groups_with_fewer_than_two_scored_are_left_out() -> None:
-    examples, _ = credit([group([1.0, None]), group([None, None]), group([1.0, 3.0])], DR_GRPO, {}, temperature=1.0)
+    examples, _ = _credited([group([1.0, None]), group([None, None]), group([1.0, 3.0])], DR_GRPO, {}, temperature=1.0)
 
     assert [item.advantage for item in examples] == [-1.0, 1.0]
 
 
 def test_no_usable_group_gives_no_example() -> None:
-    assert credit([group([None, 1.0])], DR_GRPO, {"m": 1.0}, temperature=1.0) == ([], {"m": 1.0})
+    assert _credited([group([None, 1.0])], DR_GRPO, {"m": 1.0}, temperature=1.0) == ([], {"m": 1.0})
 
 
 def test_greedy_rollouts_are_trained_at_temperature_one() -> None:
-    examples, _ = credit([group([0.0, 1.0])], DR_GRPO, {}, temperature=0.0)
+    examples, _ = _credited([group([0.0, 1.0])], DR_GRPO, {}, temperature=0.0)
 
     assert [item.temperature for item in examples] == [1.0, 1.0]
 
@@ -55,8 +86,8 @@ def test_greedy_rollouts_are_trained_at_temperature_one() -> None:
 def test_the_running_statistics_go_through_the_state() -> None:
     algo = build(AlgoConfig(name="game24", max_momentum=0.2), max_tokens=10)
 
-    _, first = credit([group([1.0, 0.0])], algo, {}, temperature=1.0)
-    examples, second = credit([group([0.5, 0.0])], algo, first, temperature=1.0)
+    _, first = _credited([group([1.0, 0.0])], algo, {}, temperature=1.0)
+    examples, second = _credited([group([0.5, 0.0])], algo, first, temperature=1.0)
 
     # As in the advantages' own test: mean and deviation .275 after the second group.
     assert [item.advantage for item in examples] == pytest.approx([0.225 / 0.2751, -0.275 / 0.2751])
@@ -72,3 +103,107 @@ def test_weights_come_from_the_lengths_of_responses_alone() -> None:
 
 def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
     assert each(center)([[2.0, 0.0], [1.0, 1.0]], {})[0] == [[1.0, -1.0], [0.0, 0.0]]
+
+
+def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
+    algo = build(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
+    groups = [_pair()]
+    # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 = .05.
+    noted = [
+        replace(item, ref_logprob=reference)
+        for item, reference in zip(
+            flatten(groups, algo, temperature=1.0), (_floats(-0.5, -0.5, -0.5), _floats(0.0)), strict=True
+        )
+    ]
+
+    examples, _ = credit(groups, noted, algo, {})
+
+    assert [item.advantage for item in examples] == pytest.approx([0.5, -0.5], abs=1e-6)
+
+
+def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
+    algo = build(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
+    groups = [_pair()]
+    noted = [
+        replace(item, ref_logprob=reference)
+        for item, reference in zip(
+            flatten(groups, algo, temperature=1.0), (_floats(-0.5, -0.5, -0.5), _floats(0.0)), strict=True
+        )
+    ]
+
+    [first, second], _ = credit(groups, noted, algo, {})
+
+    # The last token has 1 - .5 × .2 = .9; then .9 - .15 = .75; then .75 - .2 = .55. Alone: 0 + .05.
+    assert first.advantage == pytest.approx([0.55, 0.75, 0.9], abs=1e-6)
+    assert second.advantage == pytest.approx([0.05], abs=1e-6)
+
+
+def test_a_kl_in_the_reward_without_a_reference_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="needs a reference"):
+        _credited([_pair()], build(AlgoConfig(name="rloo", kl=0.1), max_tokens=10), {})
+
+
+def test_reinforce_pp_whitens_over_all_tokens_and_needs_no_siblings() -> None:
+    algo = build(AlgoConfig(name="reinforce_pp"), max_tokens=10)
+
+    # Rewards 1, 1, 1 and 0 by tokens: mean .75, deviation √(3/16) = .4330. A group of one takes part.
+    examples, _ = _credited([(_pair()[0],), (_pair()[1],)], algo, {})
+
+    assert _advantages(examples) == [pytest.approx([0.5774] * 3, abs=1e-4), pytest.approx([-1.7321], abs=1e-4)]
+
+
+def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
+    algo = build(AlgoConfig(name="rlinf"), max_tokens=10)
+
+    examples, _ = _credited([_pair(), _pair(rewards=(1.0, 1.0))], algo, {})
+
+    # ±.7071 by z-score, over tokens .7071 × (1, 1, 1, -1): mean half of it, deviation √¾ of it.
+    expected = [[0.5774] * 3, [-1.7321], [0.0] * 3, [0.0]]
+    for found, numbers in zip(_advantages(examples), expected, strict=True):
+        assert found == pytest.approx(numbers, abs=1e-4)
+
+
+def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
+    algo = build(AlgoConfig(name="ppo", whiten=False), max_tokens=10)
+    groups = [(_pair()[0],)]
+    [item] = flatten(groups, algo, temperature=1.0)
+
+    [found], _ = credit(groups, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {})
+
+    assert found.advantage == pytest.approx([0.9, 0.8, 0.7], abs=1e-6)
+    assert found.value_target == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
+    with pytest.raises(ConfigError, match="needs a critic"):
+        credit(groups, [item], algo, {})
+
+
+def test_judged_steps_are_blended_in_by_their_share() -> None:
+    algo = build(AlgoConfig(name="tango_grpo", steps=Blend(alpha=0.5, final_alpha=0.1, decay="linear")), max_tokens=10)
+    steps = ((Step(start=0, end=1, reward=0.5), Step(start=1, end=2, reward=-0.5)), (Step(start=0, end=1, reward=0.0),))
+
+    start, _ = _credited([_pair(steps=steps)], algo, {})
+    middle, _ = _credited([_pair(steps=steps)], algo, {}, progress=0.5)
+
+    # Outcome ±.7071. Steps .5, -.5, 0 have deviation .5: 1 and -1, to go 0, -1, 0; and 0.
+    assert _advantages(start) == [
+        pytest.approx([0.3536, -0.1464, 0.3536], abs=1e-4),
+        pytest.approx([-0.3536], abs=1e-4),
+    ]
+    # With a share of .3: .7 × .7071 = .4950, less .3.
+    assert _advantages(middle)[0] == pytest.approx([0.4950, 0.1950, 0.4950], abs=1e-4)
+
+
+def test_examples_of_other_rollouts_are_refused() -> None:
+    groups = [_pair()]
+    examples = flatten(groups, DR_GRPO, temperature=1.0)
+
+    with pytest.raises(AssertionError, match="belong to the rollouts"):
+        credit(groups, examples[::-1], DR_GRPO, {})
+
+
+def test_a_batch_takes_one_advantage_for_all_tokens_or_one_for_each() -> None:
+    whole, each_token = example(length=4, start=1, advantage=2.0), example(length=3, start=1)
+    batch = to_batch([whole, replace(each_token, advantage=_floats(-1.0, 0.5))], torch.device("cpu"))
+
+    assert batch.advantage_M.tolist() == [2.0, 2.0, 2.0, -1.0, 0.5]
+    with pytest.raises(AssertionError, match="every response token"):
+        to_batch([replace(each_token, advantage=_floats(1.0))], torch.device("cpu"))

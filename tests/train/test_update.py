@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from whet.algos.catalog import AlgoConfig, Algorithm, Objective, build
+from whet.algos.early_stop import EarlyStop
 from whet.algos.losses import token_ratio
+from whet.algos.rows import ROWS, AlgoName
+from whet.algos.staleness import Staleness
 from whet.algos.terms import TokenTerms
 from whet.algos.weights import sequence_mean, token_mean
 from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
+from whet.train.credit import weigh
 from whet.train.learner import Learner, score_examples
 from whet.train.optim import TrainConfig
 from whet.train.update import update, with_old, with_reference
@@ -60,10 +64,10 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
         return -terms.logprob_M, {}
 
     class Spy(Learner):
-        def update(self, examples: object, objective: Objective) -> dict[str, float]:
+        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
             assert isinstance(examples, list)
             seen.extend(item.weight for item in examples)
-            return super().update(examples, objective)
+            return super().accumulate(examples, objective)
 
     algo = replace(build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean)
     update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
@@ -128,10 +132,10 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
     totals: list[float] = []
 
     class Spy(Learner):
-        def update(self, examples: object, objective: Objective) -> dict[str, float]:
+        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
             assert isinstance(examples, list)
             totals.append(sum(item.weight * item.num_targets for item in examples))
-            return super().update(examples, objective)
+            return super().accumulate(examples, objective)
 
     algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
     update(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
@@ -190,3 +194,126 @@ def test_metrics_of_mini_batches_are_averaged() -> None:
 
     assert metrics["step/empty"] == 0.0
     assert {"loss", "policy/entropy", "policy/clip_fraction", "train/grad_norm"} <= set(metrics)
+
+
+def _stale(seed: int = 5) -> list[Example]:
+    """Examples with an advantage for each token, and old, reference and engine log-probabilities near their own."""
+    noise = np.random.default_rng(seed)
+    examples = _examples()
+    own = score_examples(tiny_model(), examples, 4096)
+
+    def near(logprobs: np.ndarray) -> np.ndarray:
+        return (logprobs + noise.normal(0, 0.2, len(logprobs))).astype(np.float32)
+
+    return [
+        replace(
+            item,
+            advantage=noise.normal(size=item.num_targets).astype(np.float32),
+            logprob=near(logprobs),
+            old_logprob=near(logprobs),
+            ref_logprob=near(logprobs),
+        )
+        for item, logprobs in zip(examples, own, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: AlgoName) -> None:
+    cfg = AlgoConfig(
+        name=name,
+        kl=0.1,
+        kl_in="loss",
+        entropy=0.01,
+        staleness=Staleness(rule="mask", level="sequence", high=0.9),
+        clip_low=0.02,
+    )
+    algo = build(cfg, max_tokens=32)
+    gradients, logged = [], []
+    for micro_tokens in (40, 10**6):
+        learner = Learner(tiny_model(), _micro(micro_tokens), steps=1)
+        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective))
+        gradients.append(
+            torch.cat([weight.grad.flatten() for weight in learner.model.parameters() if weight.grad is not None])
+        )
+
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-5, atol=1e-5 * float(gradients[1].abs().max()))
+    assert logged[0] == pytest.approx(logged[1], rel=1e-4, abs=1e-6)
+    assert 0 < logged[0]["policy/corrected"] < 1
+
+
+def _micro(micro_tokens: int) -> TrainConfig:
+    return CFG.model_copy(update={"micro_tokens": micro_tokens})
+
+
+def _stopping(**settings: object) -> Algorithm:
+    """Four mini-batches at a rate at which the first step moves the ratio's mean off 1."""
+    stop = EarlyStop.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
+    return build(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
+
+
+FAST = TrainConfig(lr=1e-2, micro_tokens=10**6)
+EIGHT = (1.0, -1.0, 2.0, 0.5, -0.7, 1.5, -2.0, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("scope", "action", "num_steps", "num_passes"),
+    [("mini_batch", "skip", 1, 4), ("mini_batch", "zero", 4, 4), ("step", "stop", 1, 2)],
+)
+def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
+    scope: str, action: str, num_steps: int, num_passes: int
+) -> None:
+    passes: list[int] = []
+
+    class Spy(Learner):
+        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
+            assert isinstance(examples, list)
+            passes.append(len(examples))
+            return super().accumulate(examples, objective)
+
+    learner = Spy(tiny_model(), FAST, steps=4)
+    metrics = update(learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3)
+
+    # The first mini-batch has ratio 1; after its step the others are too far.
+    assert (learner.num_steps, len(passes)) == (num_steps, num_passes)
+    assert metrics["step/skipped"] == 3.0
+    assert metrics["policy/stop_signal"] > 1e-9
+
+
+def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
+    stopped, alone = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+
+    update(stopped, _examples(EIGHT), _stopping(), seed=3)
+    update(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
+
+    assert torch.equal(_weights(stopped.model), _weights(alone.model))
+    assert all(not weight.grad.any() for weight in stopped.model.parameters() if weight.grad is not None)
+
+
+def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
+    plain, guarded = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+
+    without = update(plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3)
+    metrics = update(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
+
+    assert torch.equal(_weights(plain.model), _weights(guarded.model))
+    assert metrics["step/skipped"] == 0.0
+    assert "step/skipped" not in without
+
+
+def test_zeroed_micro_batches_are_counted() -> None:
+    learner = Learner(tiny_model(), FAST, steps=4)
+
+    metrics = update(learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3)
+
+    assert learner.num_steps == 4
+    assert metrics["policy/zeroed"] == pytest.approx(0.75)
+    assert metrics["step/skipped"] == 0.0
+
+
+def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
+    learner = Learner(tiny_model(), CFG, steps=1)
+    still = [replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()]
+
+    assert update(learner, still, build(AlgoConfig(), max_tokens=32), seed=3) == {"step/empty": 1.0}
+    moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
+    assert update(learner, [moving], build(AlgoConfig(), max_tokens=32), seed=3)["step/empty"] == 0.0

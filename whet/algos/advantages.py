@@ -24,7 +24,7 @@ def center(group: Sequence[float]) -> list[float]:
     return [reward - mean for reward in group]
 
 
-def zscore(group: Sequence[float], *, ddof: int = 1) -> list[float]:
+def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -> list[float]:
     """Divide the centred rewards by the group's deviation (GRPO, Shao et al. 2024); equal rewards give zeros.
 
     >>> [round(a, 4) for a in zscore([1.0, 0.0, 0.0, 1.0])]
@@ -33,7 +33,7 @@ def zscore(group: Sequence[float], *, ddof: int = 1) -> list[float]:
     if max(group) == min(group):
         return [0.0] * len(group)
     spread = stdev(group) if ddof == 1 else pstdev(group)
-    return [centred / (spread + EPSILON) for centred in center(group)]
+    return [centred / (spread + epsilon) for centred in center(group)]
 
 
 def leave_one_out(group: Sequence[float]) -> list[float]:

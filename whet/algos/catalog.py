@@ -1,45 +1,75 @@
-"""Algorithms by name: a name is a row of choices, not a class. What a config sets replaces what the row says.
+"""From settings to an algorithm: the row of a name, what the settings replace in it, and the pieces that makes.
 
-| name | advantage | surrogate | weights | source |
-|---|---|---|---|---|
-| grpo | z-score in the group, ddof 1 | clip .2 .2 | mean over tokens, then sequences | Shao et al. 2024, eq. 3 |
-| dr_grpo | centred in the group | clip .2 .2 | sum over a constant length | Liu et al. 2025 |
-| rloo | leave one out | reinforce | sum over tokens, mean over sequences | Ahmadian et al. 2024 |
-| game24 | running mean and deviation | clip .2 .2 | mean over tokens, then sequences | LLM4Game24 report |
+The names, with their papers, are in `whet/algos/rows.py`. An algorithm is an advantage, a ratio, a surrogate and token
+weights, and with them penalties, a correction for staleness and an early stop.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from whet.algos import advantages, losses, weights
-from whet.algos.losses import KlEstimator
+from whet.algos import advantages, losses, returns, steps, weights
+from whet.algos.early_stop import EarlyStop, is_too_far, watched
+from whet.algos.losses import KlEstimator, KlGradient
+from whet.algos.rows import ROWS, AdvantageName, AlgoName, KlPlace, RatioName, Row, SurrogateName, WeightsName
+from whet.algos.staleness import Staleness, correction
+from whet.algos.steps import Blend
 from whet.algos.terms import TokenTerms
 from whet.config import Config
 
-AlgoName = Literal["grpo", "dr_grpo", "rloo", "game24"]
-
 
 class AlgoConfig(Config):
-    """How rewards become gradients."""
+    """How rewards become gradients. A setting that is none is what the name's row says."""
 
     name: AlgoName = "grpo"
-    clip_low: float = Field(default=0.2, ge=0.0)
-    clip_high: float = Field(default=0.2, ge=0.0)
+    advantage: AdvantageName | None = None
+    ddof: Literal[0, 1] = 1
+    """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """For game24: the largest share of history in the running mean and deviation; 0 is group-relative."""
+    """For momentum: the largest share of history in the running mean and deviation; 0 is group-relative."""
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """For to_go and gae: what a reward is worth a token earlier."""
+    gae_decay: float = Field(default=1.0, ge=0.0, le=1.0)
+    """For gae: its λ, from one step of the critic (0) to rewards to go (1)."""
+    whiten: bool | None = None
+    """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward stay at 0."""
+    steps: Blend = Blend()
+    """For tango: the share of judged steps in the advantage."""
+    ratio: RatioName | None = None
+    surrogate: SurrogateName | None = None
+    clip_low: float | None = Field(default=None, ge=0.0)
+    clip_high: float | None = Field(default=None, ge=0.0)
+    """Gains stop paying above a ratio of 1 + clip_high; for cispo the cap of the ratio."""
+    dual_clip: float | None = Field(default=None, gt=1.0)
+    """Most that a token of negative advantage may cost, in multiples of it; none is no such bound."""
+    weights: WeightsName | None = None
+    old: Literal["learner", "engine"] = "learner"
+    """Whose log-probabilities at the start of the step ratios compare with: computed again, or as sampled."""
+    staleness: Staleness = Staleness()
     kl: float = Field(default=0.0, ge=0.0)
-    """Weight of the KL to the starting policy in the loss; 0 needs no reference model."""
-    kl_estimator: KlEstimator = "k2"
-    """k2 is the one whose gradient is the KL's own; see `losses.kl`."""
+    """Weight of the KL to the starting policy; 0 needs no reference model."""
+    kl_in: KlPlace | None = None
+    """In the loss of each token, or taken off its reward."""
+    kl_estimator: KlEstimator | None = None
+    """None is k2 in the loss and k1 in the reward, which have the KL's own gradient there."""
+    kl_gradient: KlGradient = "exact"
+    """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the estimate as it is."""
     entropy: float = 0.0
     """Weight of an entropy bonus in the loss; 0 logs the entropy only."""
     minibatches: int = Field(default=1, ge=1)
     """Optimiser steps per batch of rollouts."""
+    early_stop: EarlyStop = EarlyStop()
+
+    @model_validator(mode="after")
+    def _fits(self) -> "AlgoConfig":
+        if wrong := _contradiction(self, resolved(self)):
+            raise ValueError(wrong)
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,54 +82,100 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    advantage: advantages.Advantage
+    advantage: advantages.Advantage | None
+    """Of whole answers, group by group; None where `spread` credits single tokens."""
+    spread: returns.Spread | None
+    whitens: bool
+    step_credit: steps.StepCredit | None
+    alpha: Callable[[float], float]
+    """Share of step credit, by how much of the run is done."""
     objective: Objective
     weights: weights.Weights
+    kl_in_reward: float
+    """Weight of the KL taken off the rewards; 0 where it is in the loss."""
+    kl_estimator: KlEstimator
     needs_reference: bool
+    needs_values: bool
+    needs_old: bool
+    """Whether the learner must score the examples before its first step."""
     trains_on_zero_advantage: bool
     """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
     minibatches: int
+    early_stop: EarlyStop
+
+
+def resolved(cfg: AlgoConfig) -> Row:
+    """The row of a name, with what the settings replace."""
+    row = ROWS[cfg.name]
+    return replace(
+        row,
+        advantage=cfg.advantage or row.advantage,
+        whiten=row.whiten if cfg.whiten is None else cfg.whiten,
+        ratio=cfg.ratio or row.ratio,
+        surrogate=cfg.surrogate or row.surrogate,
+        weights=cfg.weights or row.weights,
+        clip_low=row.clip_low if cfg.clip_low is None else cfg.clip_low,
+        clip_high=row.clip_high if cfg.clip_high is None else cfg.clip_high,
+        kl_in=cfg.kl_in or row.kl_in,
+        alpha=row.alpha if cfg.steps.alpha is None else cfg.steps.alpha,
+    )
 
 
 def build(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
-    """Assemble the named algorithm; `max_tokens` is the constant length of dr_grpo."""
-    rows: dict[AlgoName, tuple[advantages.Advantage, weights.Weights]] = {
-        "grpo": (advantages.each(advantages.zscore), weights.sequence_mean),
-        "dr_grpo": (advantages.each(advantages.center), weights.constant(max_tokens)),
-        "rloo": (advantages.each(advantages.leave_one_out), weights.sequence_sum),
-        "game24": (advantages.momentum(cfg.max_momentum), weights.sequence_mean),
-    }
-    advantage, weigh = rows[cfg.name]
+    """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
+    row = resolved(cfg)
+    in_loss = row.kl_in == "loss"
     return Algorithm(
-        advantage=advantage,
+        advantage=_advantage(row, cfg),
+        spread=_spread(row, cfg),
+        whitens=row.whiten,
+        step_credit=steps.step_credit(row.steps) if row.steps else None,
+        alpha=partial(steps.alpha_at, row.alpha, cfg.steps),
         objective=policy_objective(cfg),
-        weights=weigh,
+        weights=_weights(row.weights, max_tokens),
+        kl_in_reward=0.0 if in_loss else cfg.kl,
+        kl_estimator=_estimator(row, cfg),
         needs_reference=cfg.kl > 0,
-        trains_on_zero_advantage=cfg.kl > 0 or cfg.entropy != 0,
+        needs_values=row.advantage == "gae",
+        needs_old=cfg.minibatches > 1 and cfg.old == "learner",
+        trains_on_zero_advantage=(cfg.kl > 0 and in_loss) or cfg.entropy != 0,
         minibatches=cfg.minibatches,
+        early_stop=cfg.early_stop,
     )
 
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
-    """The surrogate of the named algorithm, its penalties, and what to log of them."""
+    """The surrogate of the named algorithm, its correction and penalties, and what to log of them."""
+    row = resolved(cfg)
+    stop = cfg.early_stop
 
-    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        ratio_M = losses.token_ratio(terms)
-        if cfg.name == "rloo":
-            loss_M = losses.reinforce(terms.logprob_M, terms.advantage_M)
-        else:
-            loss_M = losses.clip(ratio_M, terms.advantage_M, low=cfg.clip_low, high=cfg.clip_high)
-        is_clipped_M = (ratio_M < 1 - cfg.clip_low) | (ratio_M > 1 + cfg.clip_high)
-        metrics = {
+    def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        terms = replace(given, old_M=given.behaviour_M) if cfg.old == "engine" else given
+        ratio_M, token_M = _ratio(row, terms), losses.token_ratio(terms)
+        moved_M = token_M if row.ratio == "one" else ratio_M
+        loss_M, metrics = _surrogate(row, cfg, ratio_M, terms)
+        metrics |= {
             "policy/entropy": terms.entropy_M,
-            "policy/clip_fraction": is_clipped_M.float(),
             "policy/engine_gap": (terms.logprob_M - terms.behaviour_M).abs(),
+            "policy/ratio": moved_M,
+            "policy/step_kl": losses.step_kl(token_M),
         }
+        if cfg.staleness.rule != "none":
+            factor_M, is_outside_M = correction(terms, cfg.staleness)
+            loss_M = loss_M * factor_M
+            metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
         if terms.reference_M is not None:
-            loss_M = loss_M + cfg.kl * losses.kl(terms.logprob_M, terms.reference_M, cfg.kl_estimator)
             metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.reference_M, "k3")
+            if row.kl_in == "loss":
+                loss_M = loss_M + cfg.kl * _penalty(row, cfg, terms.logprob_M, terms.reference_M, token_M)
         if cfg.entropy:
             loss_M = loss_M - cfg.entropy * terms.entropy_M
+        if stop.limit is not None:
+            metrics["policy/stop_signal"] = watched(token_M if stop.statistic == "kl" else moved_M, stop)
+        if stop.limit is not None and stop.scope == "micro_batch":
+            is_zeroed = is_too_far(metrics["policy/stop_signal"].mean(), stop)
+            metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
+            loss_M = loss_M * 0.0 if is_zeroed else loss_M
         return loss_M, metrics
 
     return Objective(loss=loss, needs_entropy_gradient=cfg.entropy != 0)
@@ -114,3 +190,86 @@ def sft_objective() -> Objective:
         return loss_M, {"sft/token_loss": loss_M, "sft/likely_tokens": is_likely_M, "policy/entropy": terms.entropy_M}
 
     return Objective(loss=loss)
+
+
+def _advantage(row: Row, cfg: AlgoConfig) -> advantages.Advantage | None:
+    if row.advantage == "zscore":
+        return advantages.each(partial(advantages.zscore, ddof=cfg.ddof))
+    if row.advantage == "center":
+        return advantages.each(advantages.center)
+    if row.advantage == "leave_one_out":
+        return advantages.each(advantages.leave_one_out)
+    return advantages.momentum(cfg.max_momentum) if row.advantage == "momentum" else None
+
+
+def _spread(row: Row, cfg: AlgoConfig) -> returns.Spread | None:
+    if row.advantage == "to_go":
+        return returns.to_go(gamma=cfg.gamma)
+    return returns.by_values(gamma=cfg.gamma, decay=cfg.gae_decay) if row.advantage == "gae" else None
+
+
+def _weights(name: WeightsName, max_tokens: int) -> weights.Weights:
+    fixed: dict[WeightsName, weights.Weights] = {
+        "token_mean": weights.token_mean,
+        "sequence_mean": weights.sequence_mean,
+        "sequence_sum": weights.sequence_sum,
+        "constant": weights.constant(max_tokens),
+    }
+    return fixed[name]
+
+
+def _ratio(row: Row, terms: TokenTerms) -> Tensor:
+    if row.ratio == "one":
+        return losses.no_ratio(terms)
+    return losses.token_ratio(terms) if row.ratio == "token" else losses.sequence_ratio(terms)
+
+
+def _surrogate(row: Row, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+    """The policy loss, and the share of tokens beyond its bounds where it has any."""
+    low, high, advantage_M = row.clip_low, row.clip_high, terms.advantage_M
+    if row.surrogate == "reinforce":
+        return losses.reinforce(ratio_M, advantage_M, terms.logprob_M), {}
+    is_above_M = ratio_M > 1 + high
+    if row.surrogate == "cispo":
+        loss_M = losses.cispo(ratio_M, advantage_M, terms.logprob_M, high=high)
+        return loss_M, {"policy/clip_fraction": is_above_M.float()}
+    if cfg.dual_clip is None:
+        loss_M = losses.clip(ratio_M, advantage_M, low=low, high=high)
+    else:
+        loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, most=cfg.dual_clip)
+    return loss_M, {"policy/clip_fraction": (is_above_M | (ratio_M < 1 - low)).float()}
+
+
+def _estimator(row: Row, cfg: AlgoConfig) -> KlEstimator:
+    return cfg.kl_estimator or ("k2" if row.kl_in == "loss" else "k1")
+
+
+def _penalty(row: Row, cfg: AlgoConfig, logprob_M: Tensor, reference_M: Tensor, ratio_M: Tensor) -> Tensor:
+    estimator = _estimator(row, cfg)
+    if cfg.kl_gradient == "direct":
+        return losses.kl(logprob_M, reference_M, estimator)
+    return losses.exact_kl(logprob_M, reference_M, ratio_M, estimator)
+
+
+def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
+    """Say what of the settings cannot be meant together."""
+    low, high = cfg.staleness.low, cfg.staleness.high
+    wrong = {
+        f'surrogate = "{row.surrogate}" needs a ratio to bound: set ratio to "token" or "sequence"': (
+            row.ratio == "one" and row.surrogate != "reinforce"
+        ),
+        f'dual_clip = {cfg.dual_clip} needs surrogate = "clip" and a bound above 1 + clip_high': (
+            cfg.dual_clip is not None and (row.surrogate != "clip" or cfg.dual_clip <= 1 + row.clip_high)
+        ),
+        f"steps.alpha = {cfg.steps.alpha} is for the tango algorithms, which credit judged steps": (
+            cfg.steps.alpha is not None and row.steps is None
+        ),
+        'staleness corrects from engine to learner, which old = "engine" does not tell apart: set one of them': (
+            cfg.old == "engine" and cfg.staleness.rule != "none"
+        ),
+        f"staleness.low = {low} should be below staleness.high = {high}": low >= high,
+        "early_stop needs minibatches above 1: with one, every ratio is 1 when it is measured": (
+            cfg.early_stop.limit is not None and cfg.minibatches == 1 and cfg.old == "learner"
+        ),
+    }
+    return next((sentence for sentence, is_so in wrong.items() if is_so), None)

@@ -1,7 +1,8 @@
-"""What a loss sees of each sampled token. M tokens were sampled; every tensor has shape [M]."""
+"""What a loss sees of each sampled token, and sums over sequences. M tokens were sampled; every tensor is [M]."""
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -19,3 +20,24 @@ class TokenTerms:
     reference_M: Tensor | None
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
+
+
+def old_logprobs(terms: TokenTerms) -> Tensor:
+    """The log-probabilities that ratios compare with: those of the start of the step."""
+    return terms.logprob_M.detach() if terms.old_M is None else terms.old_M
+
+
+def segment_sum(value_M: Tensor, segment_M: Tensor) -> Tensor:
+    """Add up each sequence's tokens, and give every token its sequence's sum.
+
+    >>> segment_sum(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 0, 1])).tolist()
+    [3.0, 3.0, 5.0]
+    """
+    # There are at most M sequences, and asking a GPU for their number would make it wait.
+    sum_S = torch.zeros_like(value_M).index_add(0, segment_M, value_M)
+    return sum_S[segment_M]
+
+
+def segment_mean(value_M: Tensor, segment_M: Tensor) -> Tensor:
+    """Give every token the mean over its sequence."""
+    return segment_sum(value_M, segment_M) / segment_sum(torch.ones_like(value_M), segment_M)

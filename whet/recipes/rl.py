@@ -5,14 +5,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
 from whet.config import Config
 from whet.data.feed import Feed
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.errors import TrainError
+from whet.errors import ConfigError, TrainError
 from whet.evals.run import ExamConfig, Examiner
 from whet.recipes.check import check_first
 from whet.recipes.sft import finish
@@ -29,7 +29,7 @@ from whet.tasks.reward import RewardSpec
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers
-from whet.train.credit import credit
+from whet.train.credit import credit, flatten
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
@@ -79,6 +79,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than their siblings."""
     settle(cfg.train.deterministic)
     task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
+    _check_algorithm(cfg.algo.name, algo)
     feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
     check_first(task, feed.problems)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
@@ -111,8 +112,9 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             temperature = temperature_at(cfg, step)
             policy.publish(step)
             groups = cfg.reward.apply(sample(step, temperature))
-            examples, baseline = credit(groups, algo, baseline, temperature=temperature)
+            examples = flatten(groups, algo, temperature=temperature)
             examples = with_reference(examples, reference, cfg.train.micro_tokens)
+            examples, baseline = credit(groups, examples, algo, baseline, progress=step / cfg.steps)
             metrics = update(learner, examples, algo, seed=derive(cfg.seed, "update", step))
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, rollup(groups) | metrics | {"sampling/temperature": temperature})
@@ -134,6 +136,13 @@ def temperature_at(cfg: RLConfig, step: int) -> float:
     if last is None or cfg.steps == 1:
         return first
     return float(first * (last / first) ** (step / (cfg.steps - 1)))
+
+
+def _check_algorithm(name: str, algo: Algorithm) -> None:
+    if algo.needs_values:
+        raise ConfigError(f"algo.name = {name!r} needs a critic, which this recipe does not train; use grpo or rloo")
+    if algo.step_credit is not None:
+        raise ConfigError(f"algo.name = {name!r} credits judged steps, and this recipe has no judge; use grpo or rloo")
 
 
 def _check_signal(num_empty: int) -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from whet.algos.catalog import Algorithm
+from whet.algos.early_stop import is_too_far
 from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.rng import stream
@@ -28,20 +31,47 @@ def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
 def update(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
     """Take one optimiser step a mini-batch. Groups of equal reward keep their share of every divisor.
 
-    Where an advantage of zero means a gradient of zero, those examples are not run at all: it changes nothing.
+    Where an advantage of zero means a gradient of zero, those examples are not run at all: it changes nothing. Once the
+    early stop finds the policy too far from the start of the step, what it says is left out, and counted.
     """
-    if algo.minibatches > 1:
+    if algo.needs_old:
         examples = with_old(examples, learner)
     collected: list[Metrics] = []
-    for batch in _minibatches(examples, algo.minibatches, seed):
+    batches = _minibatches(examples, algo.minibatches, seed)
+    num_skipped = 0
+    for index, batch in enumerate(batches):
         weighed = weigh(batch, algo.weights)
-        live = [example for example in weighed if example.advantage != 0 or algo.trains_on_zero_advantage]
-        if live:
-            collected.append(learner.update(live, algo.objective))
+        live = [example for example in weighed if np.any(example.advantage) or algo.trains_on_zero_advantage]
+        if not live:
+            continue
+        metrics, is_skipped = _step(learner, live, algo)
+        collected.append(metrics)
+        num_skipped += is_skipped
+        if is_skipped and algo.early_stop.action == "stop":
+            num_skipped += len(batches) - index - 1
+            break
     if not collected:
         return {"step/empty": 1.0}
-    names = collected[0].keys()
-    return {name: sum(metrics[name] for metrics in collected) / len(collected) for name in names} | {"step/empty": 0.0}
+    skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
+    return _means(collected) | skipped | {"step/empty": 0.0}
+
+
+def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
+    """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
+    metrics, stop = learner.accumulate(examples, algo.objective), algo.early_stop
+    is_skipped = (
+        stop.limit is not None and stop.scope != "micro_batch" and is_too_far(metrics["policy/stop_signal"], stop)
+    )
+    if is_skipped:
+        learner.discard()
+    return (metrics if is_skipped and stop.action != "zero" else metrics | learner.optim_step()), is_skipped
+
+
+def _means(collected: Sequence[Metrics]) -> Metrics:
+    """Average each metric over the mini-batches that have it."""
+    names = dict.fromkeys(name for metrics in collected for name in metrics)
+    values = {name: [metrics[name] for metrics in collected if name in metrics] for name in names}
+    return {name: sum(found) / len(found) for name, found in values.items()}
 
 
 def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:

@@ -1,0 +1,70 @@
+"""docs/algorithms.md says what the rows say, and what the comparison with TRL prints."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from whet.algos.rows import ROWS, Row
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "algorithms.md").read_text()
+AGREED = "below 10⁻⁵"
+
+
+def _table(heading: str) -> list[list[str]]:
+    """The rows of the table whose first line begins with a heading."""
+    body = DOCUMENT.split(f"| {heading} |")[1].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in body]
+
+
+def _choices(row: Row) -> list[str]:
+    advantage = row.advantage + (", whitened" if row.whiten else "")
+    steps = f", steps {row.steps} α {row.alpha:g}" if row.steps else ""
+    bounds = {"clip": f" {row.clip_low:g} {row.clip_high:g}", "cispo": f" {row.clip_high:g}", "reinforce": ""}
+    surrogate = row.surrogate + bounds[row.surrogate]
+    return [advantage + steps, row.ratio, surrogate, row.weights, row.kl_in, row.paper]
+
+
+def test_the_catalogue_in_the_document_is_that_of_the_code() -> None:
+    assert _table("name | advantage") == [[f"`{name}`", *_choices(row)] for name, row in ROWS.items()]
+
+
+def test_the_numbers_of_the_sources_in_the_document_are_those_of_the_code() -> None:
+    expected = [
+        [f"`{name}`", ", ".join(f"{k} {v}" if isinstance(v, str) else f"{k} {v:g}" for k, v in row.source.items())]
+        for name, row in ROWS.items()
+    ]
+    assert _table("name | the source sets") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("trl") is None, reason="TRL is the yardstick and is not installed")
+def test_losses_and_gradients_agree_with_trl_where_the_document_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "losses.py")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=110,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {case["name"]: case for case in json.loads(done.stdout.splitlines()[-1])["cases"]}
+    documented = _table("case | gradient apart")
+
+    assert [name for name, _, _ in documented] == list(found)
+    names = {re.split(",", name)[0] for name, apart, _ in documented if apart == AGREED}
+    assert names == {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo"}
+    for name, apart, verdict in documented:
+        case = found[name]
+        if apart == AGREED:
+            assert case["gradient_apart"] <= 1e-5 and verdict.startswith("agrees"), name
+        else:
+            assert case["gradient_apart"] == pytest.approx(float(apart), rel=0.05), name
+        assert verdict.endswith(case["why"])

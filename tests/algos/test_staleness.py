@@ -1,0 +1,48 @@
+"""The correction from engine to learner: factors worked by hand."""
+
+import math
+
+import pytest
+import torch
+
+from whet.algos.staleness import Staleness, correction
+from whet.algos.terms import TokenTerms
+
+# Learner over engine: 4, ½ in the first sequence; 1.5, 1 in the second.
+FACTORS = [4.0, 0.5, 1.5, 1.0]
+
+
+def _terms(*, old: bool = True) -> TokenTerms:
+    engine = torch.tensor([-2.0, -1.0, -3.0, -0.5])
+    learner = engine + torch.tensor([math.log(factor) for factor in FACTORS])
+    zeros = torch.zeros(4)
+    return TokenTerms(
+        logprob_M=(zeros - 9.0 if old else learner).requires_grad_(),
+        entropy_M=zeros,
+        advantage_M=zeros,
+        behaviour_M=engine,
+        old_M=learner if old else None,
+        reference_M=None,
+        segment_M=torch.tensor([0, 0, 1, 1]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cfg", "factors", "outside"),
+    [
+        (Staleness(), [1, 1, 1, 1], [0, 0, 0, 0]),
+        (Staleness(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
+        (Staleness(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
+        (Staleness(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
+        # A sequence's factor is the product: 4 × ½ = 2 and 1.5 × 1.
+        (Staleness(rule="truncate", level="sequence", high=1.8), [1.8, 1.8, 1.5, 1.5], [1, 1, 0, 0]),
+        (Staleness(rule="mask", level="sequence", high=1.8), [0, 0, 1.5, 1.5], [1, 1, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("old", [True, False])
+def test_factors_are_bounded_or_dropped(cfg: Staleness, factors: list[float], outside: list[float], old: bool) -> None:
+    factor_M, is_outside_M = correction(_terms(old=old), cfg)
+
+    torch.testing.assert_close(factor_M, torch.tensor(factors, dtype=torch.float32))
+    assert is_outside_M.tolist() == [bool(value) for value in outside]
+    assert not factor_M.requires_grad

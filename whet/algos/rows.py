@@ -1,0 +1,173 @@
+"""The algorithms by name: each a row of choices with its paper, and the numbers its source trains with.
+
+A choice is how the mathematics goes; what a config sets replaces it. The source's numbers are for files in
+`experiments/` to set, and change nothing here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whet.algos.steps import StepRule
+
+AlgoName = Literal[
+    "grpo",
+    "dr_grpo",
+    "dapo",
+    "rloo",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "gspo",
+    "cispo",
+    "ppo",
+    "game24",
+    "rlinf",
+    "tango_grpo",
+    "tango_rloo",
+    "tango_reinforce_pp",
+]
+AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
+RatioName = Literal["token", "sequence", "one"]
+"""one is no ratio; the word none would leave it to the row."""
+SurrogateName = Literal["clip", "cispo", "reinforce"]
+WeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
+KlPlace = Literal["loss", "reward"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    paper: str
+    advantage: AdvantageName
+    whiten: bool = False
+    """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
+    ratio: RatioName = "token"
+    surrogate: SurrogateName = "clip"
+    weights: WeightsName = "token_mean"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    kl_in: KlPlace = "loss"
+    steps: StepRule | None = None
+    """How judged steps are credited, for algorithms that use them."""
+    alpha: float = 0.0
+    """Share of the step credit at the start."""
+    source: Mapping[str, float | str] = field(default_factory=dict)
+
+
+ROWS: Mapping[AlgoName, Row] = {
+    "grpo": Row(
+        paper="Shao et al. 2024, DeepSeekMath, eq. 3 and 4",
+        advantage="zscore",
+        weights="sequence_mean",
+        source={"kl": 0.04, "kl_estimator": "k3", "group_size": 64, "problems_per_step": 16, "train.lr": 1e-6},
+    ),
+    "dr_grpo": Row(
+        paper="Liu et al. 2025, Understanding R1-Zero-like training",
+        advantage="center",
+        weights="constant",
+        source={"kl": 0.0, "group_size": 8, "problems_per_step": 128, "train.lr": 1e-6, "max_tokens": 3000},
+    ),
+    "dapo": Row(
+        paper="Yu et al. 2025, DAPO, eq. 8",
+        advantage="zscore",
+        clip_high=0.28,
+        source={"kl": 0.0, "group_size": 16, "problems_per_step": 512, "minibatches": 16, "train.lr": 1e-6},
+    ),
+    "rloo": Row(
+        paper="Ahmadian et al. 2024, Back to basics, section 2.2",
+        advantage="leave_one_out",
+        ratio="one",
+        surrogate="reinforce",
+        weights="sequence_sum",
+        kl_in="reward",
+        source={"kl": 0.03, "group_size": 4},
+    ),
+    "reinforce_pp": Row(
+        paper="Hu et al. 2025, REINFORCE++; weight of the KL from RLinf",
+        advantage="to_go",
+        whiten=True,
+        kl_in="reward",
+        source={"kl": 0.001, "kl_estimator": "k1", "group_size": 1},
+    ),
+    "reinforce_pp_baseline": Row(
+        paper="Hu et al. 2025, REINFORCE++ with the group's mean as baseline; weight of the KL from RLinf",
+        advantage="center",
+        whiten=True,
+        source={"kl": 0.0001, "kl_estimator": "k2", "group_size": 16},
+    ),
+    "gspo": Row(
+        paper="Zheng et al. 2025, GSPO, eq. 5 to 7",
+        advantage="zscore",
+        ratio="sequence",
+        weights="sequence_mean",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        source={"kl": 0.0, "minibatches": 4},
+    ),
+    "cispo": Row(
+        paper="MiniMax-M1 2025, eq. 4 and 5; the cap is ScaleRL's, Khatri et al. 2025",
+        advantage="zscore",
+        surrogate="cispo",
+        clip_high=4.0,
+        source={"kl": 0.0},
+    ),
+    "ppo": Row(
+        paper="Schulman et al. 2017; numbers of Reasoning360",
+        advantage="gae",
+        whiten=True,
+        kl_in="reward",
+        source={"kl": 0.001, "gamma": 1.0, "gae_decay": 1.0, "problems_per_step": 512, "critic.lr": 1e-5},
+    ),
+    "game24": Row(
+        paper="LLM4Game24 report",
+        advantage="momentum",
+        weights="sequence_mean",
+        source={
+            "kl": 0.01,
+            "kl_estimator": "k1",
+            "kl_gradient": "direct",
+            "max_momentum": 0.2,
+            "group_size": 8,
+            "problems_per_step": 12,
+            "train.lr": 2e-6,
+        },
+    ),
+    "rlinf": Row(
+        paper="RLinf math recipes, 7B",
+        advantage="zscore",
+        whiten=True,
+        source={
+            "kl": 0.0,
+            "minibatches": 4,
+            "old": "engine",
+            "early_stop.limit": 5.0,
+            "early_stop.statistic": "mean",
+            "early_stop.scope": "micro_batch",
+            "early_stop.action": "zero",
+            "group_size": 32,
+            "problems_per_step": 512,
+            "train.lr": 2e-5,
+        },
+    ),
+    "tango_grpo": Row(
+        paper="Zha et al. 2025, RL Tango, with GRPO",
+        advantage="zscore",
+        steps="zscore",
+        alpha=0.1,
+        source={"kl": 0.001, "kl_estimator": "k3", "kl_gradient": "direct", "entropy": 0.001, "group_size": 5},
+    ),
+    "tango_rloo": Row(
+        paper="Zha et al. 2025, RL Tango, with RLOO",
+        advantage="leave_one_out",
+        steps="leave_one_out",
+        alpha=0.1,
+        source={"kl": 0.001, "kl_estimator": "k3", "kl_gradient": "direct", "entropy": 0.001, "group_size": 5},
+    ),
+    "tango_reinforce_pp": Row(
+        paper="Zha et al. 2025, RL Tango, with REINFORCE++",
+        advantage="to_go",
+        whiten=True,
+        steps="whiten",
+        alpha=0.5,
+        source={"kl": 0.001, "kl_estimator": "k2", "kl_gradient": "direct", "entropy": 0.0, "group_size": 5},
+    ),
+}
