@@ -1,5 +1,6 @@
 """whet sharpens the reasoning of language models on problems whose answers can be checked."""
 
-from whet.environment import share_cores
+from whet.environment import keep_sums_in_order, share_cores
 
 share_cores()
+keep_sums_in_order()

@@ -12,6 +12,10 @@ def share_cores() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-def fix_cublas() -> None:
-    """Give cuBLAS one workspace a stream, which makes its sums come in the same order every time."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+def keep_sums_in_order() -> None:
+    """Leave cuBLAS no room to split a sum over several workers: each row of a product then has the same bits whatever
+    other rows are computed with it, and every time. On an H200 it costs nothing (docs/LOG.md).
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "1")
+    os.environ.setdefault("TORCH_BLAS_PREFER_CUBLASLT", "1")

@@ -37,3 +37,21 @@ def test_no_examples_make_no_groups() -> None:
 def test_an_example_longer_than_the_budget_is_named() -> None:
     with pytest.raises(DataError, match=r"r7 has 11 tokens, more than train.micro_tokens = 10"):
         pack([example(length=11, seed=7)], 10)
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(st.lists(st.integers(2, 40), max_size=30), st.integers(40, 200))
+def test_without_padding_tokens_count_and_groups_are_alike(lengths: list[int], budget: int) -> None:
+    examples = [example(length=length, seed=index) for index, length in enumerate(lengths)]
+
+    groups = pack(examples, budget, is_padded=False)
+
+    assert sorted(item.rollout for group in groups for item in group) == sorted(item.rollout for item in examples)
+    sizes = [sum(len(item.tokens) for item in group) for group in groups]
+    assert all(0 < size <= budget for size in sizes)
+    assert len(groups) <= 2 * -(-sum(lengths) // budget)
+    if sum(lengths) <= budget:
+        assert len(groups) <= 1
+    elif len(groups) == -(-sum(lengths) // budget):
+        # No group was opened beyond those needed: the emptiest always got the next, so none is ahead by more than one.
+        assert max(sizes) - min(sizes) <= max(lengths)

@@ -4,22 +4,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.models.head import token_logprobs
+from whet.kernels import head
+from whet.kernels.head import token_logprobs
 from whet.models.transformer import Transformer
 from whet.testing.tiny import tiny_model
 
 TARGETS = 23
 
 
-class CountingTransformer(Transformer):
-    """Remembers the largest piece of logits it was asked for."""
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all logits that were made."""
+    made: list[int] = []
+    head_logits = head.head_logits
 
-    largest = 0
-
-    def logits(self, hidden_TH: Tensor) -> Tensor:
-        out = super().logits(hidden_TH)
-        self.largest = max(self.largest, out.numel())
+    def counted(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
+        out = head_logits(hidden_MH, weight_VH)
+        made.append(out.numel())
         return out
+
+    monkeypatch.setattr(head, "head_logits", counted)
+    return made
 
 
 def _inputs() -> tuple[Tensor, Tensor, Tensor]:
@@ -41,7 +46,7 @@ def test_values_and_gradients_are_exact_for_any_chunk(tied: bool, chunk_elements
     model, (hidden_MH, label_M, temperature_M) = tiny_model(tied=tied), _inputs()
     factors = torch.linspace(-1, 2, TARGETS)
     logprob_M, entropy_M = token_logprobs(
-        model, hidden_MH, label_M, temperature_M, entropy_gradient=True, chunk_elements=chunk_elements
+        hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=True, chunk_elements=chunk_elements
     )
     wrt = [hidden_MH, model.head_weight_VH]
     found = torch.autograd.grad((factors * logprob_M + entropy_M / 3).sum(), wrt)
@@ -56,19 +61,22 @@ def test_values_and_gradients_are_exact_for_any_chunk(tied: bool, chunk_elements
 
 
 @pytest.mark.parametrize("chunk_elements", [350, 10**6])
-def test_entropy_has_no_gradient_unless_asked_for(chunk_elements: int) -> None:
-    model, inputs = tiny_model(), _inputs()
+def test_an_entropy_that_is_not_wanted_is_zero_and_changes_no_gradient(chunk_elements: int) -> None:
+    model, (hidden_MH, label_M, temperature_M) = tiny_model(), _inputs()
+    given = (hidden_MH, model.head_weight_VH, label_M, temperature_M)
 
-    logprob_M, entropy_M = token_logprobs(model, *inputs, chunk_elements=chunk_elements)
-    with_entropy = torch.autograd.grad((logprob_M + entropy_M).sum(), inputs[0], retain_graph=True)[0]
+    logprob_M, none_M = token_logprobs(*given, entropy=False, chunk_elements=chunk_elements)
+    same_M, entropy_M = token_logprobs(*given, entropy=True, chunk_elements=chunk_elements)
 
-    torch.testing.assert_close(with_entropy, torch.autograd.grad(logprob_M.sum(), inputs[0])[0])
+    assert torch.equal(none_M, torch.zeros(TARGETS)) and entropy_M.min() > 0
+    assert torch.equal(logprob_M, same_M)
+    one, other = (torch.autograd.grad(x.sum(), hidden_MH)[0] for x in (logprob_M, same_M))
+    assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("has_gradient", [True, False])
-def test_logits_are_made_and_kept_a_chunk_at_a_time(has_gradient: bool) -> None:
-    model, inputs = tiny_model(kind=CountingTransformer), _inputs()
-    assert isinstance(model, CountingTransformer)
+def test_logits_are_made_and_kept_a_chunk_at_a_time(has_gradient: bool, sizes: list[int]) -> None:
+    model, (hidden_MH, label_M, temperature_M) = tiny_model(), _inputs()
     kept: list[int] = []
 
     def note(tensor: Tensor) -> Tensor:
@@ -76,20 +84,21 @@ def test_logits_are_made_and_kept_a_chunk_at_a_time(has_gradient: bool) -> None:
         return tensor
 
     with torch.set_grad_enabled(has_gradient), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        logprob_M, _ = token_logprobs(model, *inputs, chunk_elements=4 * 50)
+        logprob_M, _ = token_logprobs(
+            hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=True, chunk_elements=4 * 50
+        )
     if has_gradient:
         logprob_M.sum().backward()
 
     assert len(logprob_M) == TARGETS
-    assert model.largest == 4 * 50
-    # Inputs of a chunk are kept, 64 numbers a target; its 50 logits a target are not, though they would be three times.
-    assert sum(kept) <= TARGETS * (64 + 3)
+    # Six chunks, made again on the way back; of a target 64 hidden numbers, label, temperature and two sums are kept.
+    assert len(sizes) == (12 if has_gradient else 6) and max(sizes) == 4 * 50
+    assert sum(kept) == (TARGETS * (64 + 4) + 50 * 64 if has_gradient else 0)
 
 
-def test_hidden_states_that_fit_are_done_in_one_piece() -> None:
-    model, inputs = tiny_model(kind=CountingTransformer), _inputs()
-    assert isinstance(model, CountingTransformer)
+def test_hidden_states_that_fit_are_done_in_one_piece(sizes: list[int]) -> None:
+    model, (hidden_MH, label_M, temperature_M) = tiny_model(), _inputs()
 
-    token_logprobs(model, *inputs)
+    token_logprobs(hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=False)
 
-    assert model.largest == TARGETS * 50
+    assert sizes == [TARGETS * 50]

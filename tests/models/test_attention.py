@@ -31,7 +31,7 @@ def _plain(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor:
 def test_each_sequence_sees_itself_up_to_the_present_token(lengths: tuple[int, ...], groups: int) -> None:
     q, k, v = _qkv(sum(lengths), groups)
 
-    found = PackedAttention(torch.tensor(lengths))(0, q, k, v)
+    found = PackedAttention(torch.tensor(lengths)).mix(q, k, v)
 
     parts = [torch.split(x, lengths) for x in (q, k, v)]
     torch.testing.assert_close(found, torch.cat([_plain(*part) for part in zip(*parts, strict=True)]))
@@ -40,7 +40,7 @@ def test_each_sequence_sees_itself_up_to_the_present_token(lengths: tuple[int, .
 def test_no_gradient_flows_from_one_sequence_to_another() -> None:
     q, k, v = (x.requires_grad_() for x in _qkv(8, 2))
 
-    PackedAttention(torch.tensor([5, 3]))(0, q, k, v)[5:].sum().backward()
+    PackedAttention(torch.tensor([5, 3])).mix(q, k, v)[5:].sum().backward()
 
     for x in (q, k, v):
         assert x.grad is not None

@@ -1,6 +1,8 @@
 """The switch for kernels that always give the same bits."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,19 +13,29 @@ from whet.train.determinism import settle
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    workspace, was_on = os.environ.get("CUBLAS_WORKSPACE_CONFIG"), torch.are_deterministic_algorithms_enabled()
+    was_on = torch.are_deterministic_algorithms_enabled()
     yield
     torch.use_deterministic_algorithms(was_on)
-    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
-    if workspace is not None:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
 
 
 def test_it_is_switched_on_with_the_workspace_cublas_needs() -> None:
     settle(True)
 
     assert torch.are_deterministic_algorithms_enabled()
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] in (":4096:8", ":16:8")
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+
+
+def test_cublas_may_not_split_sums_unless_the_user_says_so() -> None:
+    names = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "TORCH_BLAS_PREFER_CUBLASLT")
+    command = f"import os, whet; print(*(os.environ[name] for name in {names}))"
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+
+    def said(**extra: str) -> str:
+        run = [sys.executable, "-c", command]
+        return subprocess.run(run, env=clean | extra, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert said() == ":16:8 1 1"
+    assert said(CUBLAS_WORKSPACE_CONFIG=":4096:8") == ":4096:8 1 1"
 
 
 def test_it_is_switched_off_again() -> None:

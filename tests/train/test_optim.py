@@ -167,6 +167,20 @@ def test_a_loaded_optimiser_goes_on_bit_for_bit(dtype: torch.dtype) -> None:
         assert torch.equal(value, loaded.tensors()[key]), key
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_offloaded_optimiser_moves_weights_to_the_same_place(dtype: torch.dtype) -> None:
+    models = [Pair(*(value.to(dtype) for value in _drawn(0))) for _ in range(2)]
+    settings = [TrainConfig(weight_decay=0.1, offload=far) for far in (False, True)]
+    both = [Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True)]
+    for step in range(5):
+        for model, optimizer in zip(models, both, strict=True):
+            model.pull(*(value.to(dtype) for value in _drawn(step + 1)))
+            optimizer.step(0.01)
+
+    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(models[0].vector, models[1].vector)
+    assert both[0].tensors().keys() == both[1].tensors().keys()
+
+
 def test_loading_forgets_what_the_optimiser_had_learned_before() -> None:
     fresh, used = Pair(*_drawn(0)), Pair(*_drawn(0))
     target, source = Optimizer(used, TrainConfig()), Optimizer(fresh, TrainConfig())

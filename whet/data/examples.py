@@ -27,7 +27,11 @@ class Example:
     """Under the policy that sampled; None for text nobody sampled."""
     old_logprob: Floats | None = None
     ref_logprob: Floats | None = None
-    advantage: float = 0.0
+    value: Floats | None = None
+    """What a critic expects at each token."""
+    value_target: Floats | None = None
+    advantage: float | Floats = 0.0
+    """Of every response token, or of each."""
     weight: float = 0.0
     """Multiplies the loss of every response token."""
 
@@ -43,6 +47,7 @@ class Batch:
     tokens_T: Tensor
     positions_T: Tensor
     lengths_S: Tensor
+    longest: int
     source_M: Tensor
     label_M: Tensor
     segment_M: Tensor
@@ -68,6 +73,13 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
     def spread(values: list[float]) -> Tensor:
         return torch.from_numpy(np.repeat(np.array(values, dtype=np.float32), counts)).to(device)
 
+    def each(values: list[float | Floats]) -> Tensor:
+        assert all(np.shape(value) in ((), (count,)) for value, count in zip(values, counts, strict=True)), (
+            "a per-token advantage has a value for every response token"
+        )
+        parts = [np.broadcast_to(np.float32(value), (count,)) for value, count in zip(values, counts, strict=True)]
+        return torch.from_numpy(np.concatenate(parts)).to(device)
+
     def joined(arrays: list[Floats | None]) -> Tensor | None:
         if any(array is None for array in arrays):
             assert all(array is None for array in arrays), "a batch has a per-token field for all examples or for none"
@@ -82,12 +94,13 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         tokens_T=longs(tokens),
         positions_T=longs(np.concatenate([np.arange(n) for n in lengths])),
         lengths_S=longs(lengths),
+        longest=int(lengths.max()),
         source_M=longs(target - 1),
         label_M=longs(tokens[target]),
         segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
         temperature_M=spread([example.temperature for example in examples]),
         weight_M=spread([example.weight for example in examples]),
-        advantage_M=spread([example.advantage for example in examples]),
+        advantage_M=each([example.advantage for example in examples]),
         behaviour_M=spread([0.0] * len(examples)) if behaviour is None else behaviour,
         old_M=joined([example.old_logprob for example in examples]),
         reference_M=joined([example.ref_logprob for example in examples]),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from whet.errors import DataError
+from whet.store.jsonl import finite_number
 from whet.types import Json
 
 MAX_ROW = 1 << 28
@@ -25,7 +26,7 @@ class JsonList:
     def __init__(self, text: TextIO, file: Path, advance: Callable[[int], None]) -> None:
         self._text, self._file, self._advance = text, file, advance
         self._buffer, self._place = "", 0
-        self._decoder = json.JSONDecoder(parse_constant=constant)
+        self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=finite_number)
 
     def __iter__(self) -> Iterator[Json]:
         self._expect("[", 1)

@@ -2,6 +2,7 @@
 
 import json
 
+from whet.errors import visible
 from whet.types import Json, Problem
 
 MAX_TEXT = 4000
@@ -14,14 +15,14 @@ def heading(problem: Problem) -> str:
     """Name a problem, with its level, split and source in one line."""
     level = "no level" if problem.level is None else f"level {min(int(problem.level * 5) + 1, 5)} ({problem.level:.2f})"
     origin = " ".join(part for part in (problem.source, problem.source_id) if part)
-    return " · ".join(part for part in (problem.id, level, problem.split, origin) if part)
+    return visible(" · ".join(part for part in (problem.id, level, problem.split, origin) if part))
 
 
 def sections(problem: Problem) -> list[tuple[str, str]]:
     """List what to show below the heading, each with a title."""
     asked = [(message.role, shortened(message.content)) for message in problem.prompt]
     answer = "none" if problem.answer is None else shortened(problem.answer)
-    payload = "\n".join(f"{key}: {summary(value)}" for key, value in problem.payload.items())
+    payload = visible("\n".join(f"{key}: {summary(value)}" for key, value in problem.payload.items()))
     return [*asked, ("answer", answer), *([("payload", payload)] if payload else [])]
 
 
@@ -34,12 +35,12 @@ def page(problem: Problem) -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut a long text, saying how much is left out.
+    """Cut a long text, saying how much is left out; signs that are not seen stand as their escapes.
 
     >>> shortened("x" * 4003)[-25:]
     'x … and 3 more characters'
     """
-    text = text.strip("\n")
+    text = visible(text.strip("\n"))
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … and {len(text) - MAX_TEXT:,} more characters"
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from whet.data.json_list import MAX_ROW, JsonList, constant
 from whet.data.parquet import read_table
 from whet.errors import DataError
+from whet.store.jsonl import finite_number
 from whet.types import Json
 
 Row = dict[str, Json]
@@ -94,7 +95,7 @@ def _lines(file: Path, binary: BinaryIO | gzip.GzipFile, advance: Advance) -> It
 
 def _parsed(file: Path, place: str, text: str) -> SourceRow:
     try:
-        value: Json = json.loads(text, parse_constant=constant)
+        value: Json = json.loads(text, parse_constant=constant, parse_float=finite_number)
     except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {file} {place}: {error}") from error
     return _row(file, place, value)

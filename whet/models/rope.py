@@ -1,10 +1,12 @@
 """Rotary positions in the half-split layout of Hugging Face checkpoints, with Llama 3's frequency scaling."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from whet.kernels.rope import turn, turn_into
 from whet.models.config import ModelConfig, RopeScaling
 
 
@@ -18,11 +20,41 @@ def rope_table(cfg: ModelConfig) -> Tensor:
     return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
 
-def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
-    """Rotate the two halves of each head against each other by the angle of its position."""
-    cos, sin = rope_TD.to(x_TND.dtype).unsqueeze(1).chunk(2, dim=-1)
-    first, second = x_TND.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turn:
+    """How the fused projection of a layer becomes heads: split, normalised where the family does so, rotated."""
+
+    heads: int
+    groups: int
+    size: int
+    rope_PD: Tensor
+    positions_T: Tensor | None
+    """Rows of the table; None where it has a row a token."""
+    q_norm_D: Tensor | None
+    k_norm_D: Tensor | None
+    eps: float
+
+    def __call__(self, qkv_TX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [T, heads, size], keys and values [T, groups, size]."""
+        return turn(
+            qkv_TX, self.rope_PD, self.positions_T, self.heads, self.groups, self.q_norm_D, self.k_norm_D, self.eps
+        )
+
+    def into(self, qkv_BX: Tensor, keys: Tensor, values: Tensor, cell_B: Tensor) -> Tensor:
+        """The same, keys and values filed at once in the pages of a layer; returns the queries."""
+        return turn_into(
+            qkv_BX,
+            self.rope_PD,
+            self.positions_T,
+            self.heads,
+            self.groups,
+            self.q_norm_D,
+            self.k_norm_D,
+            self.eps,
+            keys,
+            values,
+            cell_B,
+        )
 
 
 def _stretch(frequency: Tensor, scaling: RopeScaling) -> Tensor:

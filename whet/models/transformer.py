@@ -1,23 +1,27 @@
 """One decoder for the engine and the learner: Qwen2/2.5, Qwen3 and Llama 3 differ only in flags of ModelConfig.
 
 Shapes: T tokens of all sequences laid end to end, H hidden, N query heads, G key/value heads, D head size,
-V vocabulary. Which tokens may see which is not decided here: `attend` gets q, k, v of a layer and answers.
+X query, key and value heads of a token side by side, V vocabulary. Which tokens may see which is not decided here:
+`attend` gets the heads of a layer, and how to turn them, and answers.
 """
 
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from whet.kernels.gate import swiglu
+from whet.kernels.head import head_logits
+from whet.kernels.norm import add_norm
+from whet.kernels.switch import usable
 from whet.models.config import ModelConfig
-from whet.models.rope import rope_table, rotate
+from whet.models.rope import Turn, rope_table
 
 
 class Attend(Protocol):
     """Attention over whatever context the caller keeps: packed sequences, or a cache."""
 
-    def __call__(self, layer: int, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor: ...
+    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor: ...
 
 
 class Transformer(nn.Module):
@@ -40,15 +44,14 @@ class Transformer(nn.Module):
         return self.embed.weight if self.head is None else self.head.weight
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
-        rope_TD = self.rope_PD[positions_T]
-        x_TH = self.embed(tokens_T)
+        stream_TH, added_TH = None, self.embed(tokens_T)
+        rope, positions = (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
         for layer in self.layers:
-            x_TH = layer(x_TH, rope_TD, attend)
-        out: Tensor = self.norm(x_TH)
-        return out
+            stream_TH, added_TH = layer(stream_TH, added_TH, rope, positions, attend)
+        return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
-        return F.linear(hidden_TH, self.head_weight_VH).float()
+        return head_logits(hidden_TH, self.head_weight_VH)
 
 
 class Layer(nn.Module):
@@ -67,23 +70,28 @@ class Layer(nn.Module):
         self.gate_up = nn.Linear(hidden, 2 * inner, bias=False, dtype=dtype)
         self.down = nn.Linear(inner, hidden, bias=False, dtype=dtype)
 
-    def forward(self, x_TH: Tensor, rope_TD: Tensor, attend: Attend) -> Tensor:
-        q_TND, k_TGD, v_TGD = self._project(self.input_norm(x_TH), rope_TD)
-        mixed_TND = attend(self.index, q_TND, k_TGD, v_TGD)
-        x_TH = x_TH + self.out(mixed_TND.flatten(1))
-        gate_TI, up_TI = self.gate_up(self.post_norm(x_TH)).chunk(2, dim=-1)
-        down_TH: Tensor = self.down(F.silu(gate_TI) * up_TI)
-        return x_TH + down_TH
+    def forward(
+        self, stream_TH: Tensor | None, added_TH: Tensor, rope_PD: Tensor, positions_T: Tensor | None, attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """Take the residual stream and what is to be added to it; give both for the next layer."""
+        normed_TH, stream_TH = add_norm(added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps)
+        mixed_TND = attend(self.index, self.qkv(normed_TH), self._turn(rope_PD, positions_T))
+        normed_TH, stream_TH = add_norm(
+            self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
+        )
+        return stream_TH, self.down(swiglu(self.gate_up(normed_TH)))
 
-    def _project(self, x_TH: Tensor, rope_TD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        heads, groups = self.cfg.num_heads, self.cfg.num_kv_heads
-        qkv = self.qkv(x_TH).view(len(x_TH), heads + 2 * groups, self.cfg.head_dim)
-        if self.q_norm is None or self.k_norm is None:
-            turned = rotate(qkv[:, : heads + groups], rope_TD)
-            return turned[:, :heads], turned[:, heads:], qkv[:, heads + groups :]
-        q_TND = rotate(self.q_norm(qkv[:, :heads]), rope_TD)
-        k_TGD = rotate(self.k_norm(qkv[:, heads : heads + groups]), rope_TD)
-        return q_TND, k_TGD, qkv[:, heads + groups :]
+    def _turn(self, rope_PD: Tensor, positions_T: Tensor | None) -> Turn:
+        return Turn(
+            heads=self.cfg.num_heads,
+            groups=self.cfg.num_kv_heads,
+            size=self.cfg.head_dim,
+            rope_PD=rope_PD,
+            positions_T=positions_T,
+            q_norm_D=None if self.q_norm is None else self.q_norm.weight,
+            k_norm_D=None if self.k_norm is None else self.k_norm.weight,
+            eps=self.cfg.norm_eps,
+        )
 
 
 @torch.no_grad()

@@ -2,11 +2,8 @@
 
 import torch
 
-from whet.environment import fix_cublas
-
 
 def settle(deterministic: bool) -> None:
     """Choose before CUDA starts whether kernels whose results vary from run to run are allowed."""
-    if deterministic:
-        fix_cublas()
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.use_deterministic_algorithms(deterministic)

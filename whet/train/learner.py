@@ -10,8 +10,9 @@ from whet.algos.catalog import Objective
 from whet.algos.terms import TokenTerms
 from whet.data.examples import Batch, Example, to_batch
 from whet.data.pack import pack
+from whet.kernels.head import token_logprobs
+from whet.kernels.switch import usable
 from whet.models.attention import PackedAttention
-from whet.models.head import token_logprobs
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
@@ -30,16 +31,19 @@ class Learner:
 
     def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples, whatever the micro-batches."""
+        return self.accumulate(examples, objective) | self.optim_step()
+
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Add the gradient of all examples, without a step. Returns the loss, and each metric's mean over tokens."""
         sums: dict[str, Tensor] = {}
         count = 0
-        for group in pack(examples, self.cfg.micro_tokens):
+        for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
             batch = to_batch(group, self.device)
             for name, value in self.forward_backward(batch, objective).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             count += len(batch.label_M)
-        metrics = self.optim_step()
         loss = float(sums.pop("loss", torch.zeros(())))
-        return metrics | {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
+        return {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens."""
@@ -65,17 +69,28 @@ class Learner:
         self.num_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
+    def discard(self) -> None:
+        """Forget the gradient added so far, as if it had been zero."""
+        self.optimizer.forget()
+
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         """Score the response tokens of each example under the present weights, without gradient."""
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
 
+def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[Example]]:
+    """Split examples for single passes of a model; only where it has kernels of its own is there no padding."""
+    return pack(examples, tokens, is_padded=not usable(model.embed.weight))
+
+
 def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
-    hidden_TH = model(batch.tokens_T, batch.positions_T, PackedAttention(batch.lengths_S))
-    return token_logprobs(
-        model, hidden_TH[batch.source_M], batch.label_M, batch.temperature_M, entropy_gradient=entropy_gradient
+    attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
+    hidden_MH = model(batch.tokens_T, batch.positions_T, attend)[batch.source_M]
+    logprob_M, entropy_M = token_logprobs(
+        hidden_MH, model.head_weight_VH, batch.label_M, batch.temperature_M, entropy=True
     )
+    return logprob_M, entropy_M if entropy_gradient else entropy_M.detach()
 
 
 @torch.no_grad()
@@ -83,7 +98,7 @@ def score_examples(model: Transformer, examples: Sequence[Example], micro_tokens
     """Log-probabilities of each example's response tokens, in the order given."""
     device = model.embed.weight.device
     found: dict[int, Floats] = {}
-    for group in pack(examples, micro_tokens):
+    for group in micro_batches(model, examples, micro_tokens):
         logprob_M, _ = score_batch(model, to_batch(group, device))
         ends = np.cumsum([example.num_targets for example in group])
         parts = np.split(logprob_M.cpu().numpy(), ends[:-1])

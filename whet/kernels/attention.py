@@ -1,0 +1,224 @@
+"""Causal attention: packed sequences for the learner, and queries against a paged cache for the engine.
+
+Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P pages
+of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page size a multiple of 64.
+
+The three kernels give one token the same bits: all take keys in blocks of 64, sum blocks in chunks of 512 from the
+start of the sequence, and join chunks in order.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whet.kernels.order import CHUNK, TILE
+from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+
+if HAS_TRITON:
+    from whet.kernels import triton_attention
+
+
+def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
+    """List, on the device, which sequence and which first position each program takes: int32 [X, 2].
+
+    Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One table serves
+    all layers. `before_S` counts the tokens a sequence has in the cache already.
+    """
+    sequences = len(starts_S1) - 1
+    before_S = torch.zeros_like(starts_S1[1:]) if before_S is None else before_S
+    first_S = before_S // TILE
+    count_S = (before_S + starts_S1.diff() + TILE - 1) // TILE - first_S
+    end_S = count_S.cumsum(0)
+    tile_X = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
+    sequence_X = torch.searchsorted(end_S, tile_X, right=True)
+    known_X = sequence_X.clamp(max=sequences - 1)
+    position_X = (tile_X - (end_S - count_S - first_S)[known_X]) * TILE
+    return torch.stack([torch.where(sequence_X < sequences, sequence_X, -1), position_X], 1).int()
+
+
+def packed_attention(
+    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int, tiles_X2: Tensor | None = None
+) -> Tensor:
+    """Let each token see its own sequence up to and including itself; sequence s lies at starts[s] : starts[s + 1].
+
+    `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used as it is.
+    """
+    if not _fits(q_TND):
+        return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+    tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
+    if not needs_grad(q_TND, k_TGD, v_TGD):
+        return triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2)
+    out_TND: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
+        q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2
+    )
+    return out_TND
+
+
+@torch.no_grad()
+def paged_prefill(
+    q_TND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_SP: Tensor,
+    starts_S1: Tensor,
+    before_S: Tensor,
+    tiles_X2: Tensor | None = None,
+) -> Tensor:
+    """Let packed queries see their sequences in the cache, where their own keys and values are filed already.
+
+    `before_S` counts the tokens of each sequence that came before this chunk of it.
+    """
+    if not _fits(q_TND):
+        return plain_paged_prefill(q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S)
+    tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
+    return triton_attention.paged(q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2)
+
+
+@torch.no_grad()
+def paged_decode(
+    q_BND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_BP: Tensor,
+    length_B: Tensor,
+    scratch: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Let one query a row see the row's `length` newest cached tokens, itself among them; zeros where length is 0.
+
+    The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken anew if absent.
+    """
+    if not _fits(q_BND):
+        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B)
+    if scratch is None:
+        scratch = decode_scratch(q_BND, table_BP.shape[1] * keys_pages.shape[2])
+    return triton_attention.decode(q_BND, keys_pages, values_pages, table_BP, length_B, scratch)
+
+
+def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Make room for the maxima, sums and weighted values of every chunk of a context of that many tokens."""
+    rows, heads, size = q_BND.shape
+    chunks = -(-context // CHUNK)
+    parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
+    return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
+
+
+def plain_packed_attention(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int) -> Tensor:
+    """Do the same in plain torch: sequences become rows of a grid, padded on the right, which causality hides."""
+    tokens, rows = len(q_TND), len(starts_S1) - 1
+    index_S = torch.arange(rows, device=starts_S1.device)
+    sequence_T = torch.repeat_interleave(index_S, starts_S1.diff(), output_size=tokens)
+    offset_T = torch.arange(tokens, device=starts_S1.device) - starts_S1[sequence_T]
+    cell_T = sequence_T * longest + offset_T
+    is_full = tokens == rows * longest
+
+    def to_grid(x_TND: Tensor) -> Tensor:
+        empty = None if is_full else x_TND.new_zeros(rows * longest, *x_TND.shape[1:])
+        grid = x_TND if empty is None else empty.index_copy(0, cell_T, x_TND)
+        return grid.view(rows, longest, *x_TND.shape[1:]).transpose(1, 2)
+
+    grouped = q_TND.shape[1] != k_TGD.shape[1]
+    mixed = F.scaled_dot_product_attention(
+        to_grid(q_TND), to_grid(k_TGD), to_grid(v_TGD), is_causal=True, enable_gqa=grouped
+    )
+    out = mixed.transpose(1, 2).flatten(0, 1)
+    return out if is_full else out[cell_T]
+
+
+def plain_paged_prefill(
+    q_TND: Tensor, keys_pages: Tensor, values_pages: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor
+) -> Tensor:
+    """Do the same in plain torch, one sequence after the other."""
+    out_TND = torch.empty_like(q_TND)
+    starts = starts_S1.tolist()
+    for index, before in enumerate(before_S.tolist()):
+        start, end = starts[index], starts[index + 1]
+        length = before + end - start
+        k_GCD, v_GCD = (_context(pages, table_SP[index])[:, :length] for pages in (keys_pages, values_pages))
+        column_C = torch.arange(length, device=q_TND.device)
+        mask = column_C <= column_C[before:, None]
+        q_NCD = q_TND[start:end].transpose(0, 1)
+        mixed = F.scaled_dot_product_attention(q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True)
+        out_TND[start:end] = mixed[0].transpose(0, 1)
+    return out_TND
+
+
+def plain_paged_decode(
+    q_BND: Tensor, keys_pages: Tensor, values_pages: Tensor, table_BP: Tensor, length_B: Tensor
+) -> Tensor:
+    """Do the same in plain torch, over a copy of the pages."""
+    rows, heads, size = q_BND.shape
+    groups = keys_pages.shape[1]
+    context = table_BP.shape[1] * keys_pages.shape[2]
+    seen_B11C = (torch.arange(context, device=q_BND.device) < length_B[:, None])[:, None, None]
+    # What lies in a page past the end of its sequence may be anything, even no number.
+    k_BGCD, v_BGCD = (
+        _context(pages, table_BP).where(seen_B11C.transpose(2, 3), 0) for pages in (keys_pages, values_pages)
+    )
+    # Query heads that share a key head become rows of one small matrix: no key is read twice.
+    q_BGXD = q_BND.reshape(rows, groups, heads // groups, size)
+    mixed = F.scaled_dot_product_attention(q_BGXD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
+    return mixed.reshape(rows, heads, size).where((length_B > 0)[:, None, None], 0)
+
+
+def _context(pages: Tensor, table: Tensor) -> Tensor:
+    """Lay the pages of a table's rows end to end: [..., G, tokens, D]."""
+    return pages[table].transpose(-4, -3).flatten(-3, -2)
+
+
+def _fits(q: Tensor) -> bool:
+    size = q.shape[-1]
+    return usable(q) and 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
+
+
+class _Packed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int, tiles_X2: Tensor
+    ) -> Tensor:
+        q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
+        lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
+        out_TND = triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT)
+        ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
+        ctx.longest = longest
+        return out_TND
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
+        inputs = q_TND, k_TGD, v_TGD
+        if q_TND.is_cuda and q_TND.element_size() == 2:
+            found = _flash_backward(grads[0], inputs, out_TND, lse_NT, starts_S1, ctx.longest)
+        else:
+            found = _plain_backward(grads[0], inputs, starts_S1, ctx.longest)
+        return *found, None, None, None
+
+
+def _flash_backward(
+    d_out_TND: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    out_TND: Tensor,
+    lse_NT: Tensor,
+    starts_S1: Tensor,
+    longest: int,
+) -> tuple[Tensor, ...]:
+    """Let torch's own kernel go back: it needs the outputs and log-sum-exps of a forward, not of its own forward."""
+    no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
+    unused = torch.empty(0, device=d_out_TND.device)
+    backward = torch.ops.aten._flash_attention_backward
+    found: tuple[Tensor, ...] = backward(
+        d_out_TND.contiguous(), *inputs, out_TND, lse_NT, starts_S1, starts_S1, longest, longest,
+        0.0, True, no_dropout, unused, window_size_left=-1, window_size_right=0,
+    )  # fmt: skip
+    return found
+
+
+def _plain_backward(
+    d_out_TND: Tensor, inputs: tuple[Tensor, Tensor, Tensor], starts_S1: Tensor, longest: int
+) -> tuple[Tensor, ...]:
+    """Run the plain twin again and go back through it."""
+    with torch.enable_grad():
+        q_TND, k_TGD, v_TGD = (x.detach().requires_grad_() for x in inputs)
+        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+        return torch.autograd.grad(out_TND, (q_TND, k_TGD, v_TGD), d_out_TND)

@@ -1,0 +1,44 @@
+"""The gated feed-forward's middle: silu(gate) * up, computed in float32 and rounded once.
+
+Shapes: T tokens, I inner. Gate and up lie side by side in one row of 2 I.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+
+if HAS_TRITON:
+    from whet.kernels import triton_gate
+
+
+def swiglu(gate_up_TI: Tensor) -> Tensor:
+    """Halve the rows: silu of the first half times the second."""
+    if not usable(gate_up_TI):
+        return plain_swiglu(gate_up_TI)
+    if not needs_grad(gate_up_TI):
+        return triton_gate.forward(gate_up_TI)
+    out_TI: Tensor = _SwiGLU.apply(gate_up_TI)  # type: ignore[no-untyped-call]
+    return out_TI
+
+
+def plain_swiglu(gate_up_TI: Tensor) -> Tensor:
+    """Do the same in plain torch, on any device."""
+    gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
+    if gate_up_TI.element_size() >= 4:
+        return F.silu(gate_TI) * up_TI
+    return (F.silu(gate_TI.float()) * up_TI.float()).to(gate_up_TI.dtype)
+
+
+class _SwiGLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate_up_TI: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up_TI)
+        return triton_gate.forward(gate_up_TI)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return triton_gate.backward(grads[0], *ctx.saved_tensors)

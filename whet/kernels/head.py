@@ -1,0 +1,193 @@
+"""From final hidden states to log-probabilities and tokens. Logits are float32, and a step never holds all of them.
+
+Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's log-probability of a token
+and the learner's come from the same statistics of the same logits, so they are the same bits.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whet.kernels.switch import HAS_TRITON, usable
+
+if HAS_TRITON:
+    from whet.kernels import triton_head
+
+CPU_ELEMENTS, GPU_ELEMENTS = 2**25, 2**29
+"""Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a GPU."""
+
+
+def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
+    """Multiply by the head; a GPU sums in float32 and returns the sums as they are, before any rounding."""
+    if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
+        return torch.mm(hidden_MH, weight_VH.t(), out_dtype=torch.float32)
+    logits_MV = F.linear(hidden_MH, weight_VH)
+    return logits_MV if logits_MV.element_size() >= 4 else logits_MV.float()
+
+
+def token_logprobs(
+    hidden_MH: Tensor,
+    weight_VH: Tensor,
+    label_M: Tensor,
+    temperature_M: Tensor,
+    *,
+    entropy: bool,
+    chunk_elements: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Score each label under softmax(logits / temperature); also the entropy of that distribution, if wanted, else 0.
+
+    Both have gradients; detach what should have none. The backward pass computes chunks of logits again. A temperature
+    of 0 scores like 1, as `sample_rows` does.
+    """
+    elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
+    rows = max(1, elements // len(weight_VH))
+    rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
+    both: tuple[Tensor, Tensor] = _Scores.apply(  # type: ignore[no-untyped-call]
+        hidden_MH, weight_VH, label_M, temperature_M, rows, entropy
+    )
+    return both
+
+
+@torch.no_grad()
+def sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose a token a row and give its log-probability, by one uniform number a row, float64 in [0, 1).
+
+    The number is put through the inverse of the row's cumulative distribution. At temperature 0 the most likely token
+    is chosen, and its log-probability is that of temperature 1.
+    """
+    if usable(logits_BV):
+        return triton_head.sample(logits_BV, uniform_B, temperature_B)
+    return plain_sample_rows(logits_BV, uniform_B, temperature_B)
+
+
+@torch.no_grad()
+def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> Tensor:
+    """Give the log-probability that `sample_rows` would give with these tokens."""
+    return _measure(logits_BV, token_B, temperature_B, has_entropy=False)[0]
+
+
+def plain_sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Do the same in plain torch, on any device."""
+    logprobs_BV = torch.log_softmax(_scaled(logits_BV, temperature_B), dim=-1)
+    sums_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
+    # A product that rounds up to the total would point past the last likely token.
+    target_B = (uniform_B * sums_BV[:, -1]).minimum(sums_BV[:, -1] * (1 - 2**-52))
+    drawn_B = torch.searchsorted(sums_BV, target_B[:, None], right=True)[:, 0].clamp(max=logits_BV.shape[1] - 1)
+    token_B = torch.where(temperature_B == 0, logprobs_BV.argmax(-1), drawn_B)
+    return token_B, logprobs_BV.gather(1, token_B[:, None])[:, 0]
+
+
+def plain_measure(
+    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of exponentials."""
+    scaled_RV = _scaled(logits_RV, temperature_R)
+    logprobs_RV = torch.log_softmax(scaled_RV, dim=-1)
+    logprob_R = logprobs_RV.gather(1, label_R[:, None])[:, 0]
+    lse_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - logprob_R
+    entropy_R = -(logprobs_RV.exp() * logprobs_RV).sum(-1) if has_entropy else torch.zeros_like(logprob_R)
+    return logprob_R, entropy_R, lse_R
+
+
+def plain_slope(
+    logits_RV: Tensor,
+    label_R: Tensor,
+    temperature_R: Tensor,
+    measures: tuple[Tensor, Tensor],
+    d_logprob_R: Tensor,
+    d_entropy_R: Tensor | None,
+    *,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return the gradient of the logits, given entropy and log-sum-exp. The logits are overwritten.
+
+    With p the distribution: d logprob = one at the label - p, d entropy = -p (log p + entropy).
+    """
+    entropy_R, lse_R = measures
+    scale_R = _scale(temperature_R).to(logits_RV.dtype)
+    logprobs_RV = logits_RV.div_(scale_R[:, None]).sub_(lse_R[:, None])
+    probs_RV = logprobs_RV.exp()
+    if d_entropy_R is None:
+        slope_RV = probs_RV.mul_(-d_logprob_R[:, None])
+    else:
+        slope_RV = probs_RV.mul_(-d_logprob_R[:, None] - d_entropy_R[:, None] * (logprobs_RV + entropy_R[:, None]))
+    slope_RV.scatter_add_(1, label_R[:, None], d_logprob_R[:, None])
+    return slope_RV.div_(scale_R[:, None]).to(dtype)
+
+
+def _scale(temperature_R: Tensor) -> Tensor:
+    return torch.where(temperature_R == 0, 1.0, temperature_R)
+
+
+def _scaled(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
+    return logits_RV / _scale(temperature_R).to(logits_RV.dtype)[:, None]
+
+
+def _measure(
+    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    how = triton_head.measure if usable(logits_RV) else plain_measure
+    return how(logits_RV, label_R, temperature_R, has_entropy=has_entropy)
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor, rows: int, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        chunks = [slice(start, start + rows) for start in range(0, len(hidden_MH), rows)]
+        wide = torch.promote_types(hidden_MH.dtype, torch.float32)
+        measures_3M = torch.zeros(3, len(hidden_MH), dtype=wide, device=hidden_MH.device)
+        for at in chunks:
+            logits_RV = head_logits(hidden_MH[at], weight_VH)
+            found = _measure(logits_RV, label_M[at], temperature_M[at], has_entropy=entropy)
+            del logits_RV  # before the next chunk takes its place
+            for stored_M, found_R in zip(measures_3M, found, strict=True):
+                stored_M[at] = found_R
+        # Outputs of a function with gradient are tensors of their own, not views.
+        logprob_M, entropy_M, lse_M = (x.clone() for x in measures_3M)
+        ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
+        ctx.chunks, ctx.has_entropy = chunks, entropy
+        ctx.set_materialize_grads(False)
+        return logprob_M, entropy_M
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden_MH, weight_VH, *_ = ctx.saved_tensors
+        d_logprob_M, d_entropy_M = grads[0], grads[1] if ctx.has_entropy else None
+        if d_logprob_M is None:
+            d_logprob_M = torch.zeros_like(ctx.saved_tensors[-1])
+        d_hidden_MH = torch.empty_like(hidden_MH) if ctx.needs_input_grad[0] else None
+        wide = torch.promote_types(weight_VH.dtype, torch.float32)
+        d_weight_VH = torch.zeros_like(weight_VH, dtype=wide) if ctx.needs_input_grad[1] else None
+        for at in ctx.chunks:
+            slope_RV = _slope(ctx.saved_tensors, at, d_logprob_M, d_entropy_M)
+            if d_hidden_MH is not None:
+                torch.mm(slope_RV, weight_VH, out=d_hidden_MH[at])
+            if d_weight_VH is not None:
+                _add_product(d_weight_VH, slope_RV.t(), hidden_MH[at])
+            del slope_RV  # before the next chunk takes its place
+        d_weight_VH = None if d_weight_VH is None else d_weight_VH.to(weight_VH.dtype)
+        return d_hidden_MH, d_weight_VH, None, None, None, None
+
+
+def _slope(saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None) -> Tensor:
+    """Compute a chunk's logits again and turn them into their gradients, in the dtype of the hidden states."""
+    hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
+    logits_RV = head_logits(hidden_MH[at], weight_VH)
+    d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]
+    how = triton_head.slope if usable(logits_RV) else plain_slope
+    measures = entropy_M[at], lse_M[at]
+    return how(logits_RV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_R, dtype=hidden_MH.dtype)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add left @ right to a total of higher precision, without rounding the product first."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    elif left.is_cuda:
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    else:
+        total.add_(left @ right)

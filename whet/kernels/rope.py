@@ -1,0 +1,134 @@
+"""From the fused projection to queries, keys and values: per-head norm where the model has one, then rotation.
+
+Shapes: T tokens, B rows decoding, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions. The
+norm is computed in float32 and rounded to the dtype of the projection, then rotation likewise. A rotation table holds
+D/2 cosines then D/2 sines a position, in float32, for heads in the half-split layout.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from whet.kernels.heads import Heads
+from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+
+if HAS_TRITON:
+    from whet.kernels import triton_rope
+
+
+def turn(
+    qkv_TX: Tensor,
+    rope_PD: Tensor,
+    positions_T: Tensor | None,
+    heads: int,
+    groups: int,
+    q_norm_D: Tensor | None,
+    k_norm_D: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split the projection and turn queries and keys by their positions: q_TND, k_TGD, v_TGD.
+
+    Without positions the table holds a row a token. The kernels return contiguous tensors; plain torch may return
+    views of one tensor.
+    """
+    split = Heads(queries=heads, groups=groups, eps=eps)
+    if not usable(qkv_TX):
+        return plain_turn(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+    positions_T = _row_each(qkv_TX) if positions_T is None else positions_T
+    if not needs_grad(qkv_TX, q_norm_D, k_norm_D):
+        return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+    turned: tuple[Tensor, Tensor, Tensor] = _Turn.apply(  # type: ignore[no-untyped-call]
+        qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D
+    )
+    return turned
+
+
+@torch.no_grad()
+def turn_into(
+    qkv_BX: Tensor,
+    rope_PD: Tensor,
+    positions_B: Tensor | None,
+    heads: int,
+    groups: int,
+    q_norm_D: Tensor | None,
+    k_norm_D: Tensor | None,
+    eps: float,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    cell_B: Tensor,
+) -> Tensor:
+    """Do what `turn` does, bit for bit, but file keys and values in the pages of one layer; returns q_BND.
+
+    Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, place `cell % page size`; where
+    its cell is negative it is not filed.
+    """
+    split = Heads(queries=heads, groups=groups, eps=eps)
+    if usable(qkv_BX):
+        norms = q_norm_D, k_norm_D
+        positions_B = _row_each(qkv_BX) if positions_B is None else positions_B
+        return triton_rope.forward_into(qkv_BX, rope_PD, positions_B, split, *norms, keys_pages, values_pages, cell_B)
+    q_BND, k_BGD, v_BGD = plain_turn(qkv_BX, rope_PD, positions_B, split, q_norm_D, k_norm_D)
+    is_filed_B = cell_B >= 0
+    page_B, place_B = cell_B[is_filed_B] // keys_pages.shape[2], cell_B[is_filed_B] % keys_pages.shape[2]
+    keys_pages[page_B, :, place_B] = k_BGD[is_filed_B]
+    values_pages[page_B, :, place_B] = v_BGD[is_filed_B]
+    return q_BND
+
+
+def plain_turn(
+    qkv_TX: Tensor,
+    rope_PD: Tensor,
+    positions_T: Tensor | None,
+    split: Heads,
+    q_norm_D: Tensor | None,
+    k_norm_D: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Do the same in plain torch, on any device."""
+    heads, turning = split.queries, split.queries + split.groups
+    qkv = qkv_TX.view(len(qkv_TX), turning + split.groups, -1)
+    rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
+    if q_norm_D is None or k_norm_D is None:
+        turned = rotate(qkv[:, :turning], rope_TD)
+        return turned[:, :heads], turned[:, heads:], qkv[:, turning:]
+    q_TND = F.rms_norm(qkv[:, :heads], q_norm_D.shape, q_norm_D, split.eps)
+    k_TGD = F.rms_norm(qkv[:, heads:turning], k_norm_D.shape, k_norm_D, split.eps)
+    return rotate(q_TND, rope_TD), rotate(k_TGD, rope_TD), qkv[:, turning:]
+
+
+def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
+    """Rotate the two halves of each head against each other by the angle of its position."""
+    cos, sin = rope_TD.unsqueeze(1).chunk(2, dim=-1)
+    first, second = x_TND.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x_TND.dtype)
+
+
+def _row_each(x: Tensor) -> Tensor:
+    return torch.arange(len(x), device=x.device)
+
+
+class _Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv_TX: Tensor,
+        rope_PD: Tensor,
+        positions_T: Tensor,
+        split: Heads,
+        q_norm_D: Tensor | None,
+        k_norm_D: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        # Without norms the way back is a rotation alone: the projection need not be kept.
+        ctx.save_for_backward(rope_PD, positions_T, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
+        ctx.split = split
+        return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        d_q_TND, d_k_TGD, d_v_TGD = grads
+        rope_PD, positions_T, q_norm_D, k_norm_D, qkv_TX = ctx.saved_tensors
+        d_qkv_TX, d_q_norm_D, d_k_norm_D = triton_rope.backward(
+            d_q_TND, d_k_TGD, d_v_TGD, rope_PD, positions_T, q_norm_D, k_norm_D, qkv_TX, ctx.split
+        )
+        return d_qkv_TX, None, None, None, d_q_norm_D, d_k_norm_D

@@ -1,0 +1,249 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+"""The kernels of attention.py. What they share is written once: `_fold` takes a block of keys, `_join` a chunk.
+
+Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P pages, X tiles, C
+chunks.
+
+Three things keep the bits equal between them. Products and sums are rounded as they stand here (enable_fp_fusion is
+off). Shares are added in pairs, so their sum does not depend on which thread holds which. And tiles of 16 or 32 rows
+use the matrix instruction of one warp; from 64 rows on, four warps would share Hopper's larger one.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from whet.kernels.order import BLOCK, CHUNK, TILE
+
+LOG2_E = math.log2(math.e)
+PREFILL = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
+DECODE = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
+
+
+def packed(
+    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, tiles_X2: Tensor, lse_NT: Tensor | None = None
+) -> Tensor:
+    q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
+    return _tiled(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT, page=0, width=0)
+
+
+def paged(
+    q_TND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_SP: Tensor,
+    starts_S1: Tensor,
+    before_S: Tensor,
+    tiles_X2: Tensor,
+) -> Tensor:
+    page = _page_size(keys_pages, values_pages)
+    table_SP = table_SP.contiguous()
+    return _tiled(
+        q_TND.contiguous(), keys_pages, values_pages, starts_S1, tiles_X2, before_S, table_SP, None,
+        page=page, width=table_SP.shape[1],
+    )  # fmt: skip
+
+
+def decode(
+    q_BND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_BP: Tensor,
+    length_B: Tensor,
+    scratch: tuple[Tensor, Tensor, Tensor],
+) -> Tensor:
+    page = _page_size(keys_pages, values_pages)
+    (rows, heads, size), groups, width = q_BND.shape, keys_pages.shape[1], table_BP.shape[1]
+    q_BND, table_BP, each = q_BND.contiguous(), table_BP.contiguous(), heads // groups
+    out_BND = torch.empty_like(q_BND)
+    tops_BCN, sums_BCN, parts_BCND = scratch
+    chunks, tile = triton.cdiv(width * page, CHUNK), max(16, triton.next_power_of_2(each))
+    assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, "scratch memory of another size"
+    _decode[(rows, groups, chunks)](
+        q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN, parts_BCND,
+        LOG2_E / math.sqrt(size), width, chunks, groups, each, size, page, tile, BLOCK, CHUNK, **DECODE,
+    )  # fmt: skip
+    if chunks > 1:
+        _combine[(rows, groups)](
+            tops_BCN, sums_BCN, parts_BCND, length_B, out_BND, chunks, groups, each, size, tile, CHUNK,
+            num_warps=2, enable_fp_fusion=False,
+        )  # fmt: skip
+    return out_BND
+
+
+def _tiled(
+    q_TND: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    starts_S1: Tensor,
+    tiles_X2: Tensor,
+    before_S: Tensor,
+    table_SP: Tensor,
+    lse_NT: Tensor | None,
+    *,
+    page: int,
+    width: int,
+) -> Tensor:
+    (tokens, heads, size), groups = q_TND.shape, keys.shape[1]
+    out_TND = torch.empty_like(q_TND)
+    _prefill[(len(tiles_X2), heads)](
+        q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND, out_TND if lse_NT is None else lse_NT,
+        LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None, groups, heads // groups, size, page,
+        TILE, BLOCK, CHUNK, **PREFILL,
+    )  # fmt: skip
+    return out_TND
+
+
+def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:
+    assert keys_pages.is_contiguous() and values_pages.is_contiguous(), "pages of one layer lie in one piece"
+    page = keys_pages.shape[2]
+    assert page % BLOCK == 0, f"pages of {page} tokens cannot be read in blocks of {BLOCK}"
+    return page
+
+
+@triton.jit
+def _row_sum(x):
+    """Add up rows of 64 in pairs, always the same ones. Triton's own sum follows the layout of the threads.
+
+    Columns 32 apart come first, then those inside each eight, then the four eights: where warps share a row, each has
+    its eights to itself, and only four numbers must cross over.
+    """
+    x = tl.sum(tl.reshape(x, [x.shape[0], 2, 32]), 1)
+    x = tl.sum(tl.reshape(x, [x.shape[0], 4, 2, 4]), 2)
+    x = tl.sum(tl.reshape(x, [x.shape[0], 4, 2, 2]), 2)
+    x = tl.sum(x, 2)
+    x = tl.sum(tl.reshape(x, [x.shape[0], 2, 2]), 1)
+    return tl.sum(x, 1)
+
+
+@triton.jit
+def _fold(q, k, v, seen, scale, top, total, mixed):
+    """Take a block of keys into a chunk: running maximum, sum of powers, weighted values."""
+    score = tl.where(seen, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
+    new_top = tl.maximum(top, tl.max(score, 1))
+    fade = tl.exp2(top - new_top)
+    share = tl.exp2(score - new_top[:, None])
+    total = tl.fma(total, fade, _row_sum(share))
+    mixed = tl.dot(share.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
+    return new_top, total, mixed
+
+
+@triton.jit
+def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed):
+    """Take a finished chunk into the whole."""
+    new_top = tl.maximum(top, chunk_top)
+    old, new = tl.exp2(top - new_top), tl.exp2(chunk_top - new_top)
+    total = tl.fma(total, old, chunk_total * new)
+    mixed = tl.fma(mixed, tl.broadcast_to(old[:, None], mixed.shape), chunk_mixed * new[:, None])
+    return new_top, total, mixed
+
+
+@triton.jit
+def _nothing(ROWS: tl.constexpr, SIZE: tl.constexpr):
+    """Start a chunk, or the whole: no key seen."""
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    return top, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, SIZE], tl.float32)
+
+
+@triton.jit(do_not_specialize=["width", "tokens"])
+def _prefill(
+    queries, keys, values, starts, tiles, before, table, out, lse, scale, width, tokens,
+    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    sequence = tl.load(tiles + 2 * tl.program_id(0))
+    if sequence < 0:
+        return
+    first = tl.load(tiles + 2 * tl.program_id(0) + 1)
+    head = tl.program_id(1)
+    group = head // EACH
+    start = tl.load(starts + sequence).to(tl.int64)
+    past = 0
+    if PAGE > 0:
+        past = tl.load(before + sequence).to(tl.int32)
+    length = past + (tl.load(starts + sequence + 1) - start).to(tl.int32)
+
+    position, key, place = first + tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, SIZE)
+    is_own = (position >= past) & (position < length)
+    row = start + position - past
+    cell = ((row * (GROUPS * EACH) + head) * SIZE)[:, None] + place[None, :]
+    q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
+    last = tl.minimum(first + ROWS, length)
+    top, total, mixed = _nothing(ROWS, SIZE)
+    for chunk in range(0, last, CHUNK):
+        chunk_top, chunk_total, chunk_mixed = _nothing(ROWS, SIZE)
+        for block in range(chunk, tl.minimum(chunk + CHUNK, last), BLOCK):
+            if PAGE > 0:
+                page = tl.load(table + sequence * width + block // PAGE).to(tl.int64)
+                base, stride = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE, SIZE
+            else:
+                base, stride = ((start + block) * GROUPS + group) * SIZE, GROUPS * SIZE
+            is_there = block + key < length
+            k = tl.load(keys + base + key[None, :] * stride + place[:, None], mask=is_there[None, :], other=0.0)
+            v = tl.load(values + base + key[:, None] * stride + place[None, :], mask=is_there[:, None], other=0.0)
+            seen = (block + key)[None, :] <= position[:, None]
+            chunk_top, chunk_total, chunk_mixed = _fold(q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed)
+        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed)
+    tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
+    if HAS_LSE:
+        tl.store(lse + head * tokens + row, (top + tl.log2(total)) * 0.6931471805599453, mask=is_own)
+
+
+@triton.jit(do_not_specialize=["width", "chunks"])
+def _decode(
+    queries, keys, values, table, lengths, out, tops, sums, parts, scale, width, chunks,
+    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    row, group, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    length = tl.load(lengths + row)
+    head, key, place = tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, SIZE)
+    is_own = head < EACH
+    line = (row * GROUPS + group) * EACH + head
+    cell = line[:, None] * SIZE + place[None, :]
+    if (length == 0) & (chunk == 0):
+        tl.store(out + cell, tl.zeros([ROWS, SIZE], out.dtype.element_ty), mask=is_own[:, None])
+    begin = chunk * CHUNK
+    if begin >= length:
+        return
+    q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
+    top, total, mixed = _nothing(ROWS, SIZE)
+    for block in range(begin, tl.minimum(begin + CHUNK, length).to(tl.int32), BLOCK):
+        page = tl.load(table + row * width + block // PAGE).to(tl.int64)
+        base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
+        is_there = block + key < length
+        k = tl.load(keys + base + key[None, :] * SIZE + place[:, None])
+        v = tl.load(values + base + key[:, None] * SIZE + place[None, :], mask=is_there[:, None], other=0.0)
+        top, total, mixed = _fold(q, k, v, is_there[None, :], scale, top, total, mixed)
+    if length <= CHUNK:
+        tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
+    else:
+        line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
+        tl.store(tops + line, top, mask=is_own)
+        tl.store(sums + line, total, mask=is_own)
+        tl.store(parts + line[:, None] * SIZE + place[None, :], mixed, mask=is_own[:, None])
+
+
+@triton.jit(do_not_specialize=["chunks"])
+def _combine(
+    tops, sums, parts, lengths, out, chunks,
+    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    length = tl.load(lengths + row).to(tl.int32)
+    if length <= CHUNK:
+        return
+    head, place = tl.arange(0, ROWS), tl.arange(0, SIZE)
+    is_own = head < EACH
+    top, total, mixed = _nothing(ROWS, SIZE)
+    for chunk in range(0, tl.cdiv(length, CHUNK)):
+        line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
+        chunk_top = tl.load(tops + line, mask=is_own, other=0.0)
+        chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
+        part = tl.load(parts + line[:, None] * SIZE + place[None, :], mask=is_own[:, None], other=0.0)
+        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part)
+    cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + place[None, :]
+    tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

@@ -1,0 +1,200 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+"""The kernels of head.py. `_blocks` measures 4,096 logits a program; `_whole` puts a row together, the same everywhere.
+
+Shapes: R rows, V vocabulary, C blocks of a row.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+WIDE = {"num_warps": 8, "enable_fp_fusion": False}
+NARROW = {"num_warps": 1, "enable_fp_fusion": False}
+
+
+def measure(
+    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, width = logits_RV.shape
+    logprob_R = torch.empty(rows, dtype=torch.float32, device=logits_RV.device)
+    entropy_R, lse_R = torch.zeros_like(logprob_R), torch.empty_like(logprob_R)
+    if rows:
+        parts = _measured_blocks(logits_RV, temperature_R, has_entropy)
+        blocks = triton.cdiv(width, BLOCK)
+        _combine[(rows,)](
+            logits_RV, label_R, temperature_R, *parts, logprob_R, entropy_R, lse_R, width, blocks,
+            has_entropy, triton.next_power_of_2(blocks), **NARROW,
+        )  # fmt: skip
+    return logprob_R, entropy_R, lse_R
+
+
+def sample(logits_RV: Tensor, uniform_R: Tensor, temperature_R: Tensor) -> tuple[Tensor, Tensor]:
+    rows, width = logits_RV.shape
+    token_R = torch.empty(rows, dtype=torch.int64, device=logits_RV.device)
+    logprob_R = torch.empty(rows, dtype=torch.float32, device=logits_RV.device)
+    tops_RC, sums_RC, _ = _measured_blocks(logits_RV, temperature_R, False)
+    blocks = triton.cdiv(width, BLOCK)
+    lanes = triton.next_power_of_2(blocks)
+    lse_R, chosen_R = torch.empty_like(logprob_R), torch.empty_like(token_R)
+    rest_R = torch.empty(rows, dtype=torch.float64, device=logits_RV.device)
+    _pick_block[(rows,)](tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW)
+    _pick_token[(rows,)](
+        logits_RV, tops_RC, temperature_R, chosen_R, rest_R, lse_R, token_R, logprob_R, width, blocks, BLOCK, **WIDE
+    )
+    return token_R, logprob_R
+
+
+def slope(
+    logits_RV: Tensor,
+    label_R: Tensor,
+    temperature_R: Tensor,
+    measures: tuple[Tensor, Tensor],
+    d_logprob_R: Tensor,
+    d_entropy_R: Tensor | None,
+    *,
+    dtype: torch.dtype,
+) -> Tensor:
+    rows, width = logits_RV.shape
+    slope_RV = torch.empty(rows, width, dtype=dtype, device=logits_RV.device)
+    if rows:
+        d_entropy = d_logprob_R if d_entropy_R is None else d_entropy_R
+        _slope[(rows, triton.cdiv(width, BLOCK))](
+            logits_RV, label_R, temperature_R, *measures, d_logprob_R.contiguous(), d_entropy.contiguous(), slope_RV,
+            width, d_entropy_R is not None, BLOCK, **WIDE,
+        )  # fmt: skip
+    return slope_RV
+
+
+def _measured_blocks(logits_RV: Tensor, temperature_R: Tensor, has_entropy: bool) -> tuple[Tensor, Tensor, Tensor]:
+    assert logits_RV.dtype == torch.float32 and logits_RV.is_contiguous(), "logits are float32, row after row"
+    rows, width = logits_RV.shape
+    blocks = triton.cdiv(width, BLOCK)
+    tops_RC = torch.empty(rows, blocks, dtype=torch.float32, device=logits_RV.device)
+    sums_RC = torch.empty_like(tops_RC)
+    slants_RC = torch.empty_like(tops_RC) if has_entropy else sums_RC
+    if rows:
+        _blocks[(rows, blocks)](
+            logits_RV, temperature_R, tops_RC, sums_RC, slants_RC, width, blocks, has_entropy, BLOCK, **WIDE
+        )
+    return tops_RC, sums_RC, slants_RC
+
+
+@triton.jit
+def _scaled(logit, temperature):
+    if (temperature != 1.0) & (temperature != 0.0):
+        logit = tl.div_rn(logit, temperature)
+    return logit
+
+
+@triton.jit
+def _whole(top, total):
+    """Put the blocks of a row together: the row's maximum, the factor of each block, the blocks' sums on one scale."""
+    row_top = tl.max(top, 0)
+    fade = tl.exp(top - row_top)
+    return row_top, fade, total * fade
+
+
+@triton.jit
+def _blocks(
+    logits, temperatures, tops, sums, slants, width, blocks, HAS_ENTROPY: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Measure a block: maximum m, sum of exp(z - m), and for the entropy the sum of (z - m) exp(z - m)."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    column = block * BLOCK + tl.arange(0, BLOCK)
+    logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
+    logit = _scaled(logit, tl.load(temperatures + row))
+    top = tl.max(logit, 0)
+    below = logit - tl.where(top > float("-inf"), top, 0.0)
+    power = tl.exp(below)
+    tl.store(tops + row * blocks + block, top)
+    tl.store(sums + row * blocks + block, tl.sum(power, 0))
+    if HAS_ENTROPY:
+        tl.store(slants + row * blocks + block, tl.sum(tl.where(power > 0.0, below, 0.0) * power, 0))
+
+
+@triton.jit
+def _combine(
+    logits, labels, temperatures, tops, sums, slants, logprobs, entropies, lses, width, blocks,
+    HAS_ENTROPY: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    cell, is_real = row * blocks + lane, lane < blocks
+    top = tl.load(tops + cell, mask=is_real, other=float("-inf"))
+    row_top, fade, share = _whole(top, tl.load(sums + cell, mask=is_real, other=0.0))
+    total = tl.sum(share, 0)
+    lse = row_top + tl.log(total)
+    tl.store(lses + row, lse)
+    logit = tl.load(logits + row * width + tl.load(labels + row))
+    tl.store(logprobs + row, _scaled(logit, tl.load(temperatures + row)) - lse)
+    if HAS_ENTROPY:
+        # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m) exp(m - M).
+        slant = tl.load(slants + cell, mask=is_real, other=0.0)
+        shift = tl.where(fade > 0.0, top - row_top, 0.0)
+        tl.store(entropies + row, tl.log(total) - tl.sum(slant * fade + shift * share, 0) / total)
+
+
+@triton.jit
+def _pick_block(tops, sums, uniforms, temperatures, chosen, rests, lses, blocks, LANES: tl.constexpr):
+    """Choose the block in which the running sum passes the uniform's share of the total, and what is left inside it."""
+    row = tl.program_id(0).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    cell, is_real = row * blocks + lane, lane < blocks
+    top = tl.load(tops + cell, mask=is_real, other=float("-inf"))
+    row_top, fade, share = _whole(top, tl.load(sums + cell, mask=is_real, other=0.0))
+    tl.store(lses + row, row_top + tl.log(tl.sum(share, 0)))
+    running = tl.cumsum(share.to(tl.float64), 0)
+    total = tl.max(running, 0)
+    # A product that rounds up to the total would point past the last likely token; 2**-52 less does not.
+    target = tl.minimum(tl.load(uniforms + row).to(tl.float64) * total, total * 0.9999999999999998)
+    block = tl.sum(tl.where(is_real & (running <= target), 1, 0), 0)
+    before = tl.max(tl.where(lane < block, running, 0.0), 0)
+    inside = tl.max(tl.where(lane == block, fade, 0.0), 0).to(tl.float64)
+    tl.store(rests + row, (target - before) / inside)
+    is_greedy = tl.load(temperatures + row) == 0.0
+    tl.store(chosen + row, tl.where(is_greedy, tl.argmax(top, 0), block).to(tl.int64))
+
+
+@triton.jit
+def _pick_token(
+    logits, tops, temperatures, chosen, rests, lses, tokens, logprobs, width, blocks, BLOCK: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.load(chosen + row)
+    place = tl.arange(0, BLOCK)
+    column = block * BLOCK + place
+    logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
+    temperature = tl.load(temperatures + row)
+    logit = _scaled(logit, temperature)
+    power = tl.exp(logit - tl.load(tops + row * blocks + block))
+    running = tl.cumsum(power.to(tl.float64), 0)
+    inner = tl.sum(tl.where(running <= tl.load(rests + row), 1, 0), 0)
+    # Block sums are float32: a target may lie a rounding beyond the last token with any probability.
+    inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, place, 0), 0))
+    inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)
+    tl.store(tokens + row, block * BLOCK + inner)
+    own = tl.sum(tl.where(place == inner, logit, 0.0), 0)
+    tl.store(logprobs + row, own - tl.load(lses + row))
+
+
+@triton.jit
+def _slope(
+    logits, labels, temperatures, entropies, lses, d_logprobs, d_entropies, slopes, width,
+    HAS_ENTROPY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    is_real = column < width
+    temperature = tl.load(temperatures + row)
+    logit = tl.load(logits + row * width + column, mask=is_real, other=float("-inf"))
+    logprob = _scaled(logit, temperature) - tl.load(lses + row)
+    share = tl.exp(logprob)
+    d_logprob = tl.load(d_logprobs + row)
+    slope = -d_logprob * share
+    if HAS_ENTROPY:
+        own = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
+        slope -= tl.load(d_entropies + row) * share * own
+    slope = _scaled(slope + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
+    tl.store(slopes + row * width + column, slope.to(slopes.dtype.element_ty), mask=is_real)
