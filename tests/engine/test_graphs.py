@@ -1,14 +1,21 @@
 """Sizes that decode steps are recorded for: few, and never far above what is needed."""
 
-from whet.engine.graphs import rounded
+from whet.engine.graphs import rounded_length, rounded_rows
 
 
 def test_rows_are_rounded_up_to_few_sizes() -> None:
-    assert [rounded(n, 100) for n in (1, 2, 3, 4, 5, 7, 9, 13, 17, 25)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
-    assert len({rounded(n, 256) for n in range(1, 257)}) == 16
+    sizes = sorted({rounded_rows(n, 1024) for n in range(1, 1025)})
+
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 
 
-def test_a_size_holds_its_rows_wastes_at_most_half_of_them_and_never_passes_the_slots() -> None:
+def test_a_size_holds_its_rows_and_never_passes_the_slots() -> None:
     for most in (1, 5, 100, 256):
         for rows in range(1, most + 1):
-            assert rows <= rounded(rows, most) <= min(most, 1.5 * rows)
+            assert rows <= rounded_rows(rows, most) <= min(most, 2 * rows)
+    assert all(rounded_rows(rows, 4096) < 1.5 * rows for rows in range(65, 4097))
+
+
+def test_lengths_fall_into_classes_that_double() -> None:
+    assert sorted({rounded_length(n) for n in range(1, 9000)}) == [1024, 2048, 4096, 8192, 16384]
+    assert all(n <= rounded_length(n) for n in range(1, 9000))

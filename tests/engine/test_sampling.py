@@ -12,14 +12,21 @@ from whet.engine.sampling import Cuts, cut, inverse_cdf, sample, uniforms
 
 PROBS = (0.10, 0.40, 0.05, 0.30, 0.15)
 DRAWS = 20_000
-CPU = torch.device("cpu")
+
+
+def _cuts(settings: list[Sampling]) -> Cuts:
+    return Cuts(
+        temperature_B=torch.tensor([s.temperature for s in settings]),
+        top_k_B=torch.tensor([s.top_k for s in settings]),
+        top_p_B=torch.tensor([s.top_p for s in settings]),
+        min_p_B=torch.tensor([s.min_p for s in settings]),
+    )
 
 
 def _draw(sampling: Sampling, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
     logits_BV = torch.tensor(PROBS).log().expand(draws, -1)
     uniform_B = uniforms(torch.arange(draws) * 7919, torch.zeros(draws, dtype=torch.int64))
-    has_cuts = sampling.top_k > 0 or sampling.top_p < 1 or sampling.min_p > 0
-    return sample(logits_BV, uniform_B, Cuts.of([sampling] * draws, CPU), has_cuts=has_cuts)
+    return sample(logits_BV, uniform_B, _cuts([sampling] * draws), has_cuts=sampling.has_cuts)
 
 
 # Each row of weights is worked by hand from PROBS and needs only to be divided by its sum.
@@ -76,10 +83,10 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
     logits_BV = torch.randn(4, 30, generator=torch.Generator().manual_seed(1)) * 3
     uniform_B = torch.tensor([0.9, 0.99, 0.7, 0.95], dtype=torch.float64)
 
-    together = sample(logits_BV, uniform_B, Cuts.of(settings, CPU), has_cuts=True)
+    together = sample(logits_BV, uniform_B, _cuts(settings), has_cuts=True)
 
     for row, setting in enumerate(settings):
-        alone = sample(logits_BV[row : row + 1], uniform_B[row : row + 1], Cuts.of([setting], CPU), has_cuts=True)
+        alone = sample(logits_BV[row : row + 1], uniform_B[row : row + 1], _cuts([setting]), has_cuts=True)
         assert together[0][row] == alone[0][0]
         torch.testing.assert_close(together[1][row], alone[1][0])
 
@@ -87,7 +94,7 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
 def test_without_cuts_the_sort_changes_nothing() -> None:
     logits_BV = torch.randn(200, 30, generator=torch.Generator().manual_seed(1))
     uniform_B = uniforms(torch.arange(200), torch.zeros(200, dtype=torch.int64))
-    cuts = Cuts.of([Sampling()] * 200, CPU)
+    cuts = _cuts([Sampling()] * 200)
 
     assert torch.equal(
         sample(logits_BV, uniform_B, cuts, has_cuts=False)[0], sample(logits_BV, uniform_B, cuts, has_cuts=True)[0]
@@ -95,7 +102,7 @@ def test_without_cuts_the_sort_changes_nothing() -> None:
 
 
 def test_equal_probabilities_are_cut_by_rank_so_that_exactly_k_stay() -> None:
-    kept = cut(torch.full((1, 6), 1 / 6), Cuts.of([Sampling(top_k=2)], CPU))
+    kept = cut(torch.full((1, 6), 1 / 6), _cuts([Sampling(top_k=2)]))
 
     torch.testing.assert_close(kept, torch.tensor([[1 / 6, 1 / 6, 0, 0, 0, 0]]))
 

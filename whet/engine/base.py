@@ -26,6 +26,10 @@ class Sampling(Config):
     stop: tuple[str, ...] = ()
     """Texts that end a completion; the text itself is kept in it."""
 
+    @property
+    def has_cuts(self) -> bool:
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:

@@ -1,7 +1,7 @@
 """Decode steps recorded on a GPU: replaying one costs the host a single call instead of hundreds of launches.
 
-A recording holds addresses and sizes, so there is one for each size of batch and context, rounded up to a few. Rows
-beyond those in use are ended ones: they compute and record nothing.
+A recording holds addresses and sizes, so there is one for each size of batch and class of length, rounded up to a few.
+What changes from step to step, lengths and pages among it, is data in tensors.
 """
 
 from collections.abc import Callable
@@ -9,45 +9,69 @@ from collections.abc import Callable
 import torch
 
 Key = tuple[int, int, bool]
-COLUMNS = 64
-"""Context lengths are rounded up to a multiple of this."""
+_SHORTEST_CLASS = 1024
 
 
 class DecodeGraphs:
-    """Recordings by size. The first step of a size runs as it is, the second is recorded, all later ones replayed."""
+    """Recordings by size, all in one pool of memory. A size runs once as it is, so that its kernels are compiled."""
 
     def __init__(self) -> None:
         self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
         self._seen: set[Key] = set()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self._graphs)
 
     def run(self, key: Key, step: Callable[[], None]) -> None:
-        if key not in self._seen:
+        if key in self._graphs:
+            self._graphs[key].replay()
+        elif key in self._seen:
+            self._graphs[key] = self._recorded(step)
+            self._graphs[key].replay()
+        else:
             self._seen.add(key)
             step()
-            return
-        if key not in self._graphs:
-            self._graphs[key] = self._recorded(step)
-        self._graphs[key].replay()
+
+    def forget(self) -> None:
+        """Give the recordings and their memory back; a size that has run before is recorded at its next step."""
+        self._graphs.clear()
+        self._pool = torch.cuda.graph_pool_handle()
 
     def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        # Not torch.cuda.graph: it waits for the device, collects garbage and empties the allocator's cache.
         graph = torch.cuda.CUDAGraph()
-        pool = next(iter(self._graphs.values())).pool() if self._graphs else None
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             step()
+            graph.capture_end()
         return graph
 
 
-def rounded(rows: int, most: int) -> int:
-    """Round a number of rows up to 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on, but not above `most`.
+def rounded_rows(rows: int, most: int) -> int:
+    """Round a number of rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above `most`.
 
-    >>> [rounded(n, 100) for n in (1, 5, 17, 49, 70)]
-    [1, 6, 24, 64, 96]
+    >>> [rounded_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
+    [1, 4, 64, 96, 128, 384, 600]
     """
     size = 1
     while size < rows:
         half_more = size + size // 2
-        if size % 2 == 0 and rows <= half_more:
+        if size >= 64 and rows <= half_more:
             size = half_more
             break
         size *= 2
     return min(size, most)
+
+
+def rounded_length(tokens: int) -> int:
+    """Round a length up to 1,024, 2,048, 4,096 and so on.
+
+    >>> [rounded_length(n) for n in (5, 1024, 1025, 9000)]
+    [1024, 1024, 2048, 16384]
+    """
+    length = _SHORTEST_CLASS
+    while length < tokens:
+        length *= 2
+    return length

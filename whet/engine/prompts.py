@@ -1,67 +1,82 @@
-"""Which prompts are run, and under which cache rows each is filed. Bookkeeping on the host, no torch.
+"""Contexts to run, cut into forward passes of bounded size. Bookkeeping on the host, no torch.
 
-Shapes: S distinct prompts, T their tokens laid end to end, B rows that read them, M cells those rows fill.
+Shapes: S pieces of context in one pass, T their tokens laid end to end.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet.engine.base import Request
+from whet.engine.seats import Indices
 from whet.types import Tokens
 
-Indices = NDArray[np.int64]
+PREFILL_TOKENS = 16_384
+"""Most tokens of one pass: enough to fill a GPU, few enough that activations stay small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Piece:
+    """Some neighbouring tokens of the context of a row."""
+
+    row: int
+    before: int
+    """Tokens of the context that stand before."""
+    tokens: Tokens
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """One prefill: its tokens, and for every cell (row, column) of the cache the token that belongs there."""
+    """One forward pass: pieces laid end to end."""
 
     tokens_T: Indices
     positions_T: Indices
-    lengths_S: Indices
-    row_B: Indices
-    end_B: Indices
-    """The last token of the prompt each row reads."""
-    row_M: Indices
-    column_M: Indices
-    source_M: Indices
+    row_T: Indices
+    row_S: Indices
+    before_S: Indices
+    starts_S1: Indices
+    """Where each piece starts, and where the last one ends."""
+    end_E: Indices
+    """The last tokens of contexts that end in this pass."""
+    row_E: Indices
 
 
-def key_of(prompt: Tokens) -> bytes:
-    """Name a prompt by its tokens."""
-    return np.asarray(prompt, dtype=np.int32).tobytes()
+def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layout]:
+    """Spread the contexts of rows over passes of at most `most` tokens.
+
+    Without `splits` a context stays whole, even one that is longer.
+    """
+    done: list[list[Piece]] = []
+    now: list[Piece] = []
+    used = 0
+    for row, context in contexts.items():
+        start = 0
+        while start < len(context):
+            room = most - used if splits else len(context)
+            if used and (room == 0 or (not splits and used + len(context) > most)):
+                done.append(now)
+                now, used = [], 0
+                continue
+            end = min(start + room, len(context))
+            now.append(Piece(row=row, before=start, tokens=context[start:end], is_last=end == len(context)))
+            used += end - start
+            start = end
+    return [lay_out(pieces) for pieces in (*done, now) if pieces]
 
 
-def length_of(key: bytes) -> int:
-    return len(key) // np.dtype(np.int32).itemsize
-
-
-def places_of(requests: list[Request], first_row: int) -> dict[bytes, list[int]]:
-    """List the rows of each distinct prompt; the requests take consecutive rows."""
-    places: dict[bytes, list[int]] = {}
-    for row, request in enumerate(requests, start=first_row):
-        places.setdefault(key_of(request.prompt), []).append(row)
-    return places
-
-
-def lay_out(places: dict[bytes, list[int]]) -> Layout:
-    """Lay the prompts end to end and say where each row finds its own."""
-    prompts = [np.frombuffer(key, dtype=np.int32) for key in places]
-    lengths = np.array([len(prompt) for prompt in prompts])
-    starts = np.cumsum(lengths) - lengths
-    owner_B = np.repeat(np.arange(len(prompts)), [len(rows) for rows in places.values()])
-    row_B = np.concatenate([np.array(rows) for rows in places.values()])
-    counts = lengths[owner_B]
-    columns = np.concatenate([np.arange(n) for n in counts])
+def lay_out(pieces: list[Piece]) -> Layout:
+    """Lay pieces end to end and say where each token belongs."""
+    lengths_S = np.array([len(piece.tokens) for piece in pieces])
+    row_S, before_S = np.array([piece.row for piece in pieces]), np.array([piece.before for piece in pieces])
+    starts_S1 = np.concatenate([[0], np.cumsum(lengths_S)])
+    is_last_S = np.array([piece.is_last for piece in pieces])
     return Layout(
-        tokens_T=np.concatenate(prompts).astype(np.int64),
-        positions_T=np.concatenate([np.arange(n) for n in lengths]),
-        lengths_S=lengths,
-        row_B=row_B,
-        end_B=(starts + lengths - 1)[owner_B],
-        row_M=np.repeat(row_B, counts),
-        column_M=columns,
-        source_M=np.repeat(starts[owner_B], counts) + columns,
+        tokens_T=np.concatenate([piece.tokens for piece in pieces]).astype(np.int64),
+        positions_T=np.arange(starts_S1[-1]) + np.repeat(before_S - starts_S1[:-1], lengths_S),
+        row_T=np.repeat(row_S, lengths_S),
+        row_S=row_S,
+        before_S=before_S,
+        starts_S1=starts_S1,
+        end_E=(starts_S1[1:] - 1)[is_last_S],
+        row_E=row_S[is_last_S],
     )

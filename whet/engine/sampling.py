@@ -4,12 +4,12 @@ Shapes: B rows, V vocabulary. A row's randomness is a function of its seed and p
 batch order and refill cannot change it.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from whet.engine.base import Sampling
+from whet.kernels.head import row_logprobs, sample_rows
 
 _GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -23,20 +23,11 @@ class Cuts:
     top_p_B: Tensor
     min_p_B: Tensor
 
-    @staticmethod
-    def of(settings: list[Sampling], device: torch.device) -> "Cuts":
-        def column(values: list[float], dtype: torch.dtype) -> Tensor:
-            return torch.tensor(values, dtype=dtype, device=device)
-
-        return Cuts(
-            temperature_B=column([s.temperature for s in settings], torch.float32),
-            top_k_B=column([s.top_k for s in settings], torch.int64),
-            top_p_B=column([s.top_p for s in settings], torch.float32),
-            min_p_B=column([s.min_p for s in settings], torch.float32),
-        )
-
-    def tensors(self) -> list[Tensor]:
-        return [getattr(self, field.name) for field in fields(self)]
+    @property
+    def are_cut_B(self) -> Tensor:
+        """Rows that cut anything; at temperature 0 the most likely token always stays, so nothing does."""
+        cuts_B = (self.top_k_B > 0) | (self.top_p_B < 1) | (self.min_p_B > 0)
+        return cuts_B & (self.temperature_B > 0)
 
 
 def sample(logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool) -> tuple[Tensor, Tensor]:
@@ -44,15 +35,14 @@ def sample(logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool) 
 
     `has_cuts` is false when no row uses top-k, top-p or min-p, which saves the sort.
     """
-    is_greedy_B = cuts.temperature_B == 0
-    scale_B = torch.where(is_greedy_B, 1.0, cuts.temperature_B)
-    logprobs_BV = torch.log_softmax(logits_BV.float() / scale_B[:, None], dim=-1)
-    probs_BV = logprobs_BV.exp()
-    if has_cuts:
-        probs_BV = cut(probs_BV, cuts)
-    drawn_B = inverse_cdf(probs_BV, uniform_B)
-    token_B = torch.where(is_greedy_B, logprobs_BV.argmax(-1), drawn_B)
-    return token_B, logprobs_BV.gather(1, token_B[:, None])[:, 0]
+    token_B, logprob_B = sample_rows(logits_BV, uniform_B, cuts.temperature_B)
+    if not has_cuts:
+        return token_B, logprob_B
+    scale_B = torch.where(cuts.temperature_B == 0, 1.0, cuts.temperature_B)
+    probs_BV = cut(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), cuts)
+    # Rows without cuts keep their token: another way to add up must not change it when a row with cuts comes beside.
+    token_B = torch.where(cuts.are_cut_B, inverse_cdf(probs_BV, uniform_B), token_B)
+    return token_B, row_logprobs(logits_BV, token_B, cuts.temperature_B)
 
 
 def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:

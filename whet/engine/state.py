@@ -1,129 +1,105 @@
 """What the device knows of each running request: one row a request, dense from row 0, no Python per token.
 
-Shapes: R rows, B rows in use, W longest completion.
+A row's newest token has been sampled but not yet read by the model; its position is `first + count`. Ended rows are not
+live: they go through the motions and change nothing.
+
+Shapes: R rows, B rows in use, F fields, X columns of a report, V vocabulary.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whet.engine.base import Request, Sampling
-from whet.engine.sampling import Cuts
-from whet.types import Floats, Tokens
+from whet.engine.base import Request
+from whet.engine.sampling import Cuts, uniforms
+from whet.engine.seats import Indices, Report
+from whet.engine.transfer import Link
 
-
-@dataclass(slots=True)
-class Finished:
-    """A row that ended: its request, its tokens, and whether the length limit ended it."""
-
-    request: Request
-    tokens: Tokens
-    logprobs: Floats
-    is_cut: bool
+_INTS, _FLOATS = 8, 3
 
 
 class Rows:
-    """Tensors for R rows and the requests they serve. The last output column takes the writes of ended rows.
+    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last one."""
 
-    One row more, the spare, keeps the newest prompt. `end_RH` is what the model made of each prompt's last token.
-    """
-
-    def __init__(self, rows: int, width: int, embed_VH: Tensor) -> None:
-        device = embed_VH.device
-
-        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
-
-        self.device, self.width, self.spare = device, width, rows
-        self.kept_prompt = b""
-        self.end_RH = embed_VH.new_zeros(rows + 1, embed_VH.shape[1])
-        self.requests: list[Request] = []
-        self.token_R, self.position_R, self.count_R = zeros(rows), zeros(rows), zeros(rows)
-        self.seed_R, self.limit_R = zeros(rows), zeros(rows)
-        self.is_done_R = ~zeros(rows, dtype=torch.bool)
-        self.cuts = Cuts.of([Sampling()] * rows, device)
-        self.tokens_RW = zeros(rows, width + 1, dtype=torch.int32)
-        self.logprobs_RW = zeros(rows, width + 1, dtype=torch.float32)
+    def __init__(self, rows: int, window: int, link: Link) -> None:
+        self.link, self.columns = link, window + 2
+        device = link.device
+        self.ints_FR = torch.zeros(_INTS, rows, dtype=torch.int64, device=device)
+        self.token_R, self.first_R, self.count_R, self.base_R = self.ints_FR[:4].unbind()
+        self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints_FR[4:].unbind()
+        self.floats_FR = torch.ones(_FLOATS, rows, dtype=torch.float32, device=device)
+        self.temperature_R, self.top_p_R, self.min_p_R = self.floats_FR.unbind()
+        # A report shows whether a row is live, its count, and its tokens and log-probabilities since `base`. The n-th
+        # one goes to column n; an ended row goes on writing behind its last one, where nobody looks.
+        self.report_RX = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
+        self._tokens_RX = self.report_RX[:, 2 : 2 + self.columns]
+        self._logprobs_RX = self.report_RX[:, 2 + self.columns :].view(torch.float32)
+        self.uniform_RX = torch.zeros(rows, self.columns, dtype=torch.float64, device=device)
+        self._ahead_X = torch.arange(self.columns, device=device)
 
     def clear(self) -> None:
-        """Forget every request; weights may have changed, so the kept prompt goes too."""
-        self.requests.clear()
-        self.kept_prompt = b""
-        self.is_done_R.fill_(True)
+        self.ints_FR.zero_()
 
-    def __len__(self) -> int:
-        return len(self.requests)
+    def open(self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices) -> None:
+        """Begin rows that have `count_B` tokens already; the next one is still to be sampled."""
+        settings = [request.sampling for request in requests]
+        ints = np.zeros((_INTS, len(requests)), dtype=np.int64)
+        ints[1] = [len(request.prompt) - 1 for request in requests]
+        ints[2], ints[3], ints[4] = count_B, count_B, limit_B
+        ints[5], ints[6], ints[7] = [request.seed for request in requests], [s.top_k for s in settings], 1
+        floats = np.array([[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32).T.copy()
+        self.ints_FR[:, rows], self.floats_FR[:, rows] = self.link.send(ints, floats)
 
-    def _all(self) -> list[Tensor]:
-        own = [self.token_R, self.position_R, self.count_R, self.seed_R, self.limit_R, self.is_done_R]
-        return [*own, self.tokens_RW, self.logprobs_RW, *self.cuts.tensors()]
-
-    def admit(self, requests: list[Request], context: int) -> slice:
-        """Open a row for each request, after those in use; its first token is still to be sampled."""
-        rows = slice(len(self), len(self) + len(requests))
-        lengths = [len(request.prompt) for request in requests]
-        room = [min(request.sampling.max_tokens, context - len(request.prompt)) for request in requests]
-        # The position of the newest token: the prompt's last one until the first sample is taken.
-        self.position_R[rows] = torch.tensor(lengths, device=self.device) - 1
-        self.limit_R[rows] = torch.tensor(room, device=self.device)
-        self.seed_R[rows] = torch.tensor([request.seed for request in requests], device=self.device)
-        self.count_R[rows], self.is_done_R[rows] = 0, False
-        for stored, new in zip(self.cuts.tensors(), self._cuts_of(requests), strict=True):
-            stored[rows] = new
-        self.requests.extend(requests)
-        return rows
-
-    def _cuts_of(self, requests: list[Request]) -> list[Tensor]:
-        return Cuts.of([request.sampling for request in requests], self.device).tensors()
+    def position_of(self, rows: slice) -> Tensor:
+        """Say where each row's newest token stands."""
+        return self.first_R[rows] + self.count_R[rows]
 
     def cuts_of(self, rows: slice) -> Cuts:
-        temperature, top_k, top_p, min_p = (tensor[rows] for tensor in self.cuts.tensors())
-        return Cuts(temperature_B=temperature, top_k_B=top_k, top_p_B=top_p, min_p_B=min_p)
+        return Cuts(
+            temperature_B=self.temperature_R[rows],
+            top_k_B=self.top_k_R[rows],
+            top_p_B=self.top_p_R[rows],
+            min_p_B=self.min_p_R[rows],
+        )
 
-    def record(self, rows: slice, token_B: Tensor, logprob_B: Tensor, stops_K: Tensor) -> None:
-        """File the sampled tokens of running rows and mark those that end; ended rows stay as they are."""
-        is_done_B, count_B = self.is_done_R[rows], self.count_R[rows]
-        column_B = torch.where(is_done_B, self.width, count_B)[:, None]
-        self.tokens_RW[rows].scatter_(1, column_B, token_B[:, None].int())
-        self.logprobs_RW[rows].scatter_(1, column_B, logprob_B[:, None])
-        is_running_B = (~is_done_B).long()
+    def draw(self, rows: slice) -> None:
+        """Draw the random numbers of all tokens until the next report, each from its row's seed and its own count."""
+        self.uniform_RX[rows] = uniforms(self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_X)
+
+    def column_of(self, rows: slice) -> Tensor:
+        """Say which column of the report the next token of each row goes to."""
+        return (self.count_R[rows] - self.base_R[rows])[:, None]
+
+    def record(self, rows: slice, column_B1: Tensor, token_B: Tensor, logprob_B: Tensor, is_stop_V: Tensor) -> None:
+        """File the sampled tokens of live rows and end those that stop or are full."""
+        self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
+        self._logprobs_RX[rows].scatter_(1, column_B1, logprob_B[:, None])
         self.token_R[rows] = token_B
-        self.count_R[rows] += is_running_B
-        self.position_R[rows] += is_running_B
-        is_stop_B = torch.isin(token_B, stops_K) | (self.count_R[rows] >= self.limit_R[rows])
-        self.is_done_R[rows] = is_done_B | is_stop_B
+        count_B, live_B = self.count_R[rows], self.live_R[rows]
+        count_B += live_B
+        live_B.masked_fill_(is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
-    def outputs(self) -> tuple[list[bool], list[int]]:
-        """Read, once a window, which rows ended and how long each is."""
-        used = len(self)
-        return self.is_done_R[:used].tolist(), self.count_R[:used].tolist()
+    def post(self, seat_B: Indices) -> Callable[[], Report]:
+        """Ask for a report of the first rows, which serve these seats, and begin the next one."""
+        used = slice(0, len(seat_B))
+        self.report_RX[used, 0], self.report_RX[used, 1] = self.live_R[used], self.count_R[used]
+        wait = self.link.fetch(self.report_RX[used])
+        self.base_R[used] = self.count_R[used]
 
-    def take(self, ended: list[int], counts: list[int], stops: frozenset[int]) -> list[Finished]:
-        """Copy the outputs of ended rows to the host."""
-        rows = torch.tensor(ended, device=self.device)
-        tokens = self.tokens_RW[rows].cpu().numpy()
-        logprobs = self.logprobs_RW[rows].cpu().numpy()
-        finished = []
-        for index, row in enumerate(ended):
-            out: Tokens = tokens[index, : counts[row]].astype(np.int32)
-            is_cut = int(out[-1]) not in stops
-            logs = logprobs[index, : counts[row]].copy()
-            finished.append(Finished(request=self.requests[row], tokens=out, logprobs=logs, is_cut=is_cut))
-        return finished
+        def read() -> Report:
+            found = wait().numpy()
+            middle = 2 + self.columns
+            tokens, logprobs = found[:, 2:middle], found[:, middle:].view(np.float32)
+            is_done, count = found[:, 0] == 0, found[:, 1].astype(np.int64)
+            return Report(seat_B=seat_B, is_done_B=is_done, count_B=count, tokens_BX=tokens, logprobs_BX=logprobs)
 
-    def drop(self, ended: list[int]) -> tuple[Tensor, Tensor]:
-        """Close ended rows: rows from the end move into their places. Returns the moves, source and target."""
-        gone, left = set(ended), len(self) - len(ended)
-        holes = [row for row in sorted(gone) if row < left]
-        movers = [row for row in range(left, len(self)) if row not in gone]
-        source, target = torch.tensor(movers, device=self.device), torch.tensor(holes, device=self.device)
-        if holes:
-            for tensor in self._all():
-                tensor[target] = tensor[source]
-        self.is_done_R[left : len(self)] = True
-        for hole, mover in zip(holes, movers, strict=True):
-            self.requests[hole] = self.requests[mover]
-        del self.requests[left:]
-        return source, target
+        return read
+
+    def move(self, source_M: Tensor, target_M: Tensor) -> None:
+        for fields in (self.ints_FR, self.floats_FR):
+            fields[:, target_M] = fields[:, source_M]
+
+    def end(self, rows: slice) -> None:
+        self.live_R[rows] = 0

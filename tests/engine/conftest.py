@@ -1,0 +1,11 @@
+"""Every test that asks for `build` runs with each kind of cache."""
+
+import pytest
+from engines import BUILDS
+
+from whet.engine.store import Build
+
+
+@pytest.fixture(params=list(BUILDS))
+def build(request: pytest.FixtureRequest) -> Build:
+    return BUILDS[request.param]

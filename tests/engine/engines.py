@@ -1,0 +1,90 @@
+"""Small engines, requests and checks for the tests of this folder."""
+
+from functools import partial
+
+import numpy as np
+from torch import Tensor
+
+from whet.engine import pages, slots
+from whet.engine.base import Request, Sampling
+from whet.engine.loop import Detokenize
+from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.store import Build
+from whet.models.transformer import Attend, Transformer
+from whet.rng import numpy_stream
+from whet.testing.tiny import tiny_model
+from whet.types import Completion, Tokens
+
+STOPS = frozenset({3, 17})
+BUILDS: dict[str, Build] = {"slots": slots.Slots, "pages": pages.build_pages}
+
+
+class CountingTransformer(Transformer):
+    """Counts the tokens it is given, prompts and decoded ones apart."""
+
+    prefilled = 0
+    passes = 0
+    decoded = 0
+    steps = 0
+
+    def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
+        if isinstance(attend, slots.Prefill | pages.Prefill):
+            self.prefilled += len(tokens_T)
+            self.passes += 1
+        else:
+            self.decoded += len(tokens_T)
+            self.steps += 1
+        return super().forward(tokens_T, positions_T, attend)
+
+
+def counting_model(positions: int = 64) -> CountingTransformer:
+    model = tiny_model(kind=CountingTransformer, positions=positions)
+    assert isinstance(model, CountingTransformer)
+    return model
+
+
+def pool(num_pages: int) -> Build:
+    """Make a cache of so many pages."""
+    return partial(pages.Pages, pages=num_pages)
+
+
+def random_prompts(number: int, longest: int = 12) -> list[Tokens]:
+    source = numpy_stream(1, "prompts")
+    return [source.integers(0, 50, 1 + source.integers(longest)).astype(np.int32) for _ in range(number)]
+
+
+def all_requests(prompts: list[Tokens], samples: int, sampling: Sampling) -> list[Request]:
+    return [
+        Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=1000 * index + number)
+        for index, prompt in enumerate(prompts)
+        for number in range(samples)
+    ]
+
+
+def one_request(prompt: list[int], sampling: Sampling) -> Request:
+    return Request(id="p7", prompt=np.array(prompt, dtype=np.int32), sampling=sampling, seed=0)
+
+
+def small_engine(
+    model: Transformer | None = None,
+    *,
+    build: Build | None = None,
+    slots: int = 64,
+    window: int | None = None,
+    context: int | None = None,
+    stops: frozenset[int] = STOPS,
+    detokenize: Detokenize | None = None,
+) -> NativeEngine:
+    cfg = EngineConfig(slots=slots, window=window, context=context)
+    return NativeEngine(model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build=build)
+
+
+def letters(tokens: Tokens) -> str:
+    return "".join(chr(97 + int(token) % 26) for token in tokens)
+
+
+def assert_same(found: dict[str, Completion], expected: dict[str, Completion]) -> None:
+    for id, completion in found.items():
+        np.testing.assert_array_equal(completion.tokens, expected[id].tokens)
+        np.testing.assert_allclose(completion.logprobs, expected[id].logprobs, atol=1e-5)
+        assert completion.finish == expected[id].finish

@@ -1,0 +1,150 @@
+"""Books of pages: every page is free or held, shared only where it is full, and given back by the last who reads it."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whet.engine.blocks import Blocks
+
+PAGE, ROWS, LONGEST = 4, 6, 40
+
+
+def _blocks(pages: int) -> Blocks:
+    return Blocks(pages=pages, rows=ROWS, longest=LONGEST, page=PAGE)
+
+
+def _rows(*rows: int) -> np.ndarray:
+    return np.array(rows, dtype=np.int64)
+
+
+def _held(blocks: Blocks, row: int) -> list[int]:
+    return [int(page) for page in blocks.table_RP[row, : blocks.held_R[row]]]
+
+
+def _place(blocks: Blocks, row: int, tokens: int, *, ahead: int = 0, most: int = 0, source: int | None = None) -> bool:
+    ahead = max(tokens, ahead)
+    return blocks.place(row, tokens=tokens, ahead=ahead, most=max(ahead, most), source=source)
+
+
+def test_a_row_takes_the_pages_its_tokens_need() -> None:
+    blocks = _blocks(10)
+
+    assert _place(blocks, 0, 4) and _place(blocks, 1, 5, ahead=9)
+
+    assert (len(_held(blocks, 0)), len(_held(blocks, 1)), blocks.num_free) == (1, 3, 6)
+
+
+def test_full_pages_of_a_prompt_are_shared_and_the_partial_one_is_copied() -> None:
+    blocks = _blocks(10)
+    _place(blocks, 0, 10, ahead=12)
+
+    assert _place(blocks, 1, 10, ahead=13, source=0)
+
+    first, second = _held(blocks, 0), _held(blocks, 1)
+    assert second[:2] == first[:2] and not set(second[2:]) & set(first)
+    assert (len(first), len(second), blocks.num_free) == (3, 4, 5)
+    assert blocks.take_copies().tolist() == [[first[2], second[2]]]
+    assert blocks.take_copies().tolist() == []
+
+
+def test_a_prompt_that_fills_its_pages_is_copied_nowhere() -> None:
+    blocks = _blocks(10)
+    _place(blocks, 0, 8, ahead=12)
+
+    assert _place(blocks, 1, 8, ahead=9, source=0)
+
+    assert len(blocks.take_copies()) == 0 and blocks.num_free == 6
+
+
+def test_a_shared_page_falls_free_with_its_last_reader() -> None:
+    blocks = _blocks(3)
+    _place(blocks, 0, 8)
+    _place(blocks, 1, 8, source=0)
+
+    blocks.release(_rows(0))
+    assert blocks.num_free == 1
+    blocks.release(_rows(1))
+    assert blocks.num_free == 3
+
+
+def test_many_rows_grow_at_once_or_not_at_all() -> None:
+    blocks = _blocks(7)
+    for row in range(3):
+        _place(blocks, row, 4)
+
+    assert blocks.grow(_rows(0, 1, 2), _rows(8, 4, 12))
+    assert [len(_held(blocks, row)) for row in range(3)] == [2, 1, 3] and blocks.num_free == 1
+    assert not blocks.grow(_rows(0, 1, 2), _rows(12, 8, 12))
+    assert [len(_held(blocks, row)) for row in range(3)] == [2, 1, 3] and blocks.num_free == 1
+
+
+def test_a_page_stays_free_for_each_row_that_can_still_grow() -> None:
+    blocks = _blocks(6)
+    _place(blocks, 0, 4, most=8)
+    _place(blocks, 1, 4, most=4)
+
+    assert not _place(blocks, 2, 16)
+    assert _held(blocks, 2) == [] and blocks.num_free == 4
+    assert _place(blocks, 2, 12)
+
+
+def test_what_fits_alone_is_what_the_whole_pool_takes() -> None:
+    assert _blocks(3).holds(12) and not _blocks(3).holds(13)
+
+
+operations = st.one_of(
+    st.tuples(st.just("place"), st.integers(0, ROWS - 1), st.integers(1, 20), st.integers(0, ROWS - 1)),
+    st.tuples(st.just("grow"), st.integers(1, 30), st.integers(1, 30), st.just(0)),
+    st.tuples(st.just("release"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1), st.just(0)),
+    st.tuples(st.just("move"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1), st.just(0)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pages=st.integers(1, 24), todo=st.lists(operations, max_size=40))
+def test_pages_are_free_or_held_and_shared_only_where_full(pages: int, todo: list[tuple[str, int, int, int]]) -> None:
+    blocks = _blocks(pages)
+    prompts: dict[int, int] = {}
+    for name, one, two, three in todo:
+        _act(blocks, prompts, name, one, two, three)
+        _check(blocks, prompts)
+    blocks.clear()
+    assert blocks.num_free == pages and not blocks.users_N.any() and not blocks.held_R.any()
+
+
+def _act(blocks: Blocks, prompts: dict[int, int], name: str, one: int, two: int, three: int) -> None:
+    """Do one thing as the engine might; `prompts` holds the prompt length of each row in use."""
+    if name == "place" and one not in prompts:
+        source = three if three in prompts else None
+        tokens = two if source is None else prompts[source]
+        before = (blocks.num_free, blocks.users_N.copy())
+        if _place(blocks, one, tokens, ahead=two, source=source):
+            prompts[one] = tokens
+        else:
+            assert blocks.num_free == before[0] and (blocks.users_N == before[1]).all()
+    elif name == "grow" and prompts:
+        blocks.grow(np.array(sorted(prompts)), np.linspace(one, two, len(prompts)).astype(np.int64))
+    elif name == "release":
+        blocks.release(np.unique([one, two]))
+        prompts.pop(one, None)
+        prompts.pop(two, None)
+    elif name == "move" and one in prompts and two not in prompts:
+        blocks.move(_rows(one), _rows(two))
+        prompts[two] = prompts.pop(one)
+
+
+def _check(blocks: Blocks, prompts: dict[int, int]) -> None:
+    holders: dict[int, list[tuple[int, int]]] = {}
+    for row in range(ROWS):
+        assert (row in prompts) or blocks.held_R[row] == 0
+        for place, page in enumerate(_held(blocks, row)):
+            holders.setdefault(page, []).append((row, place))
+    for page in range(blocks.pages):
+        assert blocks.users_N[page] == len(holders.get(page, []))
+    for users in holders.values():
+        assert len(users) == 1 or all((place + 1) * PAGE <= prompts[row] for row, place in users)
+        assert len({place for _, place in users}) == 1
+    free = blocks._stack[: blocks.num_free].tolist()
+    assert sorted([*free, *holders]) == list(range(blocks.pages))
+    for source, target in blocks.take_copies():
+        assert source != target and len(holders[int(target)]) == 1

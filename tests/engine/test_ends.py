@@ -1,0 +1,142 @@
+"""Every way to end: stop tokens, stop strings, length limits, refusals, and callers that go away."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+import pytest
+from engines import STOPS, all_requests, assert_same, letters, one_request, random_prompts, small_engine
+
+from whet.engine.base import Request, Sampling
+from whet.engine.store import Build
+from whet.errors import EngineError
+from whet.testing.tiny import tiny_model
+from whet.types import Finish
+
+
+def test_a_stop_token_ends_a_completion_and_is_its_last(build: Build) -> None:
+    done = dict(
+        small_engine(build=build, window=4).generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=30)))
+    )
+
+    ended = [completion for completion in done.values() if completion.finish == Finish.STOP]
+    cut = [completion for completion in done.values() if completion.finish == Finish.LENGTH]
+    assert len(ended) > 10 and len(cut) > 2
+    for completion in ended:
+        assert np.isin(completion.tokens, list(STOPS)).nonzero()[0].tolist() == [len(completion.tokens) - 1]
+    for completion in cut:
+        assert len(completion.tokens) == 30 and not np.isin(completion.tokens, list(STOPS)).any()
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_without_stop_tokens_the_length_limit_ends_every_completion(build: Build, window: int) -> None:
+    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=7))
+
+    done = dict(small_engine(build=build, stops=frozenset(), window=window).generate(requests))
+
+    assert [(len(c.tokens), c.finish) for c in done.values()] == [(7, Finish.LENGTH)] * 6
+
+
+@pytest.mark.parametrize("window", [1, 6])
+def test_prompt_and_completion_together_stay_within_the_context(build: Build, window: int) -> None:
+    prompts = [np.arange(length, dtype=np.int32) for length in (1, 8, 15)]
+    engine = small_engine(build=build, context=16, stops=frozenset(), window=window)
+
+    done = dict(engine.generate(all_requests(prompts, 1, Sampling(max_tokens=500))))
+
+    assert [len(done[f"{index}/0"].tokens) for index in range(3)] == [15, 8, 1]
+    assert {completion.finish for completion in done.values()} == {Finish.LENGTH}
+
+
+def test_the_context_is_never_longer_than_the_models_own() -> None:
+    assert small_engine(context=500).context == 64
+    assert small_engine().context == 64
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "words"),
+    [
+        ([], Sampling(), ["p7", "empty"]),
+        ([1] * 16, Sampling(), ["p7", "16 tokens", "context of 16"]),
+        ([1, 50], Sampling(), ["p7", "token 50", "50 tokens"]),
+        ([1, -2], Sampling(), ["p7", "token -2"]),
+        ([1], Sampling(stop=("x",)), ["p7", "stop strings", "tokenizer"]),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_in_a_sentence(
+    build: Build, prompt: list[int], sampling: Sampling, words: list[str]
+) -> None:
+    with pytest.raises(EngineError) as raised:
+        list(small_engine(build=build, context=16).generate([one_request(prompt, sampling)]))
+
+    assert all(word in str(raised.value) for word in words)
+
+
+@pytest.mark.parametrize("window", [1, 3, 8])
+def test_a_stop_string_ends_the_completion_where_it_is_complete(build: Build, window: int) -> None:
+    model, words = tiny_model(), ("ab", "e", "xyz")
+    free = dict(small_engine(model, build=build).generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25))))
+    engine = small_engine(model, build=build, slots=7, window=window, detokenize=letters)
+
+    done = dict(engine.generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25, stop=words))))
+
+    num_stopped = 0
+    for id, completion in done.items():
+        text = letters(free[id].tokens)
+        ends = [text.find(word) + len(word) for word in words if word in text]
+        length = min([*ends, len(text)])
+        np.testing.assert_array_equal(completion.tokens, free[id].tokens[:length])
+        assert len(completion.logprobs) == length
+        assert completion.finish == (Finish.STOP if ends else free[id].finish)
+        num_stopped += bool(ends)
+    assert 5 < num_stopped < 40
+
+
+def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: Build) -> None:
+    model, prompt = tiny_model(), random_prompts(1)[0]
+    [(_, free)] = small_engine(model, build=build, stops=frozenset()).generate(
+        [one_request(list(prompt), Sampling(max_tokens=4))]
+    )
+    word = letters(free.tokens)[2:]
+
+    [(_, completion)] = small_engine(model, build=build, stops=frozenset(), detokenize=letters).generate(
+        [one_request(list(prompt), Sampling(max_tokens=4, stop=(word,)))]
+    )
+
+    assert (len(completion.tokens), completion.finish) == (4, Finish.STOP)
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_a_closed_generator_leaves_nothing_behind(build: Build, window: int) -> None:
+    engine, requests = (
+        small_engine(build=build, slots=6, window=window),
+        all_requests(random_prompts(3), 3, Sampling(max_tokens=12)),
+    )
+    expected = dict(small_engine(build=build).generate(requests))
+    pulled: list[str] = []
+
+    def endless() -> Iterator[Request]:
+        for number in count():
+            pulled.append(str(number))
+            yield Request(id=str(number), prompt=random_prompts(1)[0], sampling=Sampling(max_tokens=12), seed=number)
+
+    answers = engine.generate(endless())
+    for _ in range(3):
+        next(answers)
+    assert isinstance(answers, Iterator)
+    del answers
+
+    assert len(pulled) <= 6 + 3 + 6
+    assert_same(dict(engine.generate(requests)), expected)
+
+
+def test_a_second_call_while_the_first_still_runs_is_refused(build: Build) -> None:
+    engine = small_engine(build=build, slots=2)
+    first = iter(engine.generate(all_requests(random_prompts(2), 3, Sampling(max_tokens=12))))
+    next(first)
+
+    with pytest.raises(EngineError, match="still"):
+        list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))
+
+    assert len(list(first)) == 5
+    assert len(list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))) == 1

@@ -1,0 +1,142 @@
+"""The engine's loop: close rows that ended, take in what fits, let a window of tokens run, look at what came of it.
+
+With a dense cache the host looks at each window before the next. With pages it looks at the window before while the
+present one runs, so the device never waits for the host; a row that a stop token ends is then closed one window later.
+What has reached its length limit needs no look: it is closed at once, and answered when its tokens arrive.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from whet.engine.base import Request
+from whet.engine.graphs import DecodeGraphs
+from whet.engine.runner import Runner
+from whet.engine.scheduler import Scheduler
+from whet.engine.seats import Report, Seats
+from whet.engine.state import Rows
+from whet.engine.store import Store
+from whet.engine.transfer import Link
+from whet.models.transformer import Transformer
+from whet.types import Completion, Finish, Tokens
+
+Detokenize = Callable[[Tokens], str]
+Answer = tuple[str, Completion]
+
+
+class Loop:
+    """Ties scheduler, seats and runner together over one store."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        store: Store,
+        link: Link,
+        *,
+        slots: int,
+        context: int,
+        window: int,
+        stops: frozenset[int],
+        prefill_tokens: int,
+        graphs: DecodeGraphs | None,
+        detokenize: Detokenize | None,
+    ) -> None:
+        self.store, self.link, self.window, self.stops, self.detokenize = store, link, window, stops, detokenize
+        # Requests that have left their row may still wait for their last tokens, so there are more seats than rows.
+        self.seats = Seats(2 * slots, context)
+        self.rows = Rows(slots, window, link)
+        self.scheduler = Scheduler(store.room, self.seats, slots=slots, context=context, window=window)
+        self.runner = Runner(model, store, self.rows, link, stops=stops, prefill_tokens=prefill_tokens, graphs=graphs)
+        self.version = 0
+        self._ended: list[int] = []
+
+    def serve(self, requests: Iterable[Request], version: int) -> Iterator[Answer]:
+        """Answer every request, stamped with a version."""
+        self.scheduler.start(requests)
+        self.rows.clear()
+        self.version, self._ended = version, []
+        return self._serve_ahead() if self.store.has_lag else self._serve_in_step()
+
+    def _serve_in_step(self) -> Iterator[Answer]:
+        while True:
+            self._begin()
+            if not self.scheduler.num_rows:
+                return
+            yield from self._harvest(self._post()())
+            self._close(self._ended)
+            self._decode()
+
+    def _serve_ahead(self) -> Iterator[Answer]:
+        while True:
+            report = self._post() if self.scheduler.num_rows else None
+            self._close([*self._ended, *self.scheduler.full()])
+            self._close(self.scheduler.make_room())
+            self._begin()
+            if report is None and not self.scheduler.num_rows:
+                return
+            self._decode()
+            if report is not None:
+                yield from self._harvest(report())
+
+    def _begin(self) -> None:
+        admission = self.scheduler.admit()
+        if admission is not None:
+            self.runner.begin(admission, self.seats)
+            self.link.counts.begun += len(admission.seat_B)
+
+    def _decode(self) -> None:
+        """Enqueue a window, or less where no row has that far to go."""
+        seats, seat_B = self.seats, self.scheduler.running_B
+        steps = min(self.window, int((seats.limit_S - seats.bound_S)[seat_B].max(initial=0)))
+        if steps:
+            longest, has_cuts = int(seats.cached(seat_B, steps).max()), bool(seats.has_cuts_S[seat_B].any())
+            self.runner.window(len(seat_B), steps, longest=longest, has_cuts=has_cuts)
+            self.scheduler.advance(steps)
+
+    def _post(self) -> Callable[[], Report]:
+        seat_B = self.scheduler.running_B.copy()
+        seat_B[self._ended] = -1
+        return self.rows.post(seat_B)
+
+    def _close(self, rows: Sequence[int]) -> None:
+        if rows:
+            before, longest = self.scheduler.num_rows, int(self.seats.cached(self.scheduler.running_B, 0).max())
+            source_M, target_M = self.scheduler.drop(rows)
+            after = self.scheduler.num_rows
+            self.runner.drop(source_M, target_M, before=before, after=after, longest=longest)
+        self._ended = []
+
+    def _harvest(self, report: Report) -> list[Answer]:
+        """Read a report; answer what ended, and note the rows that this leaves idle."""
+        ends = {seat: int(self.seats.count_S[seat]) for seat in self.seats.read(report)}
+        by_text = self._ended_by_text(report)
+        ends |= by_text
+        answers = [self._answer(seat, length, seat in by_text) for seat, length in ends.items()]
+        for seat in ends:
+            self.scheduler.withdraw(seat)
+            self.seats.close(seat)
+        self._ended = np.nonzero(np.isin(self.scheduler.running_B, list(ends)))[0].tolist() if ends else []
+        self.link.counts.tokens += sum(ends.values())
+        self.link.counts.preemptions = self.scheduler.num_preempted
+        return answers
+
+    def _answer(self, seat: int, length: int, is_stopped: bool) -> Answer:
+        tokens, logprobs = self.seats.output(seat, length)
+        finish = Finish.STOP if is_stopped or int(tokens[-1]) in self.stops else Finish.LENGTH
+        completion = Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version)
+        return self.seats.request(seat).id, completion
+
+    def _ended_by_text(self, report: Report) -> dict[int, int]:
+        """Find seats whose text holds a stop string, with the token count at which it is complete."""
+        open_B = report.seat_B[report.seat_B >= 0]
+        found = {seat: self._text_end(seat) for seat in open_B[self.seats.has_stops_S[open_B]].tolist()}
+        return {seat: end for seat, end in found.items() if end is not None}
+
+    def _text_end(self, seat: int) -> int | None:
+        assert self.detokenize is not None, "stop strings need a tokenizer"
+        tokens, words = self.seats.tokens(seat), self.seats.request(seat).sampling.stop
+        for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
+            text = self.detokenize(tokens[:end])
+            if any(word in text for word in words):
+                return end
+        return None

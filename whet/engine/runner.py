@@ -1,0 +1,108 @@
+"""What runs on the device: contexts, windows of decode steps, and rows that move. It only ever enqueues.
+
+Shapes: R rows, B rows in use, H hidden, V vocabulary, E contexts that end in a pass, M rows that move.
+"""
+
+import torch
+from torch import Tensor
+
+from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
+from whet.engine.prompts import Layout, passes
+from whet.engine.sampling import sample
+from whet.engine.scheduler import Admission
+from whet.engine.seats import Indices, Seats
+from whet.engine.state import Rows
+from whet.engine.store import Store
+from whet.engine.transfer import Link
+from whet.models.transformer import Transformer
+
+
+class Runner:
+    """A model, a store and the state of its rows. `graphs` is None where steps are not recorded."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        store: Store,
+        rows: Rows,
+        link: Link,
+        *,
+        stops: frozenset[int],
+        prefill_tokens: int,
+        graphs: DecodeGraphs | None,
+    ) -> None:
+        self.model, self.store, self.rows, self.link, self.graphs = model, store, rows, link, graphs
+        self.prefill_tokens = prefill_tokens
+        self.slots = len(rows.token_R)
+        weight = model.embed.weight
+        # What the model made of the last token of each context; the spare row's stays for samples still to come.
+        self.end_RH = weight.new_zeros(self.slots + 1, weight.shape[1])
+        self.is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=weight.device)
+        self.is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
+
+    def begin(self, admission: Admission, seats: Seats) -> None:
+        """Run the contexts of new rows, each once, and sample the first token of every row."""
+        seat_B, rows = admission.seat_B, admission.rows
+        first = rows.start
+        contexts = {row: seats.context(int(seat_B[row - first])) for row in admission.fresh}
+        for layout in passes(contexts, most=self.prefill_tokens, splits=self.store.splits):
+            self._prefill(layout)
+        self.store.copy(int((seats.start_S + seats.count_S)[seat_B].max()), self.link)
+        self.rows.open(
+            rows, [seats.request(seat) for seat in seat_B.tolist()], seats.count_S[seat_B], seats.limit_S[seat_B]
+        )
+        (source_B,) = self.link.send(admission.source_B)
+        logits_BV = self.model.logits(self.end_RH[source_B])
+        if admission.kept is not None:
+            self.end_RH[-1] = self.end_RH[admission.kept]
+        self.rows.draw(rows)
+        self._sample(rows, logits_BV, has_cuts=bool(seats.has_cuts_S[seat_B].any()))
+
+    def window(self, num_rows: int, steps: int, *, longest: int, has_cuts: bool) -> None:
+        """Decode `steps` tokens of the first rows, none of which will have cached more than `longest`."""
+        self.store.sync(num_rows, longest, self.link)
+        self.rows.draw(slice(0, num_rows))
+        size = num_rows
+        if self.store.is_recorded:
+            size, longest = rounded_rows(num_rows, self.slots), rounded_length(longest)
+        for _ in range(steps):
+            if self.graphs is None:
+                self._step(size, longest, has_cuts)
+            else:
+                self.graphs.run((size, longest, has_cuts), lambda: self._step(size, longest, has_cuts))
+        counts = self.link.counts
+        counts.windows += 1
+        counts.steps += steps
+        counts.row_steps += steps * size
+        counts.recordings = 0 if self.graphs is None else len(self.graphs)
+
+    def drop(self, source_M: Indices, target_M: Indices, *, before: int, after: int, longest: int) -> None:
+        """Shrink from `before` to `after` rows, moving some into the gaps."""
+        if len(source_M):
+            source, target = self.link.send(source_M, target_M)
+            self.rows.move(source, target)
+            self.store.move(source, target, longest)
+        self.rows.end(slice(after, before))
+
+    def _prefill(self, layout: Layout) -> None:
+        counts = self.link.counts
+        counts.prefills += 1
+        counts.prefill_tokens += len(layout.tokens_T)
+        attend = self.store.prefill(layout, self.link)
+        tokens_T, positions_T, end_E, row_E = self.link.send(
+            layout.tokens_T, layout.positions_T, layout.end_E, layout.row_E
+        )
+        hidden_TH = self.model(tokens_T, positions_T, attend)
+        self.end_RH[row_E] = hidden_TH[end_E]
+
+    def _step(self, size: int, longest: int, has_cuts: bool) -> None:
+        used = slice(0, size)
+        attend = self.store.decode(self.rows, size, longest)
+        hidden_BH = self.model(self.rows.token_R[used], self.rows.position_of(used), attend)
+        self._sample(used, self.model.logits(hidden_BH), has_cuts)
+
+    def _sample(self, used: slice, logits_BV: Tensor, has_cuts: bool) -> None:
+        column_B1 = self.rows.column_of(used)
+        uniform_B = self.rows.uniform_RX[used].gather(1, column_B1)[:, 0]
+        token_B, logprob_B = sample(logits_BV, uniform_B, self.rows.cuts_of(used), has_cuts=has_cuts)
+        self.rows.record(used, column_B1, token_B, logprob_B, self.is_stop_V)

@@ -1,0 +1,101 @@
+"""What the host knows of each request: one seat a request, from the moment it is taken until it is answered.
+
+The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the number there must be
+once all that was asked for has run, unless a stop token came first.
+
+Shapes: S seats, W longest completion, B rows of a report.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.engine.base import Request
+from whet.types import Floats, Tokens
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """What some rows did since the report before. The n-th new token of a row stands in its column n."""
+
+    seat_B: Indices
+    """The request of each row; -1 for one that has been answered."""
+    is_done_B: NDArray[np.bool_]
+    count_B: Indices
+    tokens_BX: Tokens
+    logprobs_BX: Floats
+
+
+class Seats:
+    """Requests and their tokens so far. A request keeps its seat when it has to leave its row for a while."""
+
+    def __init__(self, seats: int, width: int) -> None:
+        self.request_S: list[Request | None] = [None] * seats
+        self.start_S, self.limit_S, self.count_S, self.bound_S, self.number_S = np.zeros((5, seats), dtype=np.int64)
+        self.has_cuts_S, self.has_stops_S = np.zeros((2, seats), dtype=bool)
+        # Memory that is never written is never taken, so rows may be as long as the context.
+        self.tokens_SW = np.zeros((seats, width), dtype=np.int32)
+        self.logprobs_SW = np.zeros((seats, width), dtype=np.float32)
+        self._free = list(range(seats))[::-1]
+        self._next_number = 0
+
+    @property
+    def has_room(self) -> bool:
+        return bool(self._free)
+
+    def open(self, request: Request, context: int) -> int:
+        """Seat a request; seats are numbered in the order of arrival."""
+        seat = self._free.pop()
+        self.request_S[seat] = request
+        self.start_S[seat], self.count_S[seat], self.bound_S[seat] = len(request.prompt), 0, 0
+        self.limit_S[seat] = min(request.sampling.max_tokens, context - len(request.prompt))
+        self.number_S[seat] = self._next_number
+        self.has_cuts_S[seat], self.has_stops_S[seat] = request.sampling.has_cuts, bool(request.sampling.stop)
+        self._next_number += 1
+        return seat
+
+    def close(self, seat: int) -> None:
+        self.request_S[seat] = None
+        self._free.append(seat)
+
+    def clear(self) -> None:
+        for seat, request in enumerate(self.request_S):
+            if request is not None:
+                self.close(seat)
+
+    def request(self, seat: int) -> Request:
+        request = self.request_S[seat]
+        assert request is not None, "an empty seat has no request"
+        return request
+
+    def tokens(self, seat: int) -> Tokens:
+        """Give the tokens read back so far."""
+        return self.tokens_SW[seat, : self.count_S[seat]]
+
+    def context(self, seat: int) -> Tokens:
+        """Lay out what has to be run to go on sampling: the prompt and the tokens so far."""
+        return np.concatenate([np.asarray(self.request(seat).prompt, dtype=np.int32), self.tokens(seat)])
+
+    def cached(self, seat_B: Indices, more: int) -> Indices:
+        """Count the tokens that will be cached after `more` steps: all but the newest, which no step has read."""
+        newest_B = np.minimum(self.bound_S[seat_B] + more, self.limit_S[seat_B])
+        return self.start_S[seat_B] + newest_B - 1
+
+    def read(self, report: Report) -> list[int]:
+        """File the new tokens of a report; returns the seats that it shows to have ended."""
+        known_B = np.where(report.seat_B >= 0, self.count_S[report.seat_B], report.count_B)
+        row_M, column_M = np.nonzero(np.arange(report.tokens_BX.shape[1]) < (report.count_B - known_B)[:, None])
+        seat_M, place_M = report.seat_B[row_M], known_B[row_M] + column_M
+        self.tokens_SW[seat_M, place_M] = report.tokens_BX[row_M, column_M]
+        self.logprobs_SW[seat_M, place_M] = report.logprobs_BX[row_M, column_M]
+        is_open_B = report.seat_B >= 0
+        self.count_S[report.seat_B[is_open_B]] = report.count_B[is_open_B]
+        ended: list[int] = report.seat_B[is_open_B & report.is_done_B].tolist()
+        return ended
+
+    def output(self, seat: int, length: int) -> tuple[Tokens, Floats]:
+        """Copy the first tokens of a seat, with their log-probabilities."""
+        return self.tokens_SW[seat, :length].copy(), self.logprobs_SW[seat, :length].copy()
