@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from whet.errors import ConfigError, WhetError
+from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, say
 
 app = typer.Typer(
@@ -244,5 +244,12 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         app(args, prog_name="whet")
     except WhetError as error:
-        console.print(f"[bold red]whet:[/] {escape(str(error))}")
-        sys.exit(2)
+        _refuse(str(error))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
+
+
+def _refuse(sentence: str) -> None:
+    console.print(f"[bold red]whet:[/] {escape(visible(sentence))}")
+    sys.exit(2)

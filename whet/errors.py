@@ -1,5 +1,7 @@
 """What a user can mend, each as one sentence. The command line prints it and exits with code 2."""
 
+import re
+
 
 class WhetError(Exception):
     """The message names the thing, its value, and what would be right."""
@@ -19,3 +21,19 @@ class EngineError(WhetError):
 
 class TrainError(WhetError):
     """Training that cannot go on: a gradient that is not finite, no usable group for many steps."""
+
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Show signs that steer a terminal, or that it cannot print, as their escapes; line breaks and tabs stay.
+
+    >>> visible("a" + chr(27) + "[2J") == "a" + chr(92) + "x1b[2J"
+    True
+    """
+    return _UNSEEN.sub(lambda found: _escape(ord(found[0])), text.replace("\r\n", "\n"))
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -157,10 +157,15 @@ def content_id(task: str, content: Json) -> str:
 def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
     """Write JSON in UTF-8 without blanks. Half of a surrogate pair, which UTF-8 does not have, stands as its escape.
 
+    NaN and infinities, which JSON does not have, are refused.
+
     >>> compact({"a": ["b", 1]}), compact(chr(0xD800))
     (b'{"a":["b",1]}', b'"\\\\ud800"')
     """
-    text = json.dumps(value, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = json.dumps(value, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"this cannot be written as JSON ({error})") from error
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -177,7 +182,7 @@ def _problem(row: Mapping[str, Json]) -> Problem:
         prompt=tuple(_message(message) for message in prompt),
         answer=None if answer is None else str(answer),
         payload=payload,
-        level=None if level is None else _number(level),
+        level=None if level is None else _level(level),
         split=split,
         source=str(row.get("source", "")),
         source_id=None if source_id is None else str(source_id),
@@ -195,7 +200,7 @@ def _message(row: Json) -> Message:
     raise ValueError("a message needs a role of system, user or assistant and a text content")
 
 
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number, not {value!r}")
+def _level(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"level must be a number from 0 to 1, not {value!r}")
     return float(value)

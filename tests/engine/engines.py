@@ -16,6 +16,7 @@ from whet.testing.tiny import tiny_model
 from whet.types import Completion, Tokens
 
 STOPS = frozenset({3, 17})
+FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
 BUILDS: dict[str, Build] = {"slots": slots.Slots, "pages": pages.build_pages}
 
 

@@ -81,7 +81,8 @@ def test_a_bad_row_is_named_and_leaves_the_old_file_as_it_was(tmp_path: Path) ->
     ("row", "sentence"),
     [
         ('{"question": "\\ud800", "answer": "#### 1"}', "line 1 holds what cannot be written as JSON"),
-        ('{"question": "x", "answer": "#### 1", "level": 1e999}', "unknown field 'level'"),
+        ('{"question": "x", "answer": "#### 1", "level": 1e999}', "line 1: 1e999 is more than a number can be"),
+        ('{"question": "x", "answer": "#### 1", "level": 1}', "unknown field 'level'"),
     ],
 )
 def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Pat
 
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"q": "x", "n": 1e999}')
-    with pytest.raises(DataError, match="line 1 holds what cannot be written as JSON"):
+    with pytest.raises(DataError, match="line 1: 1e999 is more than a number can be"):
         import_file(tmp_path / "a.jsonl", tmp_path / "p.jsonl", map=["prompt=q", "payload.n=n"], task="math")
 
 
@@ -106,8 +107,19 @@ def test_own_columns_are_mapped_from_csv(tmp_path: Path) -> None:
 
 def test_a_task_of_the_users_own_is_taken_by_its_path(tmp_path: Path) -> None:
     file, out = lines(tmp_path / "a.jsonl", {"q": "x"}), tmp_path / "p.jsonl"
-    import_file(file, out, map=["prompt=q"], task="my_task.py:Name")
-    assert read_problems(out)[0].task == "my_task.py:Name"
+    mine = tmp_path / "my_task.py"
+    mine.write_text("from whet.tasks.warmup.reverse import Reverse\n\n\nclass Name(Reverse):\n    name = 'mine'\n")
+    import_file(file, out, map=["prompt=q"], task=f"{mine}:Name")
+    assert read_problems(out)[0].task == f"{mine}:Name"
+
+
+@pytest.mark.parametrize("task", ["missing.py:Name", "{place}/empty.py:Name"])
+def test_a_task_of_the_users_own_that_is_not_there_is_refused(task: str, tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", {"q": "x"})
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(ConfigError, match=r"there is no file missing\.py|has no class Name"):
+        import_file(file, tmp_path / "p.jsonl", map=["prompt=q"], task=task.format(place=tmp_path))
+    assert not (tmp_path / "p.jsonl").exists()
 
 
 def test_chats_become_teacher_rollouts_beside_the_problems(tmp_path: Path) -> None:
@@ -197,6 +209,7 @@ def test_an_unknown_task_in_a_row_is_refused_at_the_row(tmp_path: Path) -> None:
     [
         ({"q": "x", "a": "perhaps", "t": "yes_no"}, "line 1: problem yes_no/.* needs"),
         ({"q": "x", "a": "7", "t": "game24"}, "line 1: problem game24/.* needs four whole numbers"),
+        ({"q": "x", "a": "1", "t": "code_stdin"}, "line 1: problem code_stdin/.* has no cases"),
         ({"q": "x", "a": "[A]", "t": "mis"}, "line 1: a graph needs the lists payload.nodes and payload.edges"),
     ],
 )

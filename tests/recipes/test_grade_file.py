@@ -160,8 +160,10 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path: Path)
         grade_file(tmp_path / "in.jsonl", tmp_path / "in.jsonl" / "out.jsonl", make=named)
 
 
-def test_an_empty_file_gives_an_empty_file(tmp_path: Path) -> None:
-    assert run(tmp_path, []) == []
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"in\.jsonl has no rows"):
+        run(tmp_path, [])
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:

@@ -145,3 +145,43 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_json(tmp_path / "file" / "a.json", {})
     with pytest.raises(DataError, match="cannot write"):
         write_rollouts(tmp_path / "file" / "a.parquet", [])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_number_of_json_is_refused_and_in_our_own_files_is_null(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"a":1.5}}\n{{"a":{number}}}\n')
+    with pytest.raises(DataError, match=rf"broken JSON in .*a\.jsonl line 2: {number} is "):
+        jsonl.read_rows(path)
+    assert jsonl.read_rows(path, repair=True) == [{"a": 1.5}, {"a": None}]
+    jsonl.cut(path, lambda row: True)
+    assert path.read_text() == '{"a":1.5}\n{"a":null}\n'
+
+
+def test_what_is_no_number_of_json_is_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for write in (jsonl.append, lambda path, row: jsonl.write_rows(path, [row])):
+        with pytest.raises(DataError, match="cannot be written as JSON"):
+            write(path, {"a": float("nan")})
+    assert not path.exists()
+    write_json(tmp_path / "b.json", {"a": [float("inf"), 1.5]})
+    assert read_json(tmp_path / "b.json") == {"a": [None, 1.5]}
+
+
+def test_lines_that_nest_beyond_measure_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a":' + "[" * 200_000 + "]" * 200_000 + "}\n")
+    with pytest.raises(DataError, match=r"broken JSON in .*a\.jsonl line 1"):
+        jsonl.read_rows(path)
+
+
+def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, what in (("pipe", "no plain file"), ("folder", "a folder")):
+        for write in (write_json, lambda path, row: jsonl.write_rows(path, [row])):
+            with pytest.raises(DataError, match=f"{name}: it is {what}; choose another --out"):
+                write(tmp_path / name, {})
+        with pytest.raises(DataError, match=f"{name}: it is {what}"):
+            write_rollouts(tmp_path / name, [])
+    assert (tmp_path / "pipe").is_fifo() and sorted(p.name for p in tmp_path.iterdir()) == ["folder", "pipe"]

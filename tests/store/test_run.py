@@ -67,8 +67,10 @@ def test_metrics_and_ledger_come_back_in_order(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         run.log_metrics(1, {"loss": float(np.float32(0.5))})
         run.log_metrics(2, {"loss": 0.25, "count": 3})
+        run.log_metrics(3, {"loss": float("nan"), "count": 4})
         run.ledger("skipped", groups=2)
-        assert run.metrics() == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25, "count": 3}]
+        counted = [{"step": 2, "loss": 0.25, "count": 3}, {"step": 3, "count": 4}]
+        assert run.metrics() == [{"step": 1, "loss": 0.5}, *counted]
         assert [event["event"] for event in run.events()] == ["start", "skipped"]
         assert run.events()[1]["groups"] == 2
 
@@ -180,7 +182,7 @@ def holder(folder: Path, then: str) -> "subprocess.Popen[bytes]":
     """Start a process that holds the folder's lock, does something, says so, and waits."""
     script = (
         f"import os, sys; from pathlib import Path; from whet.store.lock import Lock\n"
-        f"lock = Lock(Path(sys.argv[1])); {then}; print('ready', flush=True); sys.stdin.read()"
+        f"lock = Lock(Path(sys.argv[1])); {then}; os.write(1, b'ready\\n'); sys.stdin.read()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", script, str(folder)]

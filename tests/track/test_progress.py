@@ -67,3 +67,12 @@ def test_what_is_said_keeps_its_brackets() -> None:
 )
 def test_a_rate_has_the_digits_one_can_use(speed: float, text: str) -> None:
     assert progress._rate(speed) == text
+
+
+def test_text_of_others_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True))
+
+    say("a\x1b[2Jb\x07 [bold]c")
+
+    assert stream.getvalue() == "a\\x1b[2Jb\\x07 [bold]c\n"

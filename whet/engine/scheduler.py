@@ -146,9 +146,10 @@ class Scheduler:
         return None if request is None else self.seats.open(request, self.context)
 
     def _place(self, row: int, seat: int, source: int | None) -> bool:
-        tokens = int(self.seats.start_S[seat] + self.seats.count_S[seat])
-        ahead, most = (int(self.seats.cached(np.array([seat]), more)[0]) for more in (1 + self.window, self.context))
-        return self.room.place(row, tokens=tokens, ahead=ahead, most=most, source=source)
+        start, count = int(self.seats.start_S[seat]), int(self.seats.count_S[seat])
+        most = start + int(self.seats.limit_S[seat]) - 1
+        ahead = min(start + count + self.window, most)
+        return self.room.place(row, tokens=start + count, ahead=ahead, most=most, source=source)
 
     def _place_alone(self, seat: int) -> None:
         """Give up the kept prompt, the only thing that can stand in the way of a request that runs alone."""

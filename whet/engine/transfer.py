@@ -3,8 +3,9 @@
 On a GPU a copy to the host is asked for now and read later, when its event has passed; the host waits for nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -57,17 +58,8 @@ class Link:
         self.counts.sends += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
-        spans = [-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays]
-        packed = torch.empty(sum(spans), dtype=torch.uint8, pin_memory=True)
-        starts = np.cumsum(spans) - spans
-        for start, array in zip(starts, arrays, strict=True):
-            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            packed.numpy()[start : start + array.nbytes] = flat
-        there = packed.to(self.device, non_blocking=True)
-        return [
-            there[start : start + array.nbytes].view(torch.from_numpy(array[:0]).dtype).view(array.shape)
-            for start, array in zip(starts, arrays, strict=True)
-        ]
+        there = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
+        return unpack(there, arrays)
 
     def fetch(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Ask for a copy on the host; the function that comes back waits for it."""
@@ -85,3 +77,24 @@ class Link:
             return copied
 
         return wait
+
+
+def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+    """Lay the bytes of arrays one after the other, each at an aligned place."""
+    starts = _starts(arrays)
+    packed = np.zeros(starts[-1], dtype=np.uint8)
+    for start, array in zip(starts[:-1], arrays, strict=True):
+        packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return packed
+
+
+def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """Find the arrays again in a tensor of their bytes; they share its memory."""
+    return [
+        packed[start : start + array.nbytes].view(torch.from_numpy(array[:0]).dtype).view(array.shape)
+        for start, array in zip(_starts(arrays)[:-1], arrays, strict=True)
+    ]
+
+
+def _starts(arrays: Sequence[NDArray[Any]]) -> list[int]:
+    return [0, *accumulate(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays)]

@@ -9,7 +9,7 @@ from rich.markup import escape
 from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import EngineConfig
-from whet.errors import ConfigError, DataError
+from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive
 from whet.store.files import writing
 from whet.store.models import model_folder
@@ -45,10 +45,12 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
     answers = dict(policy.engine.generate(request(number) for number in range(samples)))
     for number in range(samples):
         text = policy.chat.message(answers[str(number)].tokens)
-        typer.echo(text)
+        typer.echo(visible(text))
         if task is not None and problem is not None:
             score = task.score(problem, text)
-            console.print(f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: {escape(score.note)}\n")
+            console.print(
+                f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: {escape(visible(score.note))}\n"
+            )
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:

@@ -19,7 +19,7 @@ from whet.rng import derive, stream
 from whet.store.jsonl import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import fifth
-from whet.tasks.own import is_own
+from whet.tasks.own import is_own, own_task
 from whet.tasks.registry import named, names
 from whet.track.progress import Advance, bar, say
 from whet.types import SPLITS, Problem, Split
@@ -71,6 +71,8 @@ def make_problems(task: str, n: int, *, out: Path, level: float | None = None, s
 
 def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> None:
     """Print the first problems of a file: in frames on a terminal, as plain lines elsewhere."""
+    if n < 1:
+        raise ConfigError(f"-n {n} should be at least 1")
     console = console or Console(highlight=False)
     shown = list(islice(problems_in(file), n))
     for problem in shown:
@@ -108,6 +110,8 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
     known = names()
     if task is not None and task not in known and not is_own(task):
         raise ConfigError(f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name")
+    if task is not None and is_own(task):
+        own_task(task)
     if split is not None and split not in SPLITS:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
     if map and format is not None:

@@ -11,10 +11,10 @@ import numpy as np
 
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
-from whet.store.files import replacing, writing
+from whet.store.files import check_target, finite, replacing, writing
 from whet.store.jsonl import read_rows, to_line
 from whet.tasks.base import Task
-from whet.tasks.limits import Limits
+from whet.tasks.limits import MAX_WORKERS, Limits
 from whet.tasks.own import is_own, own_task
 from whet.tasks.pool import Grader
 from whet.tasks.reward import RewardSpec, load
@@ -50,8 +50,11 @@ def grade_file(
     "answer" and "payload". `reward` is a TOML file or the name of a spec; `own` are tasks such as "my_task.py:Name".
     """
     spec = _spec(reward)
+    _check_flags(source, out, problems, workers)
     _try_writing(out)
     rows = list(_rows(source, _Index(problems) if problems else None))
+    if not rows:
+        raise DataError(f"{source} has no rows")
     tasks = _tasks(source, rows, make, own)
     scores: dict[int, Score] = {}
     with Grader(tasks, Limits(workers=workers, unscored_share=1.0)) as grader, bar("grading", len(rows)) as advance:
@@ -115,7 +118,10 @@ def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Pro
             raise DataError(f'"problem" should be an id in the file of problems, not {_short(name)}')
         if index is None:
             raise DataError(f'"problem" is {_short(name)}, but no file of problems is given; add --problems')
-        return index.find(str(name))
+        found = index.find(str(name))
+        if row.get("task") not in (None, found.task):
+            raise DataError(f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task {found.task!r}')
+        return found
     if not isinstance(row.get("task"), str):
         raise DataError('it needs "problem", or "task" with "answer" and "payload"')
     return _problem_of(row, source)
@@ -177,7 +183,7 @@ def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
         "note": score.note,
     }
     if spec is not None:
-        graded["reward"] = spec.rewarded(_rollout(row, score)).reward
+        graded["reward"] = finite(spec.rewarded(_rollout(row, score)).reward)
     return to_line(graded)
 
 
@@ -196,10 +202,17 @@ def _rollout(row: _Row, score: Score) -> Rollout:
     )
 
 
+def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | None) -> None:
+    for given in (source, problems):
+        if given is not None and out.resolve() == given.resolve():
+            raise ConfigError(f"--out {out} is a file that is read: choose another name")
+    if workers is not None and not 0 <= workers <= MAX_WORKERS:
+        raise ConfigError(f"--workers {workers} should be from 0 to {MAX_WORKERS}")
+
+
 def _try_writing(out: Path) -> None:
     """Find out now, not after the grading, that the result cannot be written."""
-    if out.is_dir():
-        raise DataError(f"cannot write {out}: it is a folder; give --out a file")
+    check_target(out)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         probe = out.with_name(f".{out.name}.new")

@@ -3,8 +3,10 @@
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 
 from whet.errors import DataError
@@ -26,10 +28,23 @@ def writing(path: Path) -> Iterator[None]:
         raise DataError(f"cannot write {path}: {reason}; {cure}") from error
 
 
+def check_target(path: Path) -> None:
+    """Refuse to write where a folder, a device, a pipe or a socket stands: a file would take its place."""
+    with writing(path):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            return
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "no plain file"
+        raise DataError(f"cannot write {path}: it is {what}; choose another --out")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path` to write to; it takes the place of `path` only once it is whole on disk."""
     new = path.with_name(f".{path.name}.new")
+    check_target(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -49,7 +64,21 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, value: Json) -> None:
-    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write one value; NaN and infinities, which JSON does not have, stand as null."""
+    write_atomic(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def finite(value: Json) -> Json:
+    """Put null in the place of every number that is not finite.
+
+    >>> finite({"a": [1.5, float("nan")], "b": float("inf")})
+    {'a': [1.5, None], 'b': None}
+    """
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list) else value
 
 
 def read_json(path: Path) -> Json:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from math import isinf
 from pathlib import Path
 
 from whet.errors import DataError
@@ -11,6 +12,25 @@ from whet.store.files import replacing, write_atomic, writing
 from whet.types import Json, compact
 
 Row = dict[str, Json]
+
+
+def finite_number(text: str) -> float:
+    """Read a number of JSON; one that is too large to be finite is a ValueError."""
+    if isinf(number := float(text)):
+        raise ValueError(f"{text} is more than a number can be")
+    return number
+
+
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _finite_or_none(text: str) -> float | None:
+    return None if isinf(number := float(text)) else number
+
+
+_STRICT = json.JSONDecoder(parse_constant=_not_json, parse_float=finite_number)
+_LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_finite_or_none)
 
 
 def append(path: Path, row: Mapping[str, Json]) -> None:
@@ -31,9 +51,10 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Json]]) -> None:
 
 
 def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
-    """Read all rows. With `repair`, a last line that a kill cut short is left out; that is for files we append to.
+    """Read all rows. NaN and infinities, which are no JSON, are refused.
 
-    The file itself stays as it is.
+    With `repair` they are read as null, and a last line that a kill cut short is left out; that is for files we append
+    to. The file itself stays as it is.
     """
     try:
         content = path.read_bytes()
@@ -42,7 +63,8 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     lines = content.split(b"\n")
     if repair:
         lines[-1] = b""
-    return [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    decoder = _LENIENT if repair else _STRICT
+    return [_row(path, number, line, decoder) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
 def cut(path: Path, keep: Callable[[Row], bool]) -> None:
@@ -67,11 +89,13 @@ def _write_whole(descriptor: int, line: bytes) -> None:
         raise
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
+def _row(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
     try:
-        row = json.loads(line)
-    except ValueError as error:
+        row = decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
+    except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {path} line {number}: {error}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{path} line {number} holds {line.decode()[:80]}, which should be an object like {{...}}")
+        raise DataError(
+            f"{path} line {number} holds {line.decode(errors='replace')[:80]}, which should be an object like {{...}}"
+        )
     return row

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whet.config import Config, Loaded, differences, load, show, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.store import jsonl
-from whet.store.files import read_json, write_atomic, write_json, writing
+from whet.store.files import finite, read_json, write_atomic, write_json, writing
 from whet.store.hashes import sha256
 from whet.store.lock import Lock
 from whet.store.provenance import now, provenance
@@ -77,8 +77,12 @@ class RunStore:
         return _object(self.folder / "provenance.json")
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one row; a step may have several, such as one of training and one of evaluation."""
-        jsonl.append(self._metrics, {"step": step, **{name: float(value) for name, value in metrics.items()}})
+        """Append one row; a step may have several, such as one of training and one of evaluation.
+
+        A number that is not finite is written as null.
+        """
+        row = {name: finite(float(value)) for name, value in metrics.items()}
+        jsonl.append(self._metrics, {"step": step, **row})
 
     def metrics(self) -> list[dict[str, float]]:
         """Read all rows in order, each with its "step"."""

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from whet.config import Config
 
+MAX_WORKERS = 128
 GRACE_SECONDS = 3.0
 """How much longer than its own time a task may take: starting and ending what it waits for is not in it."""
 
@@ -16,7 +17,7 @@ GRACE_SECONDS = 3.0
 class Limits(Config):
     """How many processes grade, what one answer may take of them, and how many failures are too many."""
 
-    workers: int | None = Field(default=None, ge=0, le=128)
+    workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the tasks bound
     themselves."""
     wall: float = Field(default=10.0, gt=0)

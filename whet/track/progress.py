@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from whet.errors import visible
+
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 QUIET_SECONDS = 10.0
@@ -25,8 +27,8 @@ class RateColumn(ProgressColumn):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence as it is: brackets in a path are no markup."""
-    console.print(sentence, markup=False)
+    """Print a sentence as it is: brackets in a path are no markup, and text of others does not steer the terminal."""
+    console.print(visible(sentence), markup=False)
 
 
 def screen() -> Console | None:

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from code_rows import humaneval, leetcode, make, mbpp
 
+from whet.errors import DataError
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig, unsupported
 from whet.tasks.code.program import fenced
 from whet.tasks.code.sandbox import Limits, Sandbox
-from whet.types import Verdict
+from whet.types import Json, Verdict
 
 FILES = {"humaneval": humaneval, "mbpp": mbpp, "leetcode": leetcode}
 COUNTS = {"humaneval": 164, "mbpp": 240, "leetcode": 115}
@@ -130,6 +131,24 @@ def test_arguments_are_copies_so_that_a_program_cannot_edit_the_tests() -> None:
     row = make("code_function", {"entry": "f", "tests": ["a = [3, 1]\nassert f(a) == sorted(a)"]})
 
     assert CodeFunction().score(row, fenced("def f(a):\n    a.clear()\n    return []")).verdict == Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"entry": "f", "tests": 5},
+        {"entry": "f", "tests": "assert f(1) == 2"},
+        {"entry": "f", "tests": ["assert f(1) == 2", 5]},
+        {"entry": "f", "tests": []},
+        {"entry": 5, "tests": ["assert f(1) == 2"]},
+        {"entry": "f", "tests": ["assert f(1) == 2"], "setup": []},
+        {"tests": ["assert f(1) == 2"]},
+    ],
+)
+def test_a_payload_of_another_shape_is_the_problems_fault_whatever_the_response(payload: dict[str, Json]) -> None:
+    for text in ("", fenced("def f(n):\n    return 2 * n")):
+        with pytest.raises(DataError, match=r"problem code_function/x needs .* in payload\."):
+            CodeFunction().score(make("code_function", payload), text)
 
 
 def test_random_text_never_raises_and_is_never_right() -> None:

@@ -3,8 +3,10 @@ import time
 import pytest
 from code_rows import make, read
 
+from whet.errors import DataError
 from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig, policies, same_output, unsupported
 from whet.tasks.code.program import fenced
+from whet.tasks.worker import scored
 from whet.types import Json, Verdict
 
 SUM = make(
@@ -143,7 +145,14 @@ def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     empty = make("code_stdin", {"cases": []})
 
     assert unsupported("", empty) == "there are no cases of input and output"
-    assert CodeStdin().score(empty, fenced("print(1)")).verdict == Verdict.UNSCORED
+    assert scored(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
+
+
+@pytest.mark.parametrize("payload", [{}, {"cases": "x"}, {"cases": 5}, {"cases": [{"input": "1"}]}, {"cases": ["1"]}])
+def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(payload: dict[str, Json]) -> None:
+    for text in ("", fenced("print(1)")):
+        with pytest.raises(DataError, match=r"problem code_stdin/x .* in payload\.cases"):
+            CodeStdin().score(make("code_stdin", payload), text)
 
 
 def test_a_response_without_a_program_has_no_answer() -> None:

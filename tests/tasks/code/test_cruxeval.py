@@ -5,7 +5,8 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.cruxeval import CruxEval, literal, problem_of, unsupported
+from whet.tasks.code.assertions import literal
+from whet.tasks.code.cruxeval import CruxEval, problem_of, unsupported
 from whet.types import Verdict
 
 ROW = {"code": "def f(text, n):\n    return text[:n][::-1]", "input": "'hello', 3", "output": "'leh'", "id": "sample_0"}
@@ -77,6 +78,43 @@ def test_what_is_not_a_call_on_literals_is_no_answer(text: str) -> None:
 )
 def test_an_output_is_compared_as_a_literal(text: str, verdict: Verdict) -> None:
     assert CruxEval().score(RESULT, text).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("[True, 2, {0: 'a'}]", "another output"),
+        ("[1.0, 2, {0: 'a'}]", "another output"),
+        ("[1, 2, {False: 'a'}]", "another output"),
+        ("(1, 2, {0: 'a'})", "another output"),
+        ("assert f(6) == [1, 2, {0: 'a'}]", "the assertion is about another call"),
+        ("assert f(5.0) == [1, 2, {0: 'a'}]", "the assertion is about another call"),
+        ("assert f(5, 1) == [1, 2, {0: 'a'}]", "the assertion is about another call"),
+        ("assert f(k=5) == [1, 2, {0: 'a'}]", "the assertion is about another call"),
+        ("assert f(5) == [1, 2, {0: 'a'}]", "the output is right"),
+        ("assert f(n=5) == [1, 2, {0: 'a'}]", "the output is right"),
+        ("[1, 2, {0: 'a'}]", "the output is right"),
+    ],
+)
+def test_an_output_has_the_types_and_the_call_that_were_asked(text: str, note: str) -> None:
+    """Python's own equality takes True for 1, and an assertion about another call says nothing of this one."""
+    row = {"code": "def f(n, k=0):\n    return [1, 2, {0: 'a'}]", "input": "5", "output": "[1, 2, {0: 'a'}]", "id": "0"}
+
+    score = CruxEval().score(problem_of(row, "output"), text)
+
+    assert score.note == note
+    assert (score.verdict is Verdict.CORRECT) is (note == "the output is right")
+
+
+def test_an_assertion_of_another_output_is_wrong_whatever_its_arguments() -> None:
+    assert CruxEval().score(GIVEN, "assert f('hel', 3) == 'lah'").verdict is Verdict.WRONG
+
+
+def test_a_program_that_gives_the_output_in_another_type_does_not_give_it() -> None:
+    row = {"code": "def f(n):\n    return n", "input": "1", "output": "1", "id": "0"}
+    verdicts = [CruxEval().score(problem_of(row, "input"), f"f({given})").verdict for given in ("1", "True", "1.0")]
+
+    assert verdicts == [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG]
 
 
 def test_a_function_that_does_not_end_on_an_input_is_wrong() -> None:

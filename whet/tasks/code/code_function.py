@@ -11,8 +11,10 @@ name and every name the tests do not make themselves stand for the program, and 
 seen. Instances of classes that `setup` defines, such as ListNode, cross by their fields.
 """
 
+import json
 from typing import Literal
 
+from whet.errors import DataError
 from whet.tasks.code import program, tests_text
 from whet.tasks.code.judging import CodeConfig, CodeTask, Tests, judge, scored, text_of, unread
 from whet.tasks.code.sandbox import Sandbox
@@ -35,6 +37,8 @@ class CodeFunction(CodeTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the program passes every test. Parts: `correct` 0 or 1."""
         tests = tests_of(problem)
+        if not tests.tests or not tests.entry:
+            raise DataError(f"problem {problem.id} needs texts in payload.tests and a name in payload.entry")
         found = program.defining(text, root(tests.entry))
         if found is None:
             return unread("there is no fenced program")
@@ -56,6 +60,8 @@ def root(entry: str) -> str:
 def tests_of(problem: Problem) -> Tests:
     listed = problem.payload.get("tests")
     texts = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
+    if not isinstance(listed, list) or len(texts) < len(listed):
+        raise DataError(f"problem {problem.id} needs a list of texts in payload.tests, not {json.dumps(listed)[:60]}")
     return Tests(
         kind="function", tests="\n".join(texts), setup=text_of(problem, "setup"), entry=text_of(problem, "entry")
     )

@@ -11,6 +11,7 @@ refused at import.
 
 from typing import Literal
 
+from whet.errors import DataError
 from whet.tasks.code import program, tests_text
 from whet.tasks.code.judging import CodeConfig, CodeTask, Tests, judge, scored, text_of, unread
 from whet.tasks.code.sandbox import Sandbox
@@ -32,10 +33,13 @@ class CodePytest(CodeTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether every test passes. Parts: `correct` 0 or 1."""
+        tests = tests_of(problem)
+        if not tests.tests:
+            raise DataError(f"problem {problem.id} has no tests in payload.tests")
         found = program.last_program(text)
         if found is None:
             return unread("there is no fenced program")
-        return scored(judge(self._sandbox, tests_of(problem), found, self.config.limits), found)
+        return scored(judge(self._sandbox, tests, found, self.config.limits), found)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else program.fenced(problem.answer)

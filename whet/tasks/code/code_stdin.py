@@ -9,6 +9,7 @@ Every case runs in a fresh sandbox, and the first that fails ends the run. Outpu
 whitespace setting leaves out; numbers within a tolerance, and words in any case, only where the row says so.
 """
 
+import json
 import re
 import tempfile
 import time
@@ -16,6 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
+from whet.errors import DataError
 from whet.tasks.code import program
 from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, contained, scored, unread
 from whet.tasks.code.sandbox import Sandbox
@@ -47,16 +49,19 @@ class CodeStdin(CodeTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether every case comes out right. Parts: `correct` 0 or 1."""
+        cases = cases_of(problem)
+        if not cases:
+            raise DataError(f"problem {problem.id} has no cases in payload.cases")
         found = program.last_program(text)
         if found is None:
             return unread("there is no fenced program")
-        return scored(contained(lambda: self._judged(problem, found)), found)
+        return scored(contained(lambda: self._judged(problem, cases, found)), found)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else program.fenced(problem.answer)
 
-    def _judged(self, problem: Problem, source: str) -> Judged:
-        cases, limits = cases_of(problem), self.config.limits
+    def _judged(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Judged:
+        limits = self.config.limits
         deadline = time.monotonic() + limits.seconds
         for place, (given, wanted) in enumerate(cases, 1):
             with tempfile.NamedTemporaryFile() as file:
@@ -68,7 +73,7 @@ class CodeStdin(CodeTask):
                 return Judged(passed=False, note=f"case {place}: {ran.fault}")
             if not self._same(problem, ran.output, wanted):
                 return Judged(passed=False, note=f"case {place}: wrong output")
-        return Judged(passed=bool(cases), note=f"{len(cases)} cases pass", is_ours=not cases)
+        return Judged(passed=True, note=f"{len(cases)} cases pass")
 
     def _same(self, problem: Problem, output: bytes, wanted: str) -> bool:
         tolerance = problem.payload.get("tolerance")
@@ -124,9 +129,13 @@ def unsupported(statement: str, problem: Problem) -> str | None:
 
 
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
-    listed = problem.payload.get("cases")
+    listed = problem.payload.get("cases", [])
     rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    return [(str(row["input"]), str(row["output"])) for row in rows if "input" in row and "output" in row]
+    pairs = [(str(row["input"]), str(row["output"])) for row in rows if "input" in row and "output" in row]
+    if not isinstance(listed, list) or len(pairs) < len(listed):
+        said = json.dumps(listed)[:60]
+        raise DataError(f"problem {problem.id} needs a list of inputs and outputs in payload.cases, not {said}")
+    return pairs
 
 
 def _pieces(text: str, whitespace: Whitespace) -> list[list[str]]:

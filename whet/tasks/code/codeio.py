@@ -14,7 +14,7 @@ from typing import Literal
 
 from whet.tasks.answers import read_final
 from whet.tasks.code import plain, tests_text
-from whet.tasks.code.cruxeval import Direction, returned
+from whet.tasks.code.cruxeval import Direction, direction_of, returned
 from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, call, contained, scored, text_of, unread
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
@@ -35,7 +35,7 @@ class CodeIO(CodeTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
-        direction: Direction = "input" if text_of(problem, "direction") == "input" else "output"
+        direction = direction_of(problem)
         found = read_final(text, lambda span: _read(span, direction))
         if found is None:
             return unread("no JSON value could be read")

@@ -5,11 +5,11 @@
                "input": the recorded arguments, "output": the recorded result, both as Python literals}
 
 A response ends with the assertion completed, the call, or the literal alone. A predicted output is compared as a value
-and nothing is run. A predicted input counts if running the function on it gives the recorded output; the function runs
-in the sandbox, on literals only.
+of the same types, true is not 1, and nothing is run. A predicted input counts if running the function on it gives the
+recorded output; the function runs in the sandbox, on literals only. An assertion about another call than the one asked,
+or another output, is wrong.
 """
 
-import ast
 import json
 from collections.abc import Mapping
 from typing import Literal
@@ -17,14 +17,20 @@ from typing import Literal
 from whet.errors import DataError
 from whet.tasks.answers import read_final
 from whet.tasks.code import plain, program, tests_text
+from whet.tasks.code.assertions import (
+    Arguments,
+    Claim,
+    is_same_call,
+    literal,
+    read_arguments,
+    read_output,
+    same,
+)
 from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, call, contained, scored, text_of, unread
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 Direction = Literal["input", "output"]
-Arguments = tuple[tuple[object, ...], dict[str, object]]
-
-MAX_CHARS = 4096
 _ASKED: dict[Direction, str] = {
     "input": "Find arguments for which the assertion holds; any that give this output are right.",
     "output": "Complete the assertion with the literal that the call returns.",
@@ -50,17 +56,15 @@ class CruxEval(CodeTask):
         wanted = literal(text_of(problem, "output"))
         if wanted is None:
             raise DataError(f"problem {problem.id} needs a Python literal in payload.output")
-        if text_of(problem, "direction") == "output":
-            said = read_final(marked, _output)
-            if said is None:
-                return unread("no literal could be read")
-            is_right = said[1][0] == wanted[0]
-            return scored(
-                Judged(passed=is_right, note="the output is right" if is_right else "another output"), said[0]
-            )
-        given = read_final(marked, _arguments)
+        if direction_of(problem) == "output":
+            said = read_final(marked, read_output)
+            return unread("no literal could be read") if said is None else scored(_compared(problem, said[1]), said[0])
+        given = read_final(marked, read_arguments)
         if given is None:
             return unread("no arguments could be read")
+        claimed = read_final(marked, read_output)
+        if claimed is not None and claimed[1].call is not None and not same(claimed[1].value, wanted[0]):
+            return scored(Judged(passed=False, note="the assertion is about another output"), given[0])
         return scored(contained(lambda: self._ran(problem, given[1], wanted[0])), given[0])
 
     def solve(self, problem: Problem, seed: int) -> str | None:
@@ -73,8 +77,20 @@ class CruxEval(CodeTask):
         if isinstance(reply, str):
             return Judged(passed=False, note=reply)
         found = returned(reply)
-        is_right = found is not None and found[0] == wanted
+        is_right = found is not None and same(found[0], wanted)
         return Judged(passed=is_right, note="gives the output" if is_right else "does not give the output")
+
+
+def direction_of(problem: Problem) -> Direction:
+    """Read what is asked for; an input cannot be tried without the program."""
+    said, source = text_of(problem, "direction"), text_of(problem, "program")
+    if said == "input" and source:
+        return "input"
+    if said == "output":
+        return "output"
+    raise DataError(
+        f"problem {problem.id} needs input or output in payload.direction, not {said!r}, and for an input the program"
+    )
 
 
 def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "test") -> Problem:
@@ -104,16 +120,6 @@ def unsupported(problem: Problem) -> str | None:
     return tests_text.runs_text(text_of(problem, "program"))
 
 
-def literal(text: str) -> tuple[object] | None:
-    """Read one Python literal, wrapped so that None can be told from nothing.
-
-    >>> literal("{'a': (1, 2)}"), literal("f(1)")
-    (({'a': (1, 2)},), None)
-    """
-    node = _expression(text)
-    return None if node is None else _value(node)
-
-
 def returned(reply: bytes) -> tuple[object] | None:
     """Read the answer of a program's process; None where it raised or is not plain."""
     try:
@@ -123,53 +129,10 @@ def returned(reply: bytes) -> tuple[object] | None:
         return None
 
 
-def _expression(text: str) -> ast.expr | None:
-    """Parse an expression, or the condition of an assertion; a longer block by its last line."""
-    text = text.strip()
-    if len(text) > MAX_CHARS:
-        return None
-    for source in dict.fromkeys((text, text.rpartition("\n")[2])):
-        tree = tests_text.parse(source.strip())
-        node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
-        if isinstance(node, ast.Assert):
-            return node.test
-        if isinstance(node, ast.Expr):
-            return node.value
-    return None
-
-
-def _value(node: ast.expr) -> tuple[object] | None:
-    try:
-        value = ast.literal_eval(node)
-        plain.encode(value)  # the dots of `f(...)` are a literal too
-    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, plain.NotPlainError):
-        return None
-    return (value,)
-
-
-def _output(text: str) -> tuple[object] | None:
-    node = _expression(text)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
-        node = node.comparators[0] if _is_call(node.left) else None
-    return None if node is None else _value(node)
-
-
-def _arguments(text: str) -> Arguments | None:
-    node = _expression(text)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
-        node = node.left
-    if node is not None and not _is_call(node):
-        node = _expression(f"f({text.strip()})")
-    if not isinstance(node, ast.Call) or not _is_call(node):
-        return None
-    args = [_value(argument) for argument in node.args]
-    named = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
-    if any(value is None for value in (*args, *named.values())) or None in named:
-        return None
-    return tuple(value[0] for value in args if value), {
-        name: value[0] for name, value in named.items() if name and value
-    }
-
-
-def _is_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
+def _compared(problem: Problem, said: Claim) -> Judged:
+    """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
+    given, source, wanted = text_of(problem, "input"), text_of(problem, "program"), literal(text_of(problem, "output"))
+    if said.call is not None and "input" in problem.payload and not is_same_call(said.call, given, source):
+        return Judged(passed=False, note="the assertion is about another call")
+    is_right = wanted is not None and same(said.value, wanted[0])
+    return Judged(passed=is_right, note="the output is right" if is_right else "another output")

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
+from whet.errors import DataError
 from whet.tasks.base import Task
 from whet.tasks.code import frames
 from whet.tasks.code.launching import Limits, LostError, Mode, Process
@@ -118,9 +119,11 @@ def unread(note: str) -> Score:
 
 
 def text_of(problem: Problem, key: str, default: str = "") -> str:
-    """Read a text of the payload."""
-    value = problem.payload.get(key, default)
-    return value if isinstance(value, str) else default
+    """Read a text of the payload; what is there and no text is refused."""
+    value = problem.payload.get(key)
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"problem {problem.id} needs a text in payload.{key}, not {json.dumps(value)[:60]}")
+    return default if value is None else value
 
 
 def _loaded(model: Process, job: bytes, deadline: float, limits: Limits) -> str:

@@ -4,9 +4,8 @@ A pruned search shows some of the dead ends that a search in random order meets 
 roll back. Every dead end is truly dead, no numbers are tried twice, and a trace takes about a tenth of a millisecond,
 because a state remembers its moves and which of them can still reach 24.
 
-In v4 the order is not random: numbers stand in rising order, every try comes after the tries before it in one fixed
-list, whole results of 0 or more first, and below a dead end only those are shown. What to try next then follows from
-the line above, and a model that takes its likeliest token does not run in circles.
+In v4 numbers stand in rising order and a sum or product is written in one way, so that the same state always looks
+the same; moves with a whole result of 0 or more are tried first, and below a dead end only those are shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,9 +47,8 @@ def trace(numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 
     if format in ("v0", "v0l"):
         moves: list[Move | None] = list(_solution(hand, rng)) if is_solvable(hand) else []
     else:
-        in_order = format == "v4"
-        tree = _search(hand, rng, budget, depth, in_order=in_order)
-        moves = list(_in_order(tree) if in_order else _flattened(tree, rng))
+        is_tidy = format == "v4"
+        moves = list(_flattened(_search(hand, rng, budget, depth, is_tidy=is_tidy), rng, is_tidy=is_tidy))
     return written(numbers, moves, format, is_solved=is_solvable(hand))
 
 
@@ -88,14 +86,14 @@ class _Node:
     children: "list[_Node]" = field(default_factory=list)
 
 
-def _search(hand: Hand, rng: Random, budget: int, depth: int, *, in_order: bool) -> _Node:
+def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
     """Grow the tree of a pruned search: the way to 24 if there is one, and dead ends met before it."""
     root = node = _Node(tuple((card, 1) for card in hand), 0)
     frontier: list[tuple[_Node, _Branch]] = []
     way: list[tuple[_Node, _Node]] = []
     while len(node.state) > 1:
         live = None
-        for branch in in_turn(node.state) if in_order else _shuffled(node.state, rng):
+        for branch in _shuffled(node.state, rng, is_tidy=is_tidy):
             if branch.is_live:
                 live = _Node(branch.state, node.depth + 1, branch.moves, True)
                 break
@@ -105,7 +103,7 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, in_order: bool)
             break
         way.append((node, live))
         node = live
-    _grow(frontier, rng, budget - len(way), depth, plain_tries if in_order else branches)
+    _grow(frontier, rng, budget - len(way), depth, plain_branches if is_tidy else branches)
     for parent, child in way:
         parent.children.append(child)
     return root
@@ -135,21 +133,11 @@ def _grow(
                 frontier += [(node, next_branch) for next_branch in tries_of(branch.state)]
 
 
-def _flattened(node: _Node, rng: Random) -> Iterator[Move | None]:
+def _flattened(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
     """List the moves below a node in the order of the search, None for each roll back."""
     for child in node.children:
-        yield _turned(rng.choice(child.moves), rng)
-        yield from _flattened(child, rng)
-        if not child.is_live:
-            yield None
-
-
-def _in_order(node: _Node) -> Iterator[Move | None]:
-    """List the moves below a node as the fixed list of moves has them."""
-    places = {branch.state: place for place, branch in enumerate(in_turn(node.state))}
-    for child in sorted(node.children, key=lambda child: places[child.state]):
-        yield child.moves[0]
-        yield from _in_order(child)
+        yield child.moves[0] if is_tidy else _turned(rng.choice(child.moves), rng)
+        yield from _flattened(child, rng, is_tidy=is_tidy)
         if not child.is_live:
             yield None
 
@@ -167,10 +155,10 @@ class _Branch(NamedTuple):
     is_live: bool
 
 
-def _shuffled(state: State, rng: Random) -> list[_Branch]:
+def _shuffled(state: State, rng: Random, *, is_tidy: bool) -> list[_Branch]:
     found = list(branches(state))
     rng.shuffle(found)
-    return found
+    return sorted(found, key=lambda branch: not _is_plain(branch)) if is_tidy else found
 
 
 @lru_cache(1 << 16)
@@ -187,13 +175,7 @@ def branches(state: State) -> tuple[_Branch, ...]:
 
 
 @lru_cache(1 << 16)
-def in_turn(state: State) -> tuple[_Branch, ...]:
-    """List the branches of a state as an orderly search tries them: whole results of 0 or more first."""
-    return tuple(sorted(branches(state), key=lambda branch: not _is_plain(branch)))
-
-
-@lru_cache(1 << 16)
-def plain_tries(state: State) -> tuple[_Branch, ...]:
+def plain_branches(state: State) -> tuple[_Branch, ...]:
     """List the branches of a state that lead to a whole result of 0 or more."""
     return tuple(filter(_is_plain, branches(state)))
 

@@ -7,7 +7,7 @@ with several parts; otherwise the last box is the answer.
 import re
 
 from whet.tasks.math.clock import time_of
-from whet.tasks.math.hedge import is_hedged
+from whet.tasks.math.hedge import has_turn, is_hedged
 from whet.tasks.math.normal import normal
 from whet.tasks.math.reader import readings
 from whet.text.extract import Find, after_thought, boxed, formulas, last_line, marked, numbers, sentence, tagged
@@ -127,10 +127,13 @@ def _in_line(line: Find, *, is_first: bool) -> Find | None:
         found: Find | None = said
     else:
         found = _piece(said, is_first=is_first)
-    if found is None or (found.start, found.end) == (line.start, line.end):
+    if found is None or (found.start, found.end) == (line.start, line.end) or not has_turn(line.text):
         return found
     chosen = Find(text=found.text, start=found.start - line.start, end=found.end - line.start)
-    pieces = [chosen, *(piece for piece in _pieces(line.text) if piece.start >= chosen.end or piece.end <= chosen.start)]
+    pieces = [
+        chosen,
+        *(piece for piece in _pieces(line.text) if piece.start >= chosen.end or piece.end <= chosen.start),
+    ]
     pieces.sort(key=lambda piece: piece.start)
     return line if is_hedged(line.text, pieces, chosen, len(said.text)) else found
 

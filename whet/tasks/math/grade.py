@@ -16,6 +16,7 @@ from whet.tasks.math.reader import Reading, readings
 from whet.tasks.math.symbolic import same_by_math_verify
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import UNIT_NAMES
+from whet.text.extract import boxed
 
 MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
@@ -68,7 +69,8 @@ def core(text: str) -> str:
     """Take the answer out of a reference, or the inside of a box, that is a worked solution or a sentence."""
     if len(text) > MAX_CHARS or ("boxed" not in text and (exact(text) is not None or readings(text))):
         return text
-    found = find_answer(text) if "boxed" in text or _POINTS.search(text) else None
+    has_box = any(box.text.strip() for box in boxed(text))
+    found = find_answer(text) if has_box or ("boxed" not in text and _POINTS.search(text)) else None
     return text if found is None else found.text
 
 

@@ -16,9 +16,7 @@ from whet.text.extract import Find
 MAX_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
-_CHOICE = re.compile(
-    r"\b(?:or|maybe|perhaps|possibly|alternatively|versus|vs|(?:and|but) also)\b|或", re.IGNORECASE
-)
+_CHOICE = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|versus|vs|(?:and|but) also)\b|或", re.IGNORECASE)
 _CORRECTION = re.compile(
     r"\bno\b\s*[-,:;.!—–]|\b(?:wait|actually|sorry|correction|oops|I mean|I meant|rather(?! than)|instead(?! of)"
     r"|scratch that|on second thought)\b",
@@ -27,6 +25,11 @@ _CORRECTION = re.compile(
 _ROUGHLY = re.compile(r"\b(?:about|approximately|approx|roughly|around|nearly)\b|≈|\\approx", re.IGNORECASE)
 _CLAUSE = re.compile(r"[;)]|[,.](?=\s|$)|$")
 _EXACT, _NEAR = Policy(), Policy(tolerance=0.01)
+
+
+def has_turn(line: str) -> bool:
+    """Whether a line has any word that may turn to another answer."""
+    return bool(_CHOICE.search(line) or _CORRECTION.search(line))
 
 
 def is_hedged(line: str, pieces: Sequence[Find], chosen: Find, sentence_end: int) -> bool:
@@ -38,12 +41,20 @@ def is_hedged(line: str, pieces: Sequence[Find], chosen: Find, sentence_end: int
         for turn in turns.finditer(line, 0, end):
             before = next((piece for piece in reversed(pieces) if piece.end <= turn.start()), None)
             after = next((piece for piece in pieces if piece.start >= turn.end()), None)
-            if before is None or after is None or chosen not in (before, after):
+            if before is None or after is None:
                 continue
             words = line[turn.end() : after.start]
-            if len(words.split()) <= MAX_WORDS and not _agree(line, before, after, bool(_ROUGHLY.search(words))):
+            is_chosen = _meaning(before) == _meaning(chosen) or (turns is _CHOICE and after == chosen)
+            if not is_chosen or len(words.split()) > MAX_WORDS:
+                continue
+            if not _agree(line, before, after, bool(_ROUGHLY.search(words))):
                 return True
     return False
+
+
+def _meaning(piece: Find) -> object:
+    found = readings(piece.text)
+    return found[0].node._replace(digits=0) if found else piece.text
 
 
 def _agree(line: str, before: Find, after: Find, is_rough: bool) -> bool:

@@ -39,6 +39,8 @@ _BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
 _ORDINAL = re.compile(r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))")
 _EDGES = " \t\n.,;:*`\"'"
+_QUOTES = "\"'"
+_DOTS = re.compile(r"\.{3,}")
 _WORDS = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|textnormal|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}"
 )
@@ -59,9 +61,7 @@ def normal(text: str) -> str:
     text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
     text = _ORDINAL.sub("", text)
     text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
-    text = text.strip(" ")
-    while text and text[-1] in _EDGES and not text.endswith("\\"):
-        text = text[:-1]
+    text = _trimmed(_DOTS.sub(r"\\ldots ", text).strip(" ") if "..." in text else text.strip(" "))
     if text.endswith("\\"):  # what is left of a space
         text = text[:-1]
     return text.lstrip(" *`\"'").rstrip()
@@ -73,12 +73,23 @@ def wording(text: str) -> str:
     >>> wording(r"\\text{ Odd }") == wording("odd.")
     True
     """
-    text = _LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))).rstrip(_EDGES)
+    text = _trimmed(_LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))))
     text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
     text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
     if len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha():
         text = text[1]
     return text.casefold() if len(text) > 1 else text
+
+
+def _trimmed(text: str) -> str:
+    """Cut points and stars at the end, and quotes that were opened before; a lone one is a prime, a foot or an inch."""
+    while text and text[-1] in _EDGES:
+        if text[-1] in _QUOTES:
+            if len(text) < 2 or text[0] != text[-1]:
+                break
+            text = text[1:]
+        text = text[:-1]
+    return text
 
 
 def _plain_latex(text: str) -> str:

@@ -9,7 +9,7 @@ from whet.tasks.math.lexer import Token, tokens
 from whet.tasks.math.normal import ROW, normal, wording
 from whet.tasks.math.terms import Terms
 from whet.tasks.math.tree import Node, NotMathError
-from whet.tasks.math.words import ENGLISH, NUMBER_WORDS, named
+from whet.tasks.math.words import ENGLISH, NUMBER_WORDS, is_remark, named
 
 MAX_ITEMS = 200
 
@@ -34,6 +34,8 @@ _SET_OPERATIONS = {("command", "cup"): "union", ("command", "cap"): "intersectio
 _NAMED_UNIT = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
 _REALS = tree.symbol("field R")
+_UNNAMED = tree.symbol("")
+"""What stands before the sign in `> 3`."""
 _LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around", "usd", "eur", "rmb", "rs"}
 
 
@@ -49,6 +51,7 @@ def readings(text: str) -> tuple[Reading, ...]:
     """Read an answer in every way it can be meant: `1,234` is a number and also a list. Empty where it is not read."""
     plain = normal(text)
     named = _NAMED_UNIT.fullmatch(plain)
+    named = None if named and is_remark(named[2]) else named
     plain, units = (named[1], (named[2],)) if named else (plain, ())
     if "\\$" in text:
         units = (*units, "dollar")
@@ -76,7 +79,9 @@ class Reader(Terms):
 
     def answer(self) -> Node:
         """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
-        while self.peek() in RELATIONS or self.peek()[1].lower() in _LEADING or _is_opening(self.peek()):
+        while (
+            RELATIONS.get(self.peek()) in ("=", "in") or self.peek()[1].lower() in _LEADING or _is_opening(self.peek())
+        ):
             self.place += 1
         if len(self.tokens) == 1 and (word := self.tokens[0]).kind == "word" and _is_wording(word.text):
             raise NotMathError(f"{word.text!r} is a word")
@@ -102,12 +107,14 @@ class Reader(Terms):
         return tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY)) if found == _REALS else found
 
     def element(self) -> Node:
-        """Read an expression, a ratio, a union, or a chain of relations between them."""
-        parts, signs = [self._ratio()], []
+        """Read an expression, a ratio, a union, or a chain of relations between them; `> 3` is one of nothing named."""
+        parts, signs = [_UNNAMED if self.peek() in RELATIONS else self._ratio()], []
         while self.peek() in RELATIONS:
             sign = RELATIONS[self.peek()]
             self.place += 1
-            if parts and self.peek() in RELATIONS:
+            if self.peek() in RELATIONS:
+                if sign != "=":
+                    raise NotMathError("two relations side by side")
                 continue
             signs.append(sign)
             self.is_in_chain = True

@@ -9,12 +9,15 @@ import re
 import threading
 from functools import lru_cache
 
+from whet.tasks.math.words import is_remark
+
 MAX_CHARS = 200
 TIME_LIMIT = 1
 """Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not asked."""
 _RISKY = re.compile(r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]")
 _SECOND = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]")
 """A number behind a unit: math-verify reads the first of two answers."""
+_TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _PROSE = re.compile(r"(?<![\\a-zA-Z{])[a-zA-Z]{3,}")
 MAX_NESTING = 12
@@ -33,6 +36,8 @@ def _is_tame(text: str) -> bool:
         or _RISKY.search(text)
         or _PROSE.search(text)
         or _SECOND.search(text)
+        or "boxed" in text
+        or any(is_remark(wrapped[1]) for wrapped in _TEXT.finditer(text))
         or not _COMMAND.search(text)
     ):
         return False

@@ -18,12 +18,12 @@ from whet.tasks.math.words import (
     UNIT_NAMES,
     UNIT_WORDS,
     VECTORS,
+    is_remark,
 )
 
 _TIMES = {("sign", "*"), ("command", "cdot"), ("command", "times"), ("command", "ast")}
 _PLUS_MINUS = {("command", "pm"): tree.symbol("±"), ("command", "mp"): tree.symbol("∓")}
 _KINDS = ("number", "name", "word", "text", "begin")
-_NEVER_UNITS = (" if ", " when ", " where ", " for ", " mod")
 
 
 class Terms(Leaves):
@@ -80,7 +80,7 @@ class Terms(Leaves):
                 self.place += 1
                 if not self._unit():
                     product = matrices.times(product, tree.power(self.factor(), tree.MINUS_ONE))
-            elif sign[1] in ("bmod", "mod") and sign[0] in ("command", "word"):
+            elif sign == ("command", "bmod"):
                 self.place += 1
                 product = tree.call("mod", product, self.factor())
             elif self._unit():
@@ -88,6 +88,8 @@ class Terms(Leaves):
             elif self.starts_factor():
                 if sign[0] == "number" and (is_number or start == self.units_end):
                     raise NotMathError("two numbers side by side")
+                if start == self.units_end and self.tokens[start - 1].kind == "chinese":
+                    raise NotMathError("a word in the middle of a product")
                 if self.is_in_chain and self.starts_equation():
                     return product
                 product = matrices.times(product, self.factor())
@@ -119,10 +121,10 @@ class Terms(Leaves):
     def _unit(self) -> bool:
         """Pass over a unit behind a number: texts, known unit words, their powers and quotients."""
         kind, text = self.peek()
-        if self.place == 0 or not (
+        if self.place in (0, len(self.tokens)) or not (
             _is_unit_text(self.tokens[self.place]) and self._is_behind_value()
             if kind == "text"
-            else kind == "chinese" or (_is_unit_word(kind, text) and self._is_behind_number())
+            else kind == "chinese" or (_is_unit_word(self.tokens[self.place]) and self._is_behind_number())
         ):
             return False
         self.place += 1
@@ -169,7 +171,7 @@ class Terms(Leaves):
             elif kind in ("word", "text") and text.lower() in SCALES:
                 self.place += 1
                 base = tree.mul(base, tree.number(10 ** SCALES[text.lower()]))
-            elif (kind, text) == ("command", "pmod"):
+            elif (kind, text) in (("command", "pmod"), ("command", "mod"), ("word", "mod")):
                 self.place += 1
                 base = tree.call("modulo", base, self.argument())
             elif (kind, text) in (("command", "degree"), ("command", "circ")):
@@ -206,16 +208,19 @@ class Terms(Leaves):
 
 def _is_unit_text(token: Token) -> bool:
     content = token.text
-    if token.detail in VECTORS or content in ("e", "i", "π") or any(word in f" {content} " for word in _NEVER_UNITS):
+    if token.detail in VECTORS or content in ("e", "i", "π") or is_remark(content):
         return False
     return any(letter.isalpha() for letter in content) or not content
 
 
-def _is_unit_word(kind: str, text: str) -> bool:
-    """Whether a plain word behind a number is a unit: a known one, or any longer word that is no name of ours."""
-    if kind != "word" or text in FUNCTIONS or text in GREEK or text in CONSTANT_WORDS:
+def _is_unit_word(token: Token) -> bool:
+    """Whether a plain word behind a number is a unit: a known one, or any longer word that stands by itself."""
+    text = token.text
+    if token.kind != "word" or text in FUNCTIONS or text in GREEK or text in CONSTANT_WORDS:
         return False
-    return text.lower() in UNIT_WORDS or (len(text) > 3 and text.islower())
+    if text.lower() in UNIT_WORDS:
+        return True
+    return token.is_spaced and len(text) > 3 and text.islower() and not is_remark(text)
 
 
 def _renamed(base: Node, mark: str) -> Node:

@@ -1,5 +1,7 @@
 """The names that the reader of answers knows: functions, constants, Greek letters, units."""
 
+import re
+
 
 def named(names: str) -> frozenset[str]:
     return frozenset(names.split())
@@ -65,3 +67,20 @@ PROSE = named(
     "did do had let get got new now one two per but out off may too via also then thus with sum"
 )
 """Short words that are never a product of letters."""
+
+_REMARKS = named(
+    "is isn't are aren't was wasn't were be would should could might may must can can't not no never none nor neither "
+    "or maybe perhaps possibly probably likely unless except wrong incorrect false untrue invalid mistake error guess "
+    "unsure sure unknown don't doesn't didn't think mod modulo if when where for but wait actually instead rather"
+)
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
+
+
+def is_remark(text: str) -> bool:
+    """Whether words behind a number say something of it, or another number, where a unit only names what is counted.
+
+    >>> is_remark("is wrong"), is_remark("or maybe 4"), is_remark("red apples"), is_remark("m2")
+    (True, True, False, False)
+    """
+    return bool(_NUMBER_IN_TEXT.search(text)) or any(word in _REMARKS for word in _WORD.findall(text.lower()))

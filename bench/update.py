@@ -1,0 +1,16 @@
+"""How fast one gradient step over recorded completions is: our learner against TRL or a plain transformers loop.
+
+    python bench/update.py --peer trl --model 4m --new-tokens 128
+    python bench/update.py --peer transformers --model 0.5b --device cuda
+
+Tokens are those of prompts and completions, without padding. The limit counts one forward and backward pass and the
+traffic of AdamW.
+"""
+
+import sys
+
+from speed.contest import main
+from speed.limits import update_seconds
+
+if __name__ == "__main__":
+    sys.exit(main("update", __doc__, update_seconds))
