@@ -1,4 +1,4 @@
-"""Causal attention over packed sequences: the learner's context, and the engine's for prompts it does not cache in pages.
+"""Causal attention over packed sequences: the learner's context, and the prompts of an engine without pages.
 
 Shapes: T tokens of S sequences laid end to end, X tiles of queries.
 """
