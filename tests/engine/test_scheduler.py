@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whet.engine.base import Request, Sampling
 from whet.engine.blocks import Blocks
-from whet.engine.scheduler import Scheduler
+from whet.engine.scheduler import LOOK_AHEAD, Scheduler
 from whet.engine.seats import Report, Seats
 
 PAGE, CONTEXT = 4, 64
@@ -83,7 +83,7 @@ def test_a_newcomer_waits_unless_a_page_for_each_row_in_use_stays_free() -> None
     assert admitted == {4: 1, 5: 2, 7: 2, 8: 3, 11: 3}
 
 
-def test_requests_are_pulled_only_when_they_can_begin() -> None:
+def test_requests_are_pulled_only_so_far_ahead() -> None:
     pulled = []
 
     def stream() -> Iterator[Request]:
@@ -96,7 +96,8 @@ def test_requests_are_pulled_only_when_they_can_begin() -> None:
     scheduler.admit()
     scheduler.admit()
 
-    assert scheduler.num_rows == 2 and pulled == [0, 1, 2]
+    assert scheduler.num_rows == 2
+    assert len(pulled) <= LOOK_AHEAD * scheduler.slots + 3 + 1 < 100
 
 
 def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:

@@ -15,7 +15,11 @@ from typing import Protocol
 import numpy as np
 
 from whet.engine.base import Request
+from whet.engine.queue import longest_first
 from whet.engine.seats import Indices, Seats
+
+LOOK_AHEAD = 4
+"""Requests that are looked at before they begin, in multiples of the rows."""
 
 
 class Room(Protocol):
@@ -60,7 +64,7 @@ class Scheduler:
         self.seats.clear()
         self._waiting.clear()
         self.num_rows, self.num_preempted = 0, 0
-        self._kept, self._source = None, iter(requests)
+        self._kept, self._source = None, longest_first(requests, ahead=LOOK_AHEAD * self.slots)
 
     @property
     def running_B(self) -> Indices:

@@ -13,15 +13,15 @@ Item = Decimal | tuple["Item", ...]
 MAX_CHARS = 1 << 16
 MAX_DEPTH = 4
 
-_PIECE = re.compile(r"\s*([\[\](),]|[-+]?\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?(?![\w.]))")
+_PIECE = re.compile(r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))")
 _CLOSING = {"[": "]", "(": ")"}
 
 
 def parse(text: str) -> tuple[Item, ...] | None:
     """Read the items of a text; None where it holds anything else.
 
-    >>> parse("[1 0.50], 2") == parse("[1, 5e-1] 2.0"), parse("[1 2]") == parse("(1, 2)")
-    (True, False)
+    >>> parse("[1 0.50], 2") == parse("[1, 5e-1] 2.0"), parse("[1 2]") == parse("(1, 2)"), parse("[1 ᧑]")
+    (True, False, None)
     """
     text = text.rstrip()
     if len(text) > MAX_CHARS:

@@ -124,7 +124,8 @@ class Terms(Leaves):
         if self.place in (0, len(self.tokens)) or not (
             _is_unit_text(self.tokens[self.place]) and self._is_behind_value()
             if kind == "text"
-            else kind == "chinese" or (_is_unit_word(self.tokens[self.place]) and self._is_behind_number())
+            else (kind == "chinese" and not is_remark(self.tokens[self.place].text))
+            or (_is_unit_word(self.tokens[self.place]) and self._is_behind_number())
         ):
             return False
         self.place += 1

@@ -73,6 +73,7 @@ _REMARKS = named(
     "or maybe perhaps possibly probably likely unless except wrong incorrect false untrue invalid mistake error guess "
     "unsure sure unknown don't doesn't didn't think mod modulo if when where for but wait actually instead rather"
 )
+_CHINESE_REMARKS = re.compile("答案|结果|不|没|非|错|误|或|可能|也许|大概|应该")
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
@@ -80,7 +81,9 @@ _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 def is_remark(text: str) -> bool:
     """Whether words behind a number say something of it, or another number, where a unit only names what is counted.
 
-    >>> is_remark("is wrong"), is_remark("or maybe 4"), is_remark("red apples"), is_remark("m2")
-    (True, True, False, False)
+    >>> is_remark("is wrong"), is_remark("or maybe 4"), is_remark("red apples"), is_remark("m2"), is_remark("答案")
+    (True, True, False, False, True)
     """
-    return bool(_NUMBER_IN_TEXT.search(text)) or any(word in _REMARKS for word in _WORD.findall(text.lower()))
+    if _NUMBER_IN_TEXT.search(text) or _CHINESE_REMARKS.search(text):
+        return True
+    return any(word in _REMARKS for word in _WORD.findall(text.lower()))

@@ -1,0 +1,30 @@
+"""The order in which requests begin: those that may run longest first, so that few run alone at the end."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from whet.engine.base import Request
+
+
+def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Request]:
+    """Pass requests on by their length limit, looking at `ahead` of them at a time; equal limits keep their order.
+
+    Requests of one prompt that come one after the other stay together, since they share it.
+    """
+    blocks = (list(block) for _, block in groupby(requests, key=lambda request: request.prompt.tobytes()))
+    heap: list[tuple[int, int, list[Request]]] = []
+    waiting = number = 0
+    is_over = False
+    while heap or not is_over:
+        while waiting < ahead and not is_over:
+            block = next(blocks, None)
+            if block is None:
+                is_over = True
+            else:
+                heapq.heappush(heap, (-max(request.sampling.max_tokens for request in block), number, block))
+                waiting, number = waiting + len(block), number + 1
+        if heap:
+            block = heapq.heappop(heap)[2]
+            waiting -= len(block)
+            yield from block
