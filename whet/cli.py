@@ -88,6 +88,22 @@ def show(ctx: typer.Context, file: File) -> None:
         raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
 
 
+@app.command(context_settings=SETTINGS)
+def plan(
+    ctx: typer.Context,
+    file: File,
+    gpu: Annotated[str, typer.Option(help="Which card: h200, h100, a100, a100-40, l40s, rtx4090.")] = "h200",
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 64,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Mean tokens of an answer; the limit by default.")] = None,
+) -> None:
+    """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something does not fit."""
+    from whet.recipes.pipeline import load_stages
+    from whet.recipes.plan import plan as predicted
+
+    if not predicted(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+        raise typer.Exit(1)
+
+
 @app.command("try")
 def try_(
     place: Annotated[str, typer.Argument(help="A run folder, a model folder, or a hub id.", show_default=False)],

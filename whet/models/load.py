@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from whet.errors import DataError
-from whet.models.config import from_json, to_json
+from whet.models.config import ModelConfig, from_json, to_json
 from whet.models.rope import rope_table
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
@@ -37,6 +37,16 @@ def resolve(model: str) -> Path:
     if not (folder / CONFIG).is_file() or not _weight_files(folder):
         raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
     return folder
+
+
+def read_shape(model: str) -> ModelConfig:
+    """Read the shape of a model in a folder or of a hub id, of which only its config.json is fetched."""
+    folder = Path(model).expanduser()
+    if not folder.is_dir() and HUB_ID.fullmatch(model):
+        folder = _download(model, (CONFIG,))
+    if not (folder / CONFIG).is_file():
+        raise DataError(f"model {model!r} is neither a folder with a config.json nor a hub id such as Qwen/Qwen3-0.6B")
+    return from_json(_read_json(folder / CONFIG))
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
@@ -102,9 +112,9 @@ def save_model(
         raise DataError(f"cannot write the model to {str(folder)!r}: {error}") from error
 
 
-def _download(model: str) -> Path:
+def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
     try:
-        return Path(snapshot_download(model, allow_patterns=list(DOWNLOADED)))
+        return Path(snapshot_download(model, allow_patterns=list(files)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(f"model {model!r} is no folder here and cannot be had from the hub: {reason}") from error

@@ -16,9 +16,9 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 from rich.markup import escape
 
-from whet.config import Config, Loaded, load, to_table
+from whet.config import Config, Loaded, kind_of, load, to_table
 from whet.errors import ConfigError
-from whet.recipes.kinds import IGNORED, AnyStage, Stage, run_stage
+from whet.recipes.kinds import IGNORED, KINDS, AnyStage, Stage, run_stage
 from whet.recipes.story import last_words, write_story
 from whet.store.files import read_json, write_json
 from whet.store.lock import Lock
@@ -66,6 +66,16 @@ def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig
     inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
     origin = {key: "seed" if key in inherited and at == "default" else at for key, at in loaded.origin.items()}
     return Loaded(config=loaded.config, origin=origin)
+
+
+def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, Stage]:
+    """Read the stages of a pipeline, or the one stage that a file is."""
+    kind = kind_of(file)
+    if kind == "run":
+        return dict(load_pipeline(file, overrides).config.stages)
+    if kind not in KINDS:
+        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
+    return {kind: load(KINDS[kind], file, overrides).config}
 
 
 def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
