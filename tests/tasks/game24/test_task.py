@@ -133,9 +133,9 @@ def test_five_thousand_answers_are_scored_in_a_second():
     assert len(pairs) * 5 / (time.perf_counter() - start) > 5_000
 
 
-def test_wide_searches_show_from_three_to_over_forty_steps():
+def test_wide_searches_show_from_a_few_to_over_sixty_steps():
     task = Game24(Game24Config(format="v4", depth=2, length="wide"))
     problem = task.problem((3, 3, 8, 8))
     shown = [task.solve(problem, seed).count(" = ") for seed in range(200)]
-    assert min(shown) <= 8 and max(shown) >= 45
-    assert 70 < sum(steps < 20 for steps in shown) < 140
+    assert min(shown) <= 8 and max(shown) >= 60
+    assert 70 < sum(steps < 25 for steps in shown) < 140

@@ -46,7 +46,7 @@ class Game24Config(Config):
     """Explain the game in a system message, for models not trained on it. Otherwise the numbers stand alone."""
     length: Length | Literal["mixed", "wide"] = "mixed"
     """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17; mixed draws among
-    these, wide from 6 to 63, half of them below 20."""
+    these, wide from 6 to 99, half of them below 25."""
     depth: Literal[2, 3] = 3
     """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of trying all joins."""
 

@@ -26,7 +26,7 @@ Length = Literal["short", "medium", "long"]
 
 BUDGETS: dict[Length, range] = {"short": range(6, 10), "medium": range(10, 14), "long": range(14, 18)}
 """Steps a search may show. LLM4Game24 cut its v3 traces at 300 and 550 tokens, into nearly equal thirds of these."""
-SHORTEST, WIDEST = 6, 64
+SHORTEST, WIDEST = 6, 100
 
 
 class Trace(NamedTuple):
