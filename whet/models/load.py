@@ -20,6 +20,7 @@ from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 """What a hub id brings here. Pickled weights are never fetched."""
 
@@ -28,12 +29,14 @@ _IGNORED = re.compile(r"(lm_head\.weight|.*\.rotary_emb\.inv_freq)")
 
 
 def resolve(model: str) -> Path:
-    """Find a model's folder: the one named, or a hub id's snapshot, downloaded when it is not there yet."""
+    """Find the folder of a model or of adapters: the one named, or a hub id's snapshot, downloaded when not there."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         if folder.exists() or model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
             raise DataError(f"model {model!r} is neither a folder nor a hub id such as Qwen/Qwen3-0.6B")
         folder = _download(model)
+    if (folder / ADAPTER_CONFIG).is_file():
+        return folder
     if not (folder / CONFIG).is_file() or not _weight_files(folder):
         raise DataError(f"model folder {str(folder)!r} needs a config.json and safetensors weights")
     return folder
@@ -47,6 +50,19 @@ def read_shape(model: str) -> ModelConfig:
     if not (folder / CONFIG).is_file():
         raise DataError(f"model {model!r} is neither a folder with a config.json nor a hub id such as Qwen/Qwen3-0.6B")
     return from_json(_read_json(folder / CONFIG))
+
+
+def stored_dtype(folder: Path) -> torch.dtype:
+    """The type of a folder's weights, as its first tensor has it."""
+    files = _weight_files(folder)
+    if not files:
+        raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
+    try:
+        with safe_open(files[0], framework="pt") as tensors:
+            dtype: torch.dtype = tensors.get_tensor(next(iter(tensors.keys()))).dtype
+    except (SafetensorError, OSError, StopIteration) as error:
+        raise DataError(f"{str(files[0])!r} is not a readable safetensors file: {error}") from error
+    return dtype
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:

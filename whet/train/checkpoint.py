@@ -1,35 +1,64 @@
 """What a checkpoint holds: the model as a Hugging Face folder, the optimiser, and the position of everything else."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from whet.errors import DataError
-from whet.models.load import load_weights
 from whet.train.learner import Learner
 from whet.train.policy import Policy
+from whet.train.weights import load_optimizer, load_trained, save_optimizer
 from whet.types import Json
 
-OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+STATE, OTHERS = "state.json", "others"
 
 
-def save_training(folder: Path, policy: Policy, learner: Learner, state: dict[str, Json]) -> None:
-    """Write all that the next step depends on. Random streams follow from seed and step, so they need no place here."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A policy that trains beside the first, with the learner that moves it."""
+
+    policy: Policy
+    learner: Learner
+
+
+def trained(policy: Policy, learner: Learner) -> Trained:
+    return Trained(policy, learner)
+
+
+def save_training(
+    folder: Path,
+    policy: Policy,
+    learner: Learner,
+    state: dict[str, Json],
+    others: Mapping[str, Trained] | None = None,
+) -> None:
+    """Write all that the next step depends on. Random streams follow from seed and step, so they need no place here.
+
+    Others have a folder each, by name, that is a checkpoint of its own.
+    """
     policy.save(folder)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.optimizer.tensors().items()}
-    save_file(tensors, folder / OPTIMIZER)
+    save_optimizer(learner.optimizer, folder)
     (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
+    for name, other in (others or {}).items():
+        own = folder / OTHERS / name
+        own.mkdir(parents=True)
+        save_training(own, other.policy, other.learner, {})
 
 
-def load_training(folder: Path, policy: Policy, learner: Learner) -> dict[str, Json]:
+def load_training(
+    folder: Path, policy: Policy, learner: Learner, others: Mapping[str, Trained] | None = None
+) -> dict[str, Json]:
     """Take back weights, optimiser and state, in place."""
-    load_weights(policy.model, folder)
+    load_trained(policy.model, folder)
     try:
-        learner.optimizer.load(load_file(folder / OPTIMIZER).items())
+        load_optimizer(learner.optimizer, folder)
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
         learner.num_steps = int(str(state["optimizer_steps"]))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"checkpoint {folder} cannot be read ({error}); delete it to use the one before") from error
+    for name, other in (others or {}).items():
+        load_training(folder / OTHERS / name, other.policy, other.learner)
     return state

@@ -22,7 +22,7 @@ def flatten(groups: Sequence[Group], algo: Algorithm, *, temperature: float) -> 
 
     Unscored rollouts are left out, and groups of one scored where siblings are compared.
     """
-    return [_example(rollout, temperature) for group in _usable(groups, algo) for rollout in group]
+    return [example_of(rollout, temperature) for group in _usable(groups, algo) for rollout in group]
 
 
 def credit(
@@ -105,7 +105,8 @@ def _with(example: Example, advantage: Array) -> Example:
     return replace(example, advantage=advantage.astype(np.float32))
 
 
-def _example(rollout: Rollout, temperature: float) -> Example:
+def example_of(rollout: Rollout, temperature: float) -> Example:
+    """A rollout as it was sampled, before anything is known of its worth."""
     completion = rollout.completion
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),

@@ -34,19 +34,22 @@ class Learner:
         return self.accumulate(examples, objective) | self.optim_step()
 
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Add the gradient of all examples, without a step. Returns the loss, and each metric's mean over tokens."""
+        """Add the gradient of all examples, without a step. Returns the loss, and each metric's mean.
+
+        The mean is over tokens, or over pairs where answers are compared.
+        """
         sums: dict[str, Tensor] = {}
         count = 0
         for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
             batch = to_batch(group, self.device)
             for name, value in self.forward_backward(batch, objective).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
-            count += len(batch.label_M)
+            count += len(batch.weight)
         loss = float(sums.pop("loss", torch.zeros(())))
         return {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
-        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens."""
+        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or pairs."""
         logprob_M, entropy_M = score_batch(self.model, batch, entropy_gradient=objective.needs_entropy_gradient)
         terms = TokenTerms(
             logprob_M=logprob_M,
@@ -56,9 +59,12 @@ class Learner:
             old_M=batch.old_M,
             reference_M=batch.reference_M,
             segment_M=batch.segment_M,
+            chosen_P=batch.chosen_P,
+            rejected_P=batch.rejected_P,
         )
-        loss_M, metrics = objective.loss(terms)
-        loss = (loss_M * batch.weight_M).sum()
+        losses, metrics = objective.loss(terms)
+        assert losses.shape == batch.weight.shape, "an objective has a loss for each token, or for each pair"
+        loss = (losses * batch.weight).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return {"loss": loss.detach()} | {name: value.detach().sum() for name, value in metrics.items()}
 

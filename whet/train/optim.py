@@ -1,6 +1,7 @@
 """AdamW with float32 masters, learning-rate schedules and gradient clipping."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -60,12 +61,13 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int) -> float:
 class Optimizer:
     """Updates a model in place, so that addresses stay. Weights below float32 get a float32 master and gradient.
 
-    With `offload`, masters and moments live in host memory and pass through the device one weight at a time.
+    Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass through the device
+    one weight at a time.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
         self.cfg = cfg
-        self.weights = dict(model.named_parameters())
+        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -159,22 +161,18 @@ class Optimizer:
         return self.cfg.weight_decay if self.weights[name].dim() > 1 else 0.0
 
     def _fresh(self, name: str) -> Moments:
-        master = self.masters[name]
+        weight = self.weights[name]
         # Fused AdamW counts its steps on the device where it works.
-        count = torch.zeros((), device=self.weights[name].device)
-        return self._empty_like(master).zero_(), self._empty_like(master).zero_(), count
+        return self._room(weight).zero_(), self._room(weight).zero_(), torch.zeros((), device=weight.device)
 
     def _master(self, weight: nn.Parameter) -> Tensor:
-        if weight.dtype == torch.float32:
-            return weight
-        master = self._empty_like(weight.detach())
-        return master.copy_(weight.detach())
+        return weight if weight.dtype == torch.float32 else self._room(weight).copy_(weight.detach())
 
-    def _empty_like(self, value: Tensor) -> Tensor:
-        is_far = self.cfg.offload and value.is_cuda
-        device = "cpu" if is_far else value.device
-        # Pinned memory, which the device copies from and to without a stop on the way.
-        return torch.empty(value.shape, dtype=torch.float32, device=device, pin_memory=is_far or value.is_pinned())
+    def _room(self, weight: Tensor) -> Tensor:
+        """Make room for a float32 twin of a weight where masters and moments live."""
+        is_far = self.cfg.offload and weight.is_cuda
+        room = torch.empty(weight.shape, dtype=torch.float32, device="cpu" if is_far else weight.device)
+        return pinned(room) if is_far else room
 
     def _accumulate_into(self, name: str) -> Callable[[Tensor], None]:
         """Add a low-precision gradient to the float32 one as soon as a backward pass has made it."""
@@ -189,3 +187,14 @@ class Optimizer:
             weight.grad = None
 
         return hook
+
+
+def pinned(room: Tensor) -> Tensor:
+    """Keep host memory where it is, so that the device copies from and to it without a stop on the way.
+
+    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half as much again.
+    """
+    runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    if runtime.cudaHostRegister(room.data_ptr(), room.nbytes, 0) == runtime.cudaError.success:
+        weakref.finalize(room, runtime.cudaHostUnregister, room.data_ptr())
+    return room

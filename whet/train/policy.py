@@ -7,10 +7,13 @@ import torch
 
 from whet.config import Config
 from whet.engine.native import EngineConfig, NativeEngine
-from whet.errors import ConfigError
-from whet.models.load import load_model, resolve, save_model
+from whet.errors import ConfigError, DataError
+from whet.models.adapters import is_adapter, load_adapters, read_adapter
+from whet.models.load import load_model, resolve, stored_dtype
+from whet.models.lora import LoraConfig, LoraTransformer, twin
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
+from whet.rng import derive
 from whet.rollout.collect import Player
 from whet.store.models import model_folder
 from whet.text.chat import ChatFormat
@@ -18,6 +21,7 @@ from whet.text.pieces import train_pieces
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
+from whet.train.weights import save_trained
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 
@@ -33,6 +37,8 @@ class ModelSource(Config):
     """Longest context of a new model."""
     max_pieces: int = 1024
     """Most whole pieces in a new model's tokenizer."""
+    lora: LoraConfig | None = None
+    """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
 
 def torch_device() -> torch.device:
@@ -54,9 +60,10 @@ def open_model(
     if (source.path is None) == (source.new is None):
         raise ConfigError("model needs either path (a folder or hub id) or new (a size), not both and not neither")
     if source.path is not None:
-        folder = resolve(str(model_folder(source.path)))
-        return load_model(folder, dtype=dtype, device=device), Tokenizer.load(folder)
+        return _open_folder(source.path, source.lora, dtype=dtype, device=device, seed=seed)
     assert source.new is not None
+    if source.lora is not None:
+        raise ConfigError("model.lora adapts weights that are there: give model.path, not model.new")
     if not texts:
         raise ConfigError("model.new needs training texts to make its tokenizer from; only sft can start a new model")
     tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
@@ -64,6 +71,56 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
     return model.to(device=device, dtype=dtype), tokenizer
+
+
+def reference_of(model: Transformer) -> Transformer:
+    """The starting policy, to compare with: a frozen copy of what is trained, over the same memory of what is not."""
+    return twin(model).requires_grad_(False)
+
+
+def merge(adapters: Path, out: Path) -> None:
+    """Write the plain Hugging Face folder that adapters make of their base model, in the type of its weights."""
+    dtype = stored_dtype(resolve(read_adapter(adapters).base))
+    model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
+    save_trained(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
+    tokenizer.save(out)
+
+
+def _open_folder(
+    place: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
+) -> tuple[Transformer, Tokenizer]:
+    """Open a model as it is or under fresh adapters; adapters go on with their own, or are merged where none are asked.
+
+    A base is remembered by its hub id, or by where its folder lies.
+    """
+    found = model_folder(place)
+    folder = resolve(str(found))
+    if is_adapter(folder):
+        return _open_adapters(folder, lora, dtype=dtype, device=device)
+    model = load_model(folder, dtype=dtype, device=device)
+    if lora is not None:
+        base = str(found.absolute()) if found.is_dir() else place
+        model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
+    return model, Tokenizer.load(folder)
+
+
+def _open_adapters(
+    folder: Path, lora: LoraConfig | None, *, dtype: torch.dtype, device: str
+) -> tuple[Transformer, Tokenizer]:
+    stored = read_adapter(folder)
+    base = resolve(stored.base)
+    if is_adapter(base):
+        raise DataError(f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; export that one first")
+    if lora is not None and lora != stored.lora:
+        raise ConfigError(f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored.lora)}")
+    model = LoraTransformer(load_model(base, dtype=dtype, device=device), stored.lora, base=stored.base)
+    load_adapters(model, folder)
+    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base)
+    return (model.merged() if lora is None else model), tokenizer
+
+
+def _words(lora: LoraConfig) -> str:
+    return f"rank {lora.rank}, alpha {lora.alpha:g} and targets {', '.join(lora.targets)}"
 
 
 class Policy:
@@ -85,6 +142,6 @@ class Policy:
         self.engine.version = version
 
     def save(self, folder: Path) -> None:
-        """Write a Hugging Face folder."""
-        save_model(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
+        """Write a Hugging Face folder, or one of adapters."""
+        save_trained(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
         self.tokenizer.save(folder)

@@ -11,6 +11,7 @@ from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.rng import stream
 from whet.train.credit import weigh
+from whet.train.critic import Critic
 from whet.train.learner import Learner, Metrics, score_examples
 
 
@@ -28,12 +29,22 @@ def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
     return [replace(example, old_logprob=logprob) for example, logprob in zip(examples, found, strict=True)]
 
 
-def update(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
+def update(
+    learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int, critic: Critic | None = None
+) -> Metrics:
     """Take one optimiser step a mini-batch. Groups of equal reward keep their share of every divisor.
 
     Where an advantage of zero means a gradient of zero, those examples are not run at all: it changes nothing. Once the
-    early stop finds the policy too far from the start of the step, what it says is left out, and counted.
+    early stop finds the policy too far from the start of the step, what it says is left out, and counted. A critic
+    learns first, and alone while its head start lasts.
     """
+    values = {} if critic is None else critic.update(examples, seed=seed)
+    if critic is not None and critic.is_alone:
+        return values | {"step/empty": 0.0}
+    return values | _update_policy(learner, examples, algo, seed=seed)
+
+
+def _update_policy(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
     if algo.needs_old:
         examples = with_old(examples, learner)
     collected: list[Metrics] = []
@@ -76,7 +87,7 @@ def _means(collected: Sequence[Metrics]) -> Metrics:
 
 def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
     if count == 1:
-        return [list(examples)]
+        return [list(examples)] if examples else []
     order = list(examples)
     stream(seed, "minibatches").shuffle(order)
     return [part for part in (order[index::count] for index in range(count)) if part]

@@ -1,0 +1,83 @@
+"""PPO as a user meets it: a name in the settings, a critic beside the policy, and both in every checkpoint."""
+
+import shutil
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from small import Pipeline, whet, write
+
+from whet.store.run import RunStore
+
+FILE = """kind = "rl"
+seed = 2
+steps = 14
+problems_per_step = 8
+group_size = 4
+model = {{ path = "{model}" }}
+sampling = {{ max_tokens = 24 }}
+reward = {{ weights = {{ lines = -1.0 }} }}
+algo = {{ name = "ppo", kl = 0.001, minibatches = 2 }}
+train = {{ lr = 3e-3 }}
+critic = {{ lr = 3e-3, head_start = 2 }}
+exam = {{ samples = 1 }}
+save = {{ every = 5 }}
+"""
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    return [row for row in RunStore.view(folder).metrics() if "exam/pass@1" not in row]
+
+
+@pytest.fixture(scope="module")
+def ppo(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("ppo")
+    said = whet("rl", write(place / "ppo.toml", FILE.format(model=tiny.folder / "03-sft")), "--out", place / "run")
+    assert said.code == 0, said.err
+    return place
+
+
+def test_the_policy_learns_what_is_rewarded_and_the_critic_what_to_expect(ppo: Path) -> None:
+    found = rows(ppo / "run")
+    rewards = [row["reward/mean"] for row in found]
+    assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.5
+    assert found[0]["value/explained_variance"] == 0.0
+    assert max(row["value/explained_variance"] for row in found) > 0.2
+
+
+def test_in_the_head_start_the_policy_rests(ppo: Path) -> None:
+    found = rows(ppo / "run")
+    assert ["loss" in row for row in found] == [False] * 2 + [True] * 12
+    assert all("value/loss" in row for row in found)
+
+
+def test_a_run_with_a_critic_that_was_stopped_ends_with_the_same_bits(ppo: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(ppo / "run", tmp_path / "run"))
+    newest = folder / "checkpoints" / "000014"
+
+    def bits() -> dict[str, bytes]:
+        files = [path for path in newest.rglob("*") if path.is_file() and path.name != "manifest.json"]
+        return {str(path.relative_to(newest)): path.read_bytes() for path in files}
+
+    whole = bits()
+    assert {"critic/model.safetensors", "critic/optimizer.safetensors", "critic/value_head.safetensors"} <= set(whole)
+    shutil.rmtree(newest)
+    (folder / "summary.json").unlink()
+    (folder / "checkpoints" / "best.json").unlink(missing_ok=True)
+    said = whet("rl", ppo / "ppo.toml", "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    assert "going on from step 10" in said.err
+    assert bits() == whole
+
+
+def test_an_export_leaves_the_critic_behind(ppo: Path, tmp_path: Path) -> None:
+    assert whet("export", ppo / "run", tmp_path / "model").code == 0
+    assert not (tmp_path / "model" / "critic").exists()
+
+
+def test_a_head_start_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -> None:
+    said = whet("rl", ppo / "ppo.toml", "--out", tmp_path / "run", "--critic.head_start", 14)
+    assert (said.code, said.last) == (
+        2,
+        "whet: critic.head_start = 14 leaves the policy none of 14 steps; lower it",
+    )

@@ -1,0 +1,256 @@
+"""The critic: values of every response token from the tokens before it, its own weights, and a head start."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from whet.algos.catalog import AlgoConfig, build
+from whet.algos.weights import token_mean
+from whet.data.examples import Example, to_batch
+from whet.data.pack import pack
+from whet.errors import ConfigError, DataError
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.transformer import Transformer
+from whet.testing.fakes import example, group
+from whet.testing.tiny import tiny_model
+from whet.train.credit import credit, flatten, weigh
+from whet.train.critic import Critic, CriticConfig, build_critic, kept, policy_steps, with_values
+from whet.train.learner import Learner
+from whet.train.optim import TrainConfig
+from whet.train.update import update
+
+SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
+TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
+PPO = build(AlgoConfig(name="ppo"), max_tokens=8)
+
+
+def examples() -> list[Example]:
+    """Sequences whose tokens are worth their own number: a target that follows from the token before."""
+    made = [example(length=length, start=start, seed=seed) for seed, (length, start) in enumerate(SHAPES)]
+    return [replace(item, value_target=_worth(item)) for item in made]
+
+
+def _worth(item: Example) -> np.ndarray:
+    return (item.tokens[item.start - 1 : -1] / 25 - 1).astype(np.float32)
+
+
+def critic(model: Transformer | None = None, *, minibatches: int = 1, **settings: float) -> Critic:
+    made = model or tiny_model()
+    cfg = CriticConfig.model_validate({"lr": 3e-3, **settings})
+    return Critic(made, cfg, TRAIN, steps=20, minibatches=minibatches)
+
+
+def state(made: Critic) -> dict[str, Tensor]:
+    weights = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
+    return weights | {name: tensor.clone() for name, tensor in made.optimizer.tensors().items()}
+
+
+def assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+def step(made: Critic, seed: int = 0) -> dict[str, float]:
+    return made.update(with_values(examples(), made), seed=seed)
+
+
+def test_a_first_value_is_zero_and_there_is_one_for_every_response_token() -> None:
+    found = with_values(examples(), critic())
+    assert [item.value.shape for item in found if item.value is not None] == [(end - at,) for end, at in SHAPES]
+    assert not any(np.any(item.value) for item in found)
+
+
+def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
+    made = critic()
+    step(made)
+    [first, *rest] = [examples()[2], *examples()[:2]]
+    before = made.values([first, *rest])[0]
+    last = replace(first, tokens=np.append(first.tokens[:-1], np.int32((first.tokens[-1] + 1) % 50)))
+    inner = replace(
+        first, tokens=np.concatenate([first.tokens[:15], (first.tokens[15:16] + 1) % 50, first.tokens[16:]])
+    )
+    assert np.array_equal(made.values([last, *rest])[0], before)
+    found = made.values([inner, *rest])[0]
+    assert np.array_equal(found[:6], before[:6])
+    assert (found[6:] != before[6:]).all()
+
+
+def test_values_are_the_same_packed_and_alone() -> None:
+    made = critic()
+    step(made)
+    together = made.values(examples())
+    for item, value in zip(examples(), together, strict=True):
+        np.testing.assert_allclose(made.values([item])[0], value, atol=1e-5)
+
+
+def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
+    made = [replace(item, value=np.arange(item.num_targets, dtype=np.float32)) for item in examples()[:3]]
+    batch = to_batch(made, torch.device("cpu"))
+    assert batch.value_M is not None and batch.value_target_M is not None
+    assert batch.value_M.tolist() == [0.0, *range(6), *range(20)]
+    torch.testing.assert_close(batch.value_target_M, torch.from_numpy(np.concatenate([_worth(item) for item in made])))
+    assert to_batch([example(length=4)], torch.device("cpu")).value_M is None
+
+
+def test_the_first_loss_is_half_the_mean_square_of_the_targets() -> None:
+    targets = np.concatenate([_worth(item) for item in examples()])
+    found = step(critic())
+    assert found["value/loss"] == pytest.approx(0.5 * float((targets**2).mean()), rel=1e-5)
+    assert (found["value/explained_variance"], found["value/clip_fraction"]) == (0.0, 0.0)
+    assert found["value/lr"] == pytest.approx(3e-3 / 2)
+
+
+def test_the_gradient_is_the_same_for_any_packing() -> None:
+    made = critic()
+    valued = weigh(with_values(examples(), made), token_mean)
+
+    def gradient(groups: list[list[Example]]) -> dict[str, Tensor]:
+        made.model.zero_grad()
+        for each in groups:
+            made._forward_backward(to_batch(each, torch.device("cpu")))
+        return {name: weight.grad.clone() for name, weight in made.model.named_parameters() if weight.grad is not None}
+
+    torch.nn.init.normal_(made.model.head.weight, generator=torch.Generator().manual_seed(0))
+    whole, split = gradient([valued]), gradient(pack(valued[::-1], 40))
+    assert whole.keys() == split.keys() == {name for name, _ in made.model.named_parameters()}
+    for name, value in whole.items():
+        assert float((split[name] - value).norm()) <= 1e-5 * float(value.norm()), name
+
+
+def test_a_critic_learns_what_tokens_are_worth() -> None:
+    made = critic(minibatches=2, clip=0.5)
+    found = [step(made, seed) for seed in range(12)]
+    assert found[0]["value/explained_variance"] == 0.0
+    assert found[-1]["value/explained_variance"] > 0.9
+    assert found[-1]["value/loss"] < 0.1 * found[0]["value/loss"]
+
+
+def test_the_clip_holds_values_back_within_a_step() -> None:
+    held, free = critic(minibatches=6, lr=0.01, clip=0.01), critic(minibatches=6, lr=0.01)
+    assert step(held)["value/clip_fraction"] > 0.2
+    step(free)
+    assert step(held)["value/explained_variance"] < step(free)["value/explained_variance"]
+
+
+def test_the_critic_goes_its_own_way_from_the_policys_weights() -> None:
+    policy = tiny_model()
+    before = {name: weight.detach().clone() for name, weight in policy.named_parameters()}
+    made = critic(policy)
+    for name, weight in made.model.body.named_parameters():
+        assert torch.equal(weight, before[name])
+    assert made.model.body.head is None
+    step(made)
+    step(made)
+    for name, weight in policy.named_parameters():
+        assert torch.equal(weight, before[name]) and weight.grad is None
+    assert not torch.equal(made.model.body.layers[0].qkv.weight, policy.layers[0].qkv.weight)
+
+
+def test_under_adapters_policy_and_critic_share_the_frozen_weights() -> None:
+    policy = LoraTransformer(tiny_model(), LoraConfig(rank=2), base="")
+    made = critic(policy)
+    assert made.model.body.embed.weight is policy.embed.weight
+    step(made)
+    step(made)
+    trained = {name for name in made.optimizer.tensors() if name.startswith("exp_avg/")}
+    assert all(".lora_" in name or "/head." in name for name in trained)
+    assert len(trained) == 2 * 4 * 2 + 2
+    assert not any(B.any() for _, _, B in policy.adapters())
+
+
+@pytest.mark.parametrize("is_adapted", [False, True])
+def test_a_critic_comes_back_bit_for_bit_and_takes_the_same_next_step(tmp_path: Path, is_adapted: bool) -> None:
+    def model(seed: int) -> Transformer:
+        plain = tiny_model(seed=0 if is_adapted else seed)
+        return LoraTransformer(plain, LoraConfig(rank=2), base="", seed=seed) if is_adapted else plain
+
+    made, other = critic(model(1)), critic(model(2))
+    step(made)
+    kept = made.save(tmp_path)
+    assert kept == {"steps": 1, "updates": 1}
+    step(other)
+    step(other)
+    other.load(tmp_path, kept)
+    assert_identical(state(other), state(made))
+    assert step(other, 5) == step(made, 5)
+    assert_identical(state(other), state(made))
+
+
+@pytest.mark.parametrize("kind", ["no head", "wrong head", "no optimiser", "no count"])
+def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
+    made = critic()
+    kept = made.save(tmp_path)
+    if kind == "no head":
+        (tmp_path / "critic" / "value_head.safetensors").unlink()
+    elif kind == "wrong head":
+        (tmp_path / "critic" / "optimizer.safetensors").replace(tmp_path / "critic" / "value_head.safetensors")
+    elif kind == "no optimiser":
+        (tmp_path / "critic" / "optimizer.safetensors").unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        made.load(tmp_path, None if kind == "no count" else kept)
+
+
+def test_credit_takes_the_values_and_leaves_targets() -> None:
+    """Rewards 1 and 0 at the last of three tokens, values 0: both advantages and targets are the rewards to go."""
+    groups = [group([1.0, 0.0])]
+    plain = build(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
+    valued = with_values(flatten(groups, plain, temperature=1.0), critic())
+    found, _ = credit(groups, valued, plain, {})
+    for item, reward in zip(found, (1.0, 0.0), strict=True):
+        assert item.value_target is not None
+        assert item.value_target.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
+
+
+def credited(made: Critic) -> list[Example]:
+    groups = [group([1.0, 0.0, 0.5]), group([0.0, 0.0, 1.0])]
+    return credit(groups, with_values(flatten(groups, PPO, temperature=1.0), made), PPO, {})[0]
+
+
+def test_in_its_head_start_the_critic_learns_alone() -> None:
+    model = tiny_model()
+    learner, made = Learner(model, TRAIN, steps=8), critic(model, head_start=2)
+    before = model.embed.weight.detach().clone()
+    for number in range(3):
+        metrics = update(learner, credited(made), PPO, seed=number, critic=made)
+        assert metrics["step/empty"] == 0.0 and "value/loss" in metrics
+        assert ("loss" in metrics) == (number == 2)
+        assert torch.equal(model.embed.weight, before) == (number < 2)
+    assert (learner.num_steps, made.num_steps) == (1, 3)
+
+
+def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
+    first, second = tiny_model(), tiny_model()
+    made = critic(first)
+    found = credited(made)
+    update(Learner(first, TRAIN, steps=8), found, PPO, seed=0, critic=made)
+    update(Learner(second, TRAIN, steps=8), found, PPO, seed=0)
+    assert torch.equal(first.embed.weight, second.embed.weight)
+
+
+def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
+    cfg = CriticConfig(head_start=3)
+    grpo = build(AlgoConfig(minibatches=2), max_tokens=8)
+    assert build_critic(grpo, tiny_model(), cfg, TRAIN, steps=2) is None
+    assert policy_steps(grpo, cfg, 5) == 10
+    assert policy_steps(PPO, cfg, 5) == 2
+    assert isinstance(build_critic(PPO, tiny_model(), cfg, TRAIN, steps=5), Critic)
+    with pytest.raises(ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"):
+        build_critic(PPO, tiny_model(), cfg, TRAIN, steps=3)
+    plain = examples()
+    assert with_values(plain, None) == plain
+
+
+def test_without_examples_a_critic_takes_no_step() -> None:
+    made = critic(head_start=1)
+    assert made.update([], seed=0) == {}
+    assert (made.num_steps, made.num_updates) == (0, 0)
+
+
+def test_a_critic_is_kept_under_its_name_and_none_is_nothing() -> None:
+    made = critic()
+    assert (kept(made), kept(None)) == ({"critic": made}, {})

@@ -1,0 +1,88 @@
+"""The exactness self-test: what it measures, what it says, and what training does about it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from whet.algos.catalog import AlgoConfig, build
+from whet.engine.base import Request, Sampling
+from whet.testing.tiny import tiny_policy
+from whet.train.selftest import Exactness, check_exact, compare
+
+EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
+CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
+
+
+def test_on_a_cpu_engine_and_learner_are_close() -> None:
+    torch.set_num_threads(1)
+    found = check_exact(tiny_policy())
+
+    assert 64 < found.num_tokens <= 128
+    assert found.largest_gap < 1e-4
+    assert found.is_exact == (found.equal_share == 1.0) == (found.largest_gap == 0.0)
+
+
+def test_the_same_policy_gives_the_same_answer_and_stays_as_it_was() -> None:
+    policy = tiny_policy()
+    before = [weight.clone() for weight in policy.model.parameters()]
+
+    assert check_exact(policy) == check_exact(policy)
+    assert all(torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True))
+    assert policy.engine.version == 0
+
+
+def test_an_engine_with_other_weights_is_not_close() -> None:
+    policy = tiny_policy()
+    policy.engine.model = tiny_policy(seed=1).model
+
+    found = check_exact(policy)
+
+    assert found.largest_gap > 1.0
+    assert found.equal_share < 0.1
+
+
+def test_greedy_requests_are_scored_at_temperature_one() -> None:
+    policy = tiny_policy()
+    sampling = Sampling(temperature=0.0, max_tokens=4)
+    request = Request(id="a", prompt=np.array([5, 9], dtype=np.int32), sampling=sampling, seed=0)
+
+    assert compare(policy, [request]).largest_gap < 1e-4
+
+
+def test_a_short_context_leaves_room_to_sample() -> None:
+    policy = tiny_policy()
+    policy.engine.context = 18
+
+    assert check_exact(policy).num_tokens > 64
+
+
+def test_the_sentence_says_what_is_done() -> None:
+    assert EXACT.sentence == (
+        "exact: engine and learner agree bit for bit on 128 tokens, "
+        "so the engine's log-probabilities serve as the old ones"
+    )
+    assert CLOSE.sentence == (
+        "close: 50.0 % of 128 log-probabilities have the same bits, the largest gap is 2.0e-06, "
+        "so old log-probabilities are computed again"
+    )
+    assert replace(CLOSE, equal_share=0.9999).sentence.startswith("close: 99.9 %")
+
+
+@pytest.mark.parametrize(
+    ("found", "minibatches", "lag", "old", "needs_old"),
+    [
+        (EXACT, 4, 0, "engine", False),
+        (EXACT, 4, 1, "learner", True),
+        (CLOSE, 4, 0, "learner", True),
+        (EXACT, 1, 0, "learner", False),
+    ],
+)
+def test_only_exact_log_probabilities_save_the_pass_for_old_ones(
+    found: Exactness, minibatches: int, lag: int, old: str, needs_old: bool
+) -> None:
+    cfg = found.applied(AlgoConfig(minibatches=minibatches), lag=lag)
+
+    assert cfg.old == old
+    assert build(cfg, max_tokens=8).needs_old == needs_old

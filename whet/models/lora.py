@@ -1,0 +1,154 @@
+"""Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), below everything that trains or samples.
+
+An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and each matrix in it
+that is a target has an A and a B of its own, as slices of one A and one B.
+
+Shapes: T tokens, I in, O out, R rank, P adapted matrices of a projection.
+"""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whet.config import Config
+from whet.models.config import ModelConfig
+from whet.models.transformer import Layer, Transformer
+
+Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+TARGETS: tuple[Target, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class LoraConfig(Config):
+    """Which matrices get adapters, and how large."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0.0)
+    """Adapters count alpha / rank times, so that a change of rank needs no other learning rate."""
+    targets: tuple[Target, ...] = TARGETS
+
+    @field_validator("targets")
+    @classmethod
+    def _in_order(cls, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+        if not targets:
+            raise ValueError(f"targets should name at least one of {', '.join(TARGETS)}")
+        return tuple(name for name in TARGETS if name in targets)
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One matrix of a fused projection: its Hugging Face name within a layer, and its rows."""
+
+    name: str
+    rows: int
+    is_adapted: bool
+
+
+class Adapted(nn.Linear):
+    """A frozen projection and its adapters, over the memory of the projection it replaces."""
+
+    def __init__(self, frozen: nn.Linear, parts: tuple[Part, ...], cfg: LoraConfig) -> None:
+        super().__init__(frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta")
+        self.weight, self.bias = frozen.weight, frozen.bias
+        self.parts, self.scale, self.rank = parts, cfg.scale, cfg.rank
+        adapted = [part.rows for part in parts if part.is_adapted]
+        self.lora_A = nn.Parameter(frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features))
+        self.lora_B = nn.Parameter(frozen.weight.new_zeros(sum(adapted), cfg.rank))
+
+    def forward(self, input: Tensor) -> Tensor:
+        found_TO = F.linear(input, self.weight, self.bias)
+        low_TPR = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
+        pieces = list(torch.split(found_TO, [part.rows for part in self.parts], dim=1))
+        for low_TR, (index, _, B_OR) in zip(low_TPR, self.slices(), strict=True):
+            pieces[index] = torch.addmm(pieces[index], low_TR, B_OR.T, alpha=self.scale)
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+
+    def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Walk the adapted matrices: the index of the part, its A and its B."""
+        indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
+        rows = [self.parts[index].rows for index in indices]
+        yield from zip(indices, torch.split(self.lora_A, self.rank), torch.split(self.lora_B, rows), strict=True)
+
+
+class LoraTransformer(Transformer):
+    """A decoder whose weights are frozen and shared with the one it is made of; only adapters have gradients.
+
+    `base` says where those weights come from. Fresh adapters change nothing: B is zero.
+    """
+
+    def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
+        super().__init__(model.cfg, device="meta")
+        self.lora, self.base = lora, base
+        model.requires_grad_(False)
+        self.embed, self.layers, self.norm, self.head = model.embed, model.layers, model.norm, model.head
+        self.rope_PD = model.rope_PD
+        source = torch.Generator().manual_seed(seed)
+        for layer in self.layers:
+            assert isinstance(layer, Layer), "layers hold nothing but Layer"
+            for name, parts in _projections(model.cfg, lora).items():
+                if any(part.is_adapted for part in parts):
+                    adapted = Adapted(layer.get_submodule(name), parts, lora)  # type: ignore[arg-type]
+                    _draw(adapted.lora_A, source)
+                    layer.register_module(name, adapted)
+
+    def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to the model."""
+        for index, adapted in self._adapted():
+            for part, A_RI, B_OR in adapted.slices():
+                yield f"model.layers.{index}.{adapted.parts[part].name}", A_RI.detach(), B_OR.detach()
+
+    @torch.no_grad()
+    def merged(self) -> Transformer:
+        """Add the adapters to the weights, in float32, and give the plain decoder; this one is used up."""
+        for _, adapted in self._adapted():
+            rows = torch.split(adapted.weight, [part.rows for part in adapted.parts])
+            for part, A_RI, B_OR in adapted.slices():
+                rows[part].copy_(rows[part].float() + adapted.scale * (B_OR.float() @ A_RI.float()))
+        plain = Transformer(self.cfg, device="meta")
+        weights = {name: weight.detach() for name, weight in self.named_parameters() if ".lora_" not in name}
+        plain.load_state_dict(weights, assign=True)
+        plain.rope_PD = self.rope_PD
+        return plain
+
+    def _adapted(self) -> Iterator[tuple[int, Adapted]]:
+        for index, layer in enumerate(self.layers):
+            yield from ((index, module) for module in layer.children() if isinstance(module, Adapted))
+
+
+def twin(model: Transformer) -> Transformer:
+    """Copy what is trained and share what is frozen: a plain decoder whole, of an adapted one the adapters alone."""
+    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_PD]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+
+
+def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[Part, ...]]:
+    """The fused projections of a layer, and the matrices in each."""
+    queries, keys = cfg.num_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim
+
+    def parts(block: str, **rows: int) -> tuple[Part, ...]:
+        return tuple(
+            Part(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets) for name, count in rows.items()
+        )
+
+    return {
+        "qkv": parts("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
+        "out": parts("self_attn", o_proj=cfg.hidden_size),
+        "gate_up": parts("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
+        "down": parts("mlp", down_proj=cfg.hidden_size),
+    }
+
+
+@torch.no_grad()
+def _draw(A_RI: Tensor, source: torch.Generator) -> None:
+    """Draw uniformly within 1/sqrt(fan in), as peft does."""
+    drawn = torch.rand(A_RI.shape, generator=source) * 2 - 1
+    A_RI.copy_(drawn * A_RI.shape[1] ** -0.5)

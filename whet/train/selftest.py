@@ -1,0 +1,91 @@
+"""Whether the engine's log-probabilities are the learner's, bit for bit, on the machine at hand."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whet.algos.catalog import AlgoConfig
+from whet.data.examples import Example
+from whet.engine.base import Request, Sampling
+from whet.rng import derive, numpy_stream
+from whet.train.learner import score_examples
+from whet.train.policy import Policy
+
+PROMPTS, NEW_TOKENS, LONGEST_PROMPT = 8, 16, 96
+MICRO_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exactness:
+    """How the two compared, token by token."""
+
+    num_tokens: int
+    equal_share: float
+    largest_gap: float
+
+    @property
+    def is_exact(self) -> bool:
+        return self.equal_share == 1.0
+
+    @property
+    def measured(self) -> str:
+        share = math.floor(1000 * self.equal_share) / 10  # all of them is all of them
+        return (
+            f"{share} % of {self.num_tokens} log-probabilities have the same bits, "
+            f"the largest gap is {self.largest_gap:.1e}"
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What training does about it."""
+        if self.is_exact:
+            return (
+                f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens, so the engine's "
+                "log-probabilities serve as the old ones"
+            )
+        return f"close: {self.measured}, so old log-probabilities are computed again"
+
+    def applied(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
+        """Compare ratios with what the engine said where that is exact; it saves a pass, and changes no bit.
+
+        Rollouts that lag behind the present weights still need that pass.
+        """
+        is_saved = self.is_exact and lag == 0 and cfg.minibatches > 1
+        return cfg.model_copy(update={"old": "engine"}) if is_saved else cfg
+
+
+def check_exact(policy: Policy) -> Exactness:
+    """Sample a few tokens for prompts of mixed lengths, and score them again packed. Takes well under two seconds."""
+    size = policy.model.cfg.vocab_size
+    room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
+    requests = []
+    for index in range(PROMPTS):
+        source = numpy_stream(0, "exactness", index)
+        prompt = source.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
+        sampling = Sampling(max_tokens=NEW_TOKENS)
+        requests.append(Request(id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)))
+    return compare(policy, requests)
+
+
+def compare(policy: Policy, requests: Sequence[Request]) -> Exactness:
+    """Sample all requests, score what came packed, and compare."""
+    done = dict(policy.engine.generate(requests))
+    examples = [
+        Example(
+            tokens=np.concatenate([request.prompt, done[request.id].tokens]),
+            start=len(request.prompt),
+            group="",
+            rollout=request.id,
+            temperature=request.sampling.temperature or 1.0,
+        )
+        for request in requests
+    ]
+    ours = np.concatenate(score_examples(policy.model, examples, MICRO_TOKENS))
+    theirs = np.concatenate([done[request.id].logprobs for request in requests])
+    return Exactness(
+        num_tokens=len(ours),
+        equal_share=float(np.mean(ours == theirs)),
+        largest_gap=float(np.abs(ours - theirs).max()),
+    )

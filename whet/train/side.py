@@ -1,0 +1,70 @@
+"""One side of a co-training: a policy with its learner, its algorithm, and the model it started from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from whet.algos.advantages import State
+from whet.algos.catalog import AlgoConfig, Algorithm
+from whet.algos.catalog import build as build_algorithm
+from whet.engine.base import Sampling
+from whet.engine.native import EngineConfig
+from whet.models.transformer import Transformer
+from whet.train.checkpoint import Trained, trained
+from whet.train.credit import credit, flatten
+from whet.train.learner import Learner, Metrics
+from whet.train.optim import TrainConfig
+from whet.train.policy import ModelSource, Policy, open_model, reference_of, torch_dtype
+from whet.train.update import update, with_reference
+from whet.types import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    policy: Policy
+    learner: Learner
+    algo: Algorithm
+    sampling: Sampling
+    reference: Transformer | None
+
+    @property
+    def trained(self) -> Trained:
+        return trained(self.policy, self.learner)
+
+    def improve(
+        self,
+        groups: Sequence[Group],
+        baseline: State,
+        *,
+        seed: int,
+        progress: float = 0.0,
+        has_steps: bool = False,
+        weights: Mapping[str, float] | None = None,
+    ) -> tuple[Metrics, State]:
+        """Take one update on rewarded groups; `weights` multiply the advantages of a group, by its name."""
+        algo = self.algo if has_steps else replace(self.algo, step_credit=None)
+        examples = flatten(groups, algo, temperature=self.sampling.temperature)
+        examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
+        examples, baseline = credit(groups, examples, algo, baseline, progress=progress)
+        if weights is not None:
+            examples = [replace(each, advantage=each.advantage * weights[each.group]) for each in examples]
+        return update(self.learner, examples, algo, seed=seed), baseline
+
+
+def open_side(
+    source: ModelSource,
+    algo: AlgoConfig,
+    sampling: Sampling,
+    train: TrainConfig,
+    engine: EngineConfig,
+    *,
+    updates: int,
+    name: str,
+    seed: int,
+) -> Side:
+    """Load one of the models and all that trains it; `updates` is how many its schedule spans."""
+    built = build_algorithm(algo, max_tokens=sampling.max_tokens)
+    model, tokenizer = open_model(source, dtype=torch_dtype(train.dtype), texts=[], seed=seed)
+    reference = reference_of(model) if built.needs_reference else None
+    policy = Policy(model, tokenizer, engine=engine, name=name)
+    learner = policy.learner(train, steps=max(updates, 1) * built.minibatches)
+    return Side(policy=policy, learner=learner, algo=built, sampling=sampling, reference=reference)
