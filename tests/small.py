@@ -127,3 +127,11 @@ def half_written(folder: Path) -> list[str]:
     names = (".new", ".partial")
     found = [path for path in folder.rglob("*") if path.name.endswith(names) or path.name.startswith(".new-")]
     return sorted(str(path) for path in found)
+
+
+def cut_after(folder: Path, step: int) -> None:
+    """Make a finished run look like one that was killed on its way from a checkpoint to the next."""
+    (folder / "summary.json").unlink()
+    for path in (folder / "checkpoints").iterdir():
+        if path.name.isdigit() and int(path.name) > step:
+            shutil.rmtree(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from small import Pipeline, half_written, whet, write
+from small import Pipeline, cut_after, half_written, whet, write
 
 from bench.kill_resume import facts, start, stop
 from whet.store.checkpoints import Checkpoints
@@ -171,6 +171,70 @@ def test_a_best_checkpoint_that_was_deleted_leaves_the_newest_to_hand_on(straigh
     said = whet("run", straight.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
     assert RunStore.view(folder / "01-sft").summary()["model"] == "checkpoints/000040"
+
+
+TASK = Path(__file__).with_name("finished.py")
+SAMPLED = """kind = "rl"
+seed = 6
+model = {{ path = "{folder}/03-sft" }}
+task = "{task}:Finished"
+steps = 8
+problems_per_step = 6
+group_size = 4
+sampling = {{ max_tokens = 24 }}
+algo = {{ name = "game24", minibatches = 2, staleness = {{ rule = "truncate" }} }}
+train = {{ lr = 3e-4 }}
+exam = {{ every = 4, samples = 1 }}
+save = {{ every = 2, keep = 9 }}
+"""
+SETTINGS = {
+    "refill": ("--gather.refill", "5", "--gather.first", "2", "--gather.mask_unfinished", "true"),
+    "band": ("--curriculum", '{ kind = "band", low = 0.3, high = 0.7, rest = 1 }'),
+    "staged": (
+        "--curriculum",
+        '{ kind = "staged", easy_tokens = 16, stages = [{ max_level = 0.6, max_tokens = 20 }, { min_level = 0.3 }] }',
+    ),
+    "lag": ("--lag", "2"),
+    "all": ("--lag", "2", "--gather.refill", "4", "--curriculum", '{ kind = "band", low = 0.3, high = 0.7 }'),
+}
+
+DID = {
+    "refill": ("groups/extra", "groups/stopped"),
+    "band": ("curriculum/passed_over",),
+    "staged": ("curriculum/stage",),
+    "lag": ("sampling/lag",),
+    "all": ("sampling/lag", "groups/extra", "curriculum/passed_over"),
+}
+"""Metrics that show that a setting was at work."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_cut_run_takes_the_same_steps_whatever_decides_what_is_sampled(
+    tiny: Pipeline, tmp_path: Path, name: str
+) -> None:
+    """A checkpoint must hold all that the steps behind it depend on."""
+    file = write(tmp_path / "rl.toml", SAMPLED.format(folder=tiny.folder, task=TASK))
+    said = whet("rl", file, "--out", tmp_path / "run", *SETTINGS[name])
+    assert said.code == 0, said.err
+    expected = facts(tmp_path, ("run",))
+    last_row = [row for row in RunStore.view(tmp_path / "run").metrics() if "loss" in row][-1]
+    assert {metric: last_row[metric] for metric in DID[name] if not last_row[metric] > 0} == {}
+    cut_after(tmp_path / "run", 4)
+    said = whet("rl", file, "--out", tmp_path / "run", *SETTINGS[name], "--resume")
+    assert said.code == 0 and "going on from step 4" in said.err
+    assert facts(tmp_path, ("run",)) == expected
+
+
+def test_a_kill_in_the_middle_of_sampling_ahead_changes_nothing(tiny: Pipeline, tmp_path: Path) -> None:
+    stage = SAMPLED.format(folder=tiny.folder, task=TASK).replace('kind = "rl"', '[stages.rl]\nkind = "rl"')
+    file = write(tmp_path / "pipeline.toml", f'kind = "run"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n')
+    said = whet("run", file, "--out", tmp_path / "straight")
+    assert said.code == 0, said.err
+    code, _ = stop(start(file, tmp_path / "killed"), has_reached(tmp_path / "killed" / "01-rl", 5))
+    assert code == -signal.SIGKILL
+    said = whet("run", file, "--out", tmp_path / "killed", "--resume")
+    assert said.code == 0, said.err
+    assert facts(tmp_path / "killed", ("01-rl",)) == facts(tmp_path / "straight", ("01-rl",))
 
 
 def _with_state(old: Path, new: Path, state: dict[str, object]) -> None:

@@ -1,11 +1,15 @@
+import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, whet, write
+from small import Pipeline, Said, cut_after, whet, write
 
+from bench.kill_resume import facts
 from whet.engine.base import Sampling
 from whet.recipes.rl import RLConfig, temperature_at
+from whet.recipes.story import write_story
+from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.train.policy import ModelSource
 
@@ -22,6 +26,12 @@ exam = {{ samples = 1 }}
 def rl(tiny: Pipeline, folder: Path, *flags: object) -> Said:
     file = write(folder.parent / "rl.toml", RL.format(model=tiny.folder / "03-sft"))
     return whet("rl", file, "--out", folder, *flags)
+
+
+def finished(tiny: Pipeline, folder: Path, *flags: object) -> Said:
+    """Train on a task that the tiny model solves now and then."""
+    task = Path(__file__).parents[1] / "finished.py"
+    return rl(tiny, folder, "--task", f"{task}:Finished", *flags)
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
@@ -129,7 +139,109 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(tiny
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
 
 
-@pytest.mark.parametrize(("name", "word"), [("ppo", "a critic"), ("tango_grpo", "no judge")])
+def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(tiny: Pipeline, tmp_path: Path) -> None:
+    said = finished(tiny, tmp_path / "run", "--steps", 3, "--gather.refill", 5, "--group_size", 4)
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    for row in rows(tmp_path / "run"):
+        groups: dict[str, set[float | None]] = {}
+        for rollout in run.rollouts("train", int(row["step"])):
+            groups.setdefault(rollout.group, set()).add(rollout.reward)
+        assert len(groups) == 8 + row["groups/extra"]
+        assert row["groups/trained"] == sum(len(rewards) > 1 for rewards in groups.values())
+        assert row["groups/trained"] == 8 or row["groups/extra"] == 5
+
+
+def test_a_step_without_any_group_to_train_on_is_an_empty_one(tiny: Pipeline, tmp_path: Path) -> None:
+    flags = ("--steps", 2, "--gather.refill", 1, "--reward.weights", "{ lines = 0.0 }")
+    said = rl(tiny, tmp_path / "run", *flags)
+    assert said.code == 0, said.err
+    for row in rows(tmp_path / "run"):
+        assert (row["groups/trained"], row["groups/extra"], row["step/empty"]) == (0, 1, 1)
+
+
+def test_masked_answers_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
+    """With a limit of one token every answer is cut, whatever its reward."""
+    flags = ("--steps", 1, "--sampling.max_tokens", 1, "--algo.kl", 0.1, "--gather.mask_unfinished")
+    for value, is_empty in (("true", 1), ("false", 0)):
+        said = rl(tiny, tmp_path / value, *flags, value)
+        assert said.code == 0, said.err
+        assert rows(tmp_path / value)[0]["step/empty"] == is_empty
+
+
+def test_with_a_lag_rollouts_are_trained_on_so_many_versions_later(tiny: Pipeline, tmp_path: Path) -> None:
+    said = rl(tiny, tmp_path / "run", "--steps", 5, "--lag", 2, "--reward.weights", "{ lines = -1.0 }")
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    versions = [{r.completion.version for r in run.rollouts("train", step)} for step in range(1, 6)]
+    assert versions == [{0}, {0}, {0}, {1}, {2}]
+    assert [row["sampling/lag"] for row in rows(tmp_path / "run")] == [0, 1, 2, 2, 2]
+
+
+def test_stages_ask_their_levels_within_their_limits(tiny: Pipeline, tmp_path: Path) -> None:
+    stages = "[{ max_level = 0.6, max_tokens = 9, temperature = 0.5 }, { min_level = 0.7 }]"
+    said = rl(tiny, tmp_path / "run", "--steps", 4, "--curriculum", f'{{ kind = "staged", stages = {stages} }}')
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    found = [[r for step in steps for r in run.rollouts("train", step)] for steps in ((1, 2), (3, 4))]
+    assert max(r.problem.level or 0.0 for r in found[0]) <= 0.6 < 0.7 <= min(r.problem.level or 0.0 for r in found[1])
+    assert max(len(r.completion.tokens) for r in found[0]) == 9 < max(len(r.completion.tokens) for r in found[1])
+    assert [row["sampling/temperature"] for row in rows(tmp_path / "run")] == [0.5, 0.5, 1.0, 1.0]
+
+
+GUARDED = (
+    "--steps", 6, "--exam.every", 2, "--save.every", 1,
+    "--train.lr", 3.0, "--guard.restores", 1, "--guard.lr_factor", 1e-9,
+)  # fmt: skip
+
+
+def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(tiny: Pipeline, tmp_path: Path) -> None:
+    """The rate of 3 destroys the policy at once; a billionth of it leaves what was restored as it was."""
+    said = finished(tiny, tmp_path / "run", *GUARDED)
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    exams = {row["step"]: row for row in run.metrics() if "exam/pass@1" in row}
+    assert [exams[step]["guard/restores"] for step in (0, 2, 4, 6)] == [0, 1, 1, 1]
+    assert exams[2]["exam/pass@1"] < 0.1 < exams[0]["exam/pass@1"] == exams[4]["exam/pass@1"] == exams[6]["exam/pass@1"]
+    event = next(event for event in run.events() if event["event"] == "restore")
+    assert (event["step"], event["best"], event["exam"]) == (2, 0, exams[2]["exam/pass@1"])
+    assert re.search(r"collapse after step 2: .* back to the weights of step 0 at train.lr 3e-09", said.err)
+    rates = {row["step"]: row["train/lr"] for row in rows(tmp_path / "run") if "train/lr" in row}
+    assert {step: rates[step] for step in (1, 3, 6)} == pytest.approx({1: 3.0, 3: 3e-9, 6: 3e-9})
+    assert run.summary()["exam_pass@1"] == exams[0]["exam/pass@1"]
+    write_json(run.folder / "stage.json", {"seconds": 1.0})
+    write_story(2, {}, {"rl": run.folder}, tmp_path)
+    assert "after step 2 to the weights of step 0, at train.lr 3e-09" in (tmp_path / "report.html").read_text()
+
+
+def test_a_guard_goes_back_no_more_often_than_it_may(tiny: Pipeline, tmp_path: Path) -> None:
+    said = finished(tiny, tmp_path / "run", *GUARDED, "--guard.lr_factor", 0.9)
+    assert said.code == 0, said.err
+    exams = [row for row in RunStore.view(tmp_path / "run").metrics() if "exam/pass@1" in row]
+    assert [row["guard/restores"] for row in exams] == [0, 1, 1, 1]
+    assert exams[-1]["exam/pass@1"] < 0.1
+    assert RunStore.view(tmp_path / "run").summary()["step"] == 0
+
+
+def test_a_guarded_run_that_was_cut_after_going_back_ends_the_same(tiny: Pipeline, tmp_path: Path) -> None:
+    flags = (*GUARDED, "--steps", 4, "--lag", 1, "--save.keep", 9)
+    finished(tiny, tmp_path / "run", *flags)
+    assert [row["sampling/lag"] for row in rows(tmp_path / "run")[:4]] == [0, 1, 0, 1], "what waited was dropped"
+    expected = facts(tmp_path, ("run",))
+    for last in (0, 3):
+        cut_after(tmp_path / "run", last)
+        said = finished(tiny, tmp_path / "run", *flags, "--resume")
+        assert said.code == 0 and f"going on from step {last}" in said.err
+        assert facts(tmp_path, ("run",)) == expected
+
+
+def test_a_guard_without_exams_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:
+    said = rl(tiny, tmp_path / "run", "--guard.restores", 1)
+    assert said.code == 2
+    assert said.last == "whet: guard.restores = 1 needs exams to watch: set exam.every to a few steps"
+
+
+@pytest.mark.parametrize(("name", "word"), [("tango_grpo", "no judge")])
 def test_an_algorithm_that_needs_more_than_a_policy_is_refused_before_anything_is_sampled(
     tiny: Pipeline, tmp_path: Path, name: str, word: str
 ) -> None:

@@ -1,6 +1,6 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-import copy
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -8,19 +8,24 @@ from pydantic import Field
 from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
 from whet.config import Config
+from whet.data.examples import Example
 from whet.data.feed import Feed
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.errors import ConfigError, TrainError
+from whet.errors import ConfigError
 from whet.evals.run import ExamConfig, Examiner
 from whet.recipes.check import check_first
+from whet.recipes.guard import Guard, GuardConfig, Patience
 from whet.recipes.sft import finish
-from whet.recipes.training import Keeper, SaveConfig
+from whet.recipes.training import Keeper, Part, SaveConfig
 from whet.rng import derive
-from whet.rollout.collect import collect
+from whet.rollout.ahead import Ahead, Sample
+from whet.rollout.collect import Ask, play
+from whet.rollout.gather import GatherConfig, gather
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
+from whet.tasks.base import Task, solvable
+from whet.tasks.curriculum import CurriculumConfig, Mixed
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.limits import Limits
 from whet.tasks.pool import Grader
@@ -30,11 +35,12 @@ from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import credit, flatten
+from whet.train.critic import CriticConfig, build_critic, kept, policy_steps, with_values
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import ModelSource, Policy, open_model, reference_of, torch_dtype
 from whet.train.update import update, with_reference
-from whet.types import Group, Json
+from whet.types import Group, Json, Problem
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -45,8 +51,8 @@ COLUMNS = {
     "policy/kl": "kl",
     "groups/equal": "equal groups",
 }
-MAX_EMPTY_STEPS = 10
-"""Steps in a row that may teach nothing; then the run stops, since waiting longer rarely helps."""
+Note = Callable[[Sequence[Example]], list[Example]]
+"""Adds to examples what a model says of their tokens."""
 
 
 class RLConfig(Config):
@@ -65,12 +71,19 @@ class RLConfig(Config):
     sampling: Sampling = Sampling()
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Where the temperature goes, along an exponential path over the steps; None keeps it."""
+    gather: GatherConfig = GatherConfig()
+    curriculum: CurriculumConfig = Mixed()
+    lag: int = Field(default=0, ge=0)
+    """Steps between sampling and training on it; algo.staleness corrects for what moved in between."""
     reward: RewardSpec = RewardSpec()
     algo: AlgoConfig = AlgoConfig()
     grading: Limits = Limits()
     train: TrainConfig = TrainConfig()
+    critic: CriticConfig = CriticConfig()
+    """For algorithms that need values, such as ppo."""
     engine: EngineConfig = EngineConfig()
     exam: ExamConfig = ExamConfig()
+    guard: GuardConfig = GuardConfig()
     save: SaveConfig = SaveConfig()
     track: TrackConfig = TrackConfig()
 
@@ -80,77 +93,89 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     settle(cfg.train.deterministic)
     task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
     _check_algorithm(cfg.algo.name, algo)
-    feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
+    problems = solvable(problems_of(task, cfg.problems, "rl"))
+    feed = Feed(
+        problems, cfg.curriculum, seed=derive(cfg.seed, "feed"), steps=cfg.steps, per_step=cfg.problems_per_step
+    )
     check_first(task, feed.problems)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
-    reference = copy.deepcopy(model).requires_grad_(False) if algo.needs_reference else None
+    reference = reference_of(model) if algo.needs_reference else None
+    critic = build_critic(algo, model, cfg.critic, cfg.train, steps=cfg.steps)
+    notes: list[Note] = [
+        lambda examples: with_reference(examples, reference, cfg.train.micro_tokens),
+        lambda examples: with_values(examples, critic),
+    ]
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
-    learner = policy.learner(cfg.train, steps=cfg.steps * algo.minibatches)
+    learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
     grader = Grader(task, cfg.grading)
-    exam = problems_of(task, cfg.problems, cfg.exam.split)
-    examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
-    keeper = Keeper(cfg.save, run, policy, learner, examiner)
+    batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
+    guard, patience = Guard(cfg.guard, run, learner, cfg.exam, then=batches.drop), Patience()
+    examiner = Examiner(cfg.exam, grader, problems_of(task, cfg.problems, cfg.exam.split), cfg.sampling, seed=cfg.seed)
+    parts: dict[str, Part] = {"feed": feed, "batches": batches, "patience": patience, **kept(critic)}
+    keeper = Keeper(cfg.save, run, policy, learner, examiner, parts=parts, guard=guard)
     start, state = keeper.resume()
-    feed.position, baseline = start * cfg.problems_per_step, _numbers(state.get("baseline"))
-    num_empty = int(str(state.get("num_empty", 0)))
-
-    def sample(step: int, temperature: float) -> list[Group]:
-        problems = [
-            task.vary(problem, derive(cfg.seed, "vary", step, index))
-            for index, problem in enumerate(feed.take(cfg.problems_per_step))
-        ]
-        sampling = cfg.sampling.model_copy(update={"temperature": temperature})
-        seed = derive(cfg.seed, "rollout", step)
-        return collect(policy.player, grader, problems, sampling, samples=cfg.group_size, seed=seed)
-
+    baseline = _numbers(state.get("baseline"))
     with (
         grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
+        keeper.before(start, {})
         for step in range(start, cfg.steps):
-            temperature = temperature_at(cfg, step)
             policy.publish(step)
-            groups = cfg.reward.apply(sample(step, temperature))
-            examples = flatten(groups, algo, temperature=temperature)
-            examples = with_reference(examples, reference, cfg.train.micro_tokens)
-            examples, baseline = credit(groups, examples, algo, baseline, progress=step / cfg.steps)
-            metrics = update(learner, examples, algo, seed=derive(cfg.seed, "update", step))
+            groups = batches.take(step)
+            feed.observe(groups)
+            trained = cfg.gather.trained(groups)
+            temperature = temperature_at(cfg, step)
+            examples = flatten(trained, algo, temperature=temperature)
+            for note in notes:
+                examples = note(examples)
+            examples, baseline = credit(trained, examples, algo, baseline, progress=step / cfg.steps)
+            hidden = cfg.gather.masked(trained)
+            examples = [example for example in examples if example.rollout not in hidden]
+            metrics = update(learner, examples, algo, seed=derive(cfg.seed, "update", step), critic=critic)
             run.write_rollouts("train", step + 1, groups)
-            tracker.log(step + 1, rollup(groups) | metrics | {"sampling/temperature": temperature})
+            counts = cfg.gather.metrics(groups, step, problems=cfg.problems_per_step, samples=cfg.group_size)
+            metrics = rollup(cfg.gather.even(groups)) | metrics | counts | feed.metrics(step)
+            tracker.log(step + 1, metrics | {"sampling/temperature": temperature})
             advance(1)
-            num_empty = num_empty + 1 if metrics["step/empty"] else 0
-            _check_signal(num_empty)
-            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline), "num_empty": num_empty})
+            patience.after(metrics)
+            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)})
     finish(run, keeper)
 
 
-def temperature_at(cfg: RLConfig, step: int) -> float:
-    """The sampling temperature of a step: from the first to the final one, by a constant factor a step.
+def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grader) -> Sample:
+    """Give the function that samples a step: problems taken and varied, answers scored and rewarded."""
 
-    >>> cfg = RLConfig(model=ModelSource(path="m"), steps=3, sampling=Sampling(temperature=1.0), final_temperature=0.25)
-    >>> [temperature_at(cfg, step) for step in range(3)]
-    [1.0, 0.5, 0.25]
-    """
-    first, last = cfg.sampling.temperature, cfg.final_temperature
-    if last is None or cfg.steps == 1:
-        return first
-    return float(first * (last / first) ** (step / (cfg.steps - 1)))
+    def sample(step: int) -> list[Group]:
+        def new(first: int, count: int) -> list[Ask]:
+            taken = enumerate(feed.take(count, step), start=first)
+            return [_ask(cfg, task, step, index, problem) for index, problem in taken]
+
+        def answer(asks: Sequence[Ask]) -> list[Group]:
+            return cfg.reward.apply(play(policy.player, grader, asks, seed=derive(cfg.seed, "rollout", step)))
+
+        return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
+
+    return sample
+
+
+def temperature_at(cfg: RLConfig, step: int) -> float:
+    """The sampling temperature of a step."""
+    return cfg.curriculum.temperature(step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature)
+
+
+def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> Ask:
+    """How a problem is put to the policy in a step: in which words, at which temperature, with how many tokens."""
+    limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
+    sampling = cfg.sampling.model_copy(update={"temperature": temperature_at(cfg, step), "max_tokens": limit})
+    varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
+    return Ask(index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size))
 
 
 def _check_algorithm(name: str, algo: Algorithm) -> None:
-    if algo.needs_values:
-        raise ConfigError(f"algo.name = {name!r} needs a critic, which this recipe does not train; use grpo or rloo")
     if algo.step_credit is not None:
         raise ConfigError(f"algo.name = {name!r} credits judged steps, and this recipe has no judge; use grpo or rloo")
-
-
-def _check_signal(num_empty: int) -> None:
-    if num_empty >= MAX_EMPTY_STEPS:
-        raise TrainError(
-            f"{num_empty} steps in a row had no group with answers of different reward, so nothing is learned: "
-            "start from a better model, or change reward.weights, group_size or sampling.temperature"
-        )
 
 
 def _numbers(value: Json) -> dict[str, float]:

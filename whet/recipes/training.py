@@ -1,17 +1,20 @@
 """What SFT and RL share around their steps: where to start, when to examine, what to keep, how to end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import Field
 
 from whet.config import Config
 from whet.evals.run import Examiner
 from whet.evals.summary import EvalSummary
+from whet.recipes.guard import Guard
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.progress import console, say
-from whet.train.checkpoint import load_training, save_training
+from whet.train.checkpoint import Trained, load_training, save_training
 from whet.train.learner import Learner
 from whet.train.policy import Policy
 from whet.types import Json
@@ -34,11 +37,36 @@ class Best:
     value: float = -1.0
 
 
-class Keeper:
-    """Resumes, examines, saves. After `step` steps everything a later step depends on is in one checkpoint."""
+class Part(Protocol):
+    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON can say."""
 
-    def __init__(self, cfg: SaveConfig, run: RunStore, policy: Policy, learner: Learner, examiner: Examiner) -> None:
+    def save(self, folder: Path) -> Json: ...
+
+    def load(self, folder: Path, state: Json) -> None: ...
+
+
+class Keeper:
+    """Resumes, examines, saves. After `step` steps everything a later step depends on is in one checkpoint.
+
+    `others` are models that train beside the policy, `parts` other things whose state is kept, by name. The guard is
+    one of them.
+    """
+
+    def __init__(
+        self,
+        cfg: SaveConfig,
+        run: RunStore,
+        policy: Policy,
+        learner: Learner,
+        examiner: Examiner,
+        others: Mapping[str, Trained] | None = None,
+        *,
+        parts: Mapping[str, Part] | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         self.cfg, self.run, self.policy, self.learner, self.examiner = cfg, run, policy, learner, examiner
+        self.others, self.guard = others, guard
+        self.parts = {**(parts or {}), **({"guard": guard} if guard is not None else {})}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = Best()
 
@@ -46,18 +74,26 @@ class Keeper:
         """Take back the newest sound checkpoint; the step to go on with and its state, or 0 and nothing."""
         found = self.checkpoints.latest()
         if found is None:
-            self.run.rewind(0)
+            self.run.rewind(-1)
             return 0, {}
         step, folder = found
-        state = load_training(folder, self.policy, self.learner)
+        state = load_training(folder, self.policy, self.learner, self.others)
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
         self.best = Best(int(str(best[0])), float(str(best[1])))
+        for name, part in self.parts.items():
+            part.load(folder, state.get(name))
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
         console.print(f"going on from step {step:,}")
         return step, state
+
+    def before(self, step: int, state: dict[str, Json]) -> None:
+        """Before the first step: with a guard, examine and save, so that there is something to go back to."""
+        if self.guard is not None and self.guard.is_on and self.best.step < 0 and step == 0 and self.examiner.problems:
+            self._examine(0)
+            self._save(0, state)
 
     def after(self, step: int, steps: int, state: dict[str, Json]) -> None:
         """After `step` of `steps` are done: examine and save where due."""
@@ -71,15 +107,34 @@ class Keeper:
         summary = self.examiner.examine(self.policy.player)
         value = summary.pass_at[1].mean
         self.run.write_eval(step, summary.to_json())
-        self.run.log_metrics(step, {"exam/pass@1": value, "exam/tokens": summary.tokens.mean})
         mark = ""
         if value >= self.best.value:  # of equals the later has seen more
             self.best, mark = Best(step, value), ", the best so far"
         console.print(f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}")
+        found = {"exam/pass@1": value, "exam/tokens": summary.tokens.mean}
+        if self.guard is not None:
+            found |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
+        self.run.log_metrics(step, found)
+
+    def _go_back(self) -> bool:
+        """Take weights and optimiser of the best exam, and go on with the schedule; False where they are gone."""
+        found, learners = self.checkpoints.best(), [self.learner, *(o.learner for o in (self.others or {}).values())]
+        if found is None:
+            return False
+        counts = [learner.num_steps for learner in learners]
+        load_training(found[1], self.policy, self.learner, self.others)
+        for learner, count in zip(learners, counts, strict=True):
+            learner.num_steps = count
+        return True
 
     def _save(self, step: int, state: dict[str, Json]) -> None:
         whole: dict[str, Json] = {**state, "best": [self.best.step, self.best.value]}
-        self.checkpoints.save(step, lambda folder: save_training(folder, self.policy, self.learner, whole))
+
+        def write(folder: Path) -> None:
+            parts = {name: part.save(folder) for name, part in self.parts.items()}
+            save_training(folder, self.policy, self.learner, {**whole, **parts}, self.others)
+
+        self.checkpoints.save(step, write)
         if self.best.step == step:
             self.checkpoints.mark_best(step)
 

@@ -22,6 +22,16 @@ class Player:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A problem to be answered: its place among those of a step, and which of its answers are wanted."""
+
+    index: int
+    problem: Problem
+    sampling: Sampling
+    numbers: range
+
+
 def collect(
     player: Player,
     grader: Grader,
@@ -32,31 +42,44 @@ def collect(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Group]:
-    """Sample `samples` answers to each problem; each is graded while others are still being sampled.
+    """Sample `samples` answers to each problem, all in one way."""
+    numbers = range(samples)
+    asks = [Ask(index=i, problem=p, sampling=sampling, numbers=numbers) for i, p in enumerate(problems)]
+    return play(player, grader, asks, seed=seed, progress=progress)
 
-    The result depends on the seed and the weights only, not on the order in which answers finish.
+
+def play(
+    player: Player, grader: Grader, asks: Sequence[Ask], *, seed: int, progress: Progress | None = None
+) -> list[Group]:
+    """Sample what is asked for; each answer is graded while others are still being sampled.
+
+    An answer depends on the seed, its problem, place and number, and the weights only: not on the order in which
+    answers finish, nor on what else is asked for.
     """
-    prompts = [player.chat.prompt(problem.prompt) for problem in problems]
+    by_index = {ask.index: ask for ask in asks}
+    prompts = {ask.index: player.chat.prompt(ask.problem.prompt) for ask in asks}
 
     def requests() -> Iterator[Request]:
-        for index, prompt in enumerate(prompts):
-            for number in range(samples):
-                key = derive(seed, problems[index].id, index, number)
-                yield Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=key)
+        for ask in asks:
+            for number in ask.numbers:
+                key = derive(seed, ask.problem.id, ask.index, number)
+                prompt = prompts[ask.index]
+                yield Request(id=f"{ask.index}/{number}", prompt=prompt, sampling=ask.sampling, seed=key)
 
     done: dict[str, Rollout] = {}
 
     def answers() -> Iterator[tuple[str, Problem, str]]:
         for id, completion in player.engine.generate(requests()):
             index = int(id.split("/")[0])
-            done[id] = _rollout(player, problems[index], prompts[index], id, completion)
-            yield id, problems[index], done[id].text
+            problem = by_index[index].problem
+            done[id] = _rollout(player, problem, prompts[index], id, completion)
+            yield id, problem, done[id].text
 
     for id, score in grader.grade(answers()):
         done[id] = replace(done[id], score=score)
         if progress is not None:
             progress(1)
-    return [tuple(done[f"{index}/{number}"] for number in range(samples)) for index in range(len(problems))]
+    return [tuple(done[f"{ask.index}/{number}"] for number in ask.numbers) for ask in asks]
 
 
 def _rollout(player: Player, problem: Problem, prompt: Tokens, id: str, completion: Completion) -> Rollout:

@@ -1,0 +1,155 @@
+"""Groups of a step: asked in two phases, refilled within a budget, masked; with the divisors that follow."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from whet.algos.weights import sequence_mean
+from whet.engine.base import Sampling
+from whet.engine.scripted import ScriptedEngine
+from whet.errors import ConfigError
+from whet.rollout.collect import Ask, Player, collect, play
+from whet.rollout.gather import GatherConfig, gather, is_equal
+from whet.tasks.pool import Grader
+from whet.tasks.reward import RewardSpec
+from whet.testing.fakes import SumTask, group, rollout, sum_problem
+from whet.testing.tiny import tiny_tokenizer
+from whet.text.chat import ChatFormat
+from whet.types import Finish, Group
+
+CHAT = ChatFormat(tiny_tokenizer())
+
+
+class Script:
+    """Answers whose rewards are written down: the n-th problem asked gets the n-th row."""
+
+    def __init__(self, *rows: Sequence[float | None]) -> None:
+        self.rows = rows
+        self.asked: list[tuple[int, range]] = []
+
+    def new(self, first: int, count: int) -> list[Ask]:
+        places = range(first, first + count)
+        size = len(self.rows[0])
+        return [Ask(index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size)) for i in places]
+
+    def answer(self, asks: Sequence[Ask]) -> list[Group]:
+        self.asked += [(ask.index, ask.numbers) for ask in asks]
+        return [
+            tuple(
+                replace(
+                    rollout(problem=ask.problem, reward=self.rows[ask.index][number], number=number),
+                    id=f"{ask.index}/{number}",
+                )
+                for number in ask.numbers
+            )
+            for ask in asks
+        ]
+
+
+def gathered(script: Script, cfg: GatherConfig, problems: int) -> list[Group]:
+    return gather(cfg, script.new, script.answer, problems=problems)
+
+
+def rewards(groups: Sequence[Group]) -> list[list[float | None]]:
+    return [[rollout.reward for rollout in group] for group in groups]
+
+
+def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
+    script, cfg = Script([1, 1], [1, 0]), GatherConfig()
+    groups = gathered(script, cfg, 2)
+
+    assert rewards(cfg.trained(groups)) == [[1, 1], [1, 0]]
+    assert cfg.metrics(groups, 0, problems=2, samples=2) == {"sampling/lag": 0.0}
+
+
+def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
+    script, cfg = Script([1, 1], [1, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=9)
+    groups = gathered(script, cfg, 2)
+
+    assert [index for index, _ in script.asked] == [0, 1, 2, 3]
+    assert rewards(cfg.trained(groups)) == [[1, 0], [0, 1]]
+    assert cfg.metrics(groups, 0, problems=2, samples=2) == {
+        "sampling/lag": 0.0,
+        "groups/extra": 2.0,
+        "groups/trained": 2.0,
+    }
+
+
+def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() -> None:
+    script, cfg = Script([1, 1], [0, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=2)
+    trained = cfg.trained(gathered(script, cfg, 2))
+
+    assert [index for index, _ in script.asked] == [0, 1, 2, 3]
+    assert rewards(trained) == [[0, 1]]
+    # Two answers of three tokens: each token weighs 1 / (2 * 3), as if nothing else had been asked.
+    assert sequence_mean([len(r.completion.tokens) for group in trained for r in group]) == [1 / 6, 1 / 6]
+
+
+def test_a_budget_of_zero_only_leaves_equal_groups_out() -> None:
+    script, cfg = Script([1, 1], [1, 0]), GatherConfig(refill=0)
+
+    assert rewards(cfg.trained(gathered(script, cfg, 2))) == [[1, 0]]
+
+
+def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_not_graded() -> None:
+    script = Script([1, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 1], [0, None, 0, 1])
+    cfg = GatherConfig(first=2)
+    groups = gathered(script, cfg, 4)
+
+    assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
+    assert script.asked[4:] == [(1, range(2, 4)), (3, range(2, 4))]
+    assert rewards(cfg.even(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
+    assert cfg.metrics(groups, 3, problems=4, samples=4) == {"sampling/lag": 3.0, "groups/stopped": 0.5}
+
+
+def test_both_phases_of_every_round_are_refilled() -> None:
+    script, cfg = Script([1, 1, 0], [1, 0, 1], [0, 0, 0]), GatherConfig(first=2, refill=2)
+
+    assert rewards(gathered(script, cfg, 1)) == [[1, 1], [1, 0, 1]]
+
+
+def test_no_more_answers_first_than_there_are_in_all() -> None:
+    with pytest.raises(ConfigError, match=r"gather.first = 2 should be below group_size = 2"):
+        gathered(Script([1, 0]), GatherConfig(first=2), 1)
+
+
+def test_a_group_in_two_phases_is_the_group_of_one() -> None:
+    """Same seeds, same answers; the statistics are those of all answers together."""
+
+    def say(request: object) -> np.ndarray:
+        return CHAT.tokenizer.encode(str(request.seed % 4))  # type: ignore[attr-defined]
+
+    player, grader = Player(engine=ScriptedEngine(say), chat=CHAT, name="script"), Grader(SumTask())
+    problems = [sum_problem(1, n % 3) for n in range(12)]
+    reward = RewardSpec()
+    whole = reward.apply(collect(player, grader, problems, Sampling(), samples=4, seed=7))
+
+    def new(first: int, count: int) -> list[Ask]:
+        return [Ask(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4)) for i in range(count)]
+
+    groups = gather(
+        GatherConfig(first=2), new, lambda asks: reward.apply(play(player, grader, asks, seed=7)), problems=12
+    )
+    completed = [(one, other) for one, other in zip(groups, whole, strict=True) if len(one) == 4]
+    assert 0 < len(completed) < 12
+    for one, other in completed:
+        assert [(r.id, r.group, r.text, r.reward) for r in one] == [(r.id, r.group, r.text, r.reward) for r in other]
+
+
+def test_unfinished_answers_are_masked_where_asked_for() -> None:
+    siblings = (
+        replace(rollout(reward=1.0, number=0), id="a"),
+        replace(rollout(reward=0.0, number=1, finish=Finish.LENGTH), id="b"),
+    )
+    assert GatherConfig(mask_unfinished=True).masked([siblings]) == {"b"}
+    assert GatherConfig().masked([siblings]) == set()
+    assert GatherConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)["length/masked"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rewards", "equal"), [([1, 1], True), ([1, 0], False), ([1, None], True), ([None, None], True), ([], True)]
+)
+def test_equal_is_a_group_without_a_better_answer(rewards: list[float | None], equal: bool) -> None:
+    assert is_equal(group(rewards)) is equal
