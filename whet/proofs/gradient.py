@@ -1,0 +1,121 @@
+"""Proofs of the learner: packed losses add up, no split changes the gradient, and the first ratio is 1."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whet.algos import catalog
+from whet.algos.rows import ROWS
+from whet.data.examples import Example, to_batch
+from whet.models.transformer import Transformer
+from whet.proofs import specimen
+from whet.proofs.base import Measure
+from whet.rng import stream
+from whet.train import credit
+from whet.train.learner import Learner, score_batch
+from whet.train.optim import TrainConfig
+
+LIMIT = 1e-5
+"""Of the norm, in float32: what another order of adding up may change."""
+CLOSE = 1e-4
+"""Between a decode and a packed pass in float32, in nats."""
+PENALISED = catalog.AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
+SEQUENCES = catalog.AlgoConfig(name="gspo")
+
+
+@torch.no_grad()
+def packed() -> Measure:
+    """Score examples laid end to end and one by one."""
+    model, examples = specimen.model(dtype=torch.float32), credit.weigh(specimen.written(), _algo(PENALISED).weights)
+    together, losses = _scores(model, examples)
+    alone = [_scores(model, [example]) for example in examples]
+    apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
+    total = float(sum(loss for _, loss in alone))
+    gap = abs(losses / total - 1) if apart <= CLOSE else apart
+    said = f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} apart"
+    return Measure(gap=gap, limit=LIMIT, said=said)
+
+
+def splits() -> Measure:
+    """Add up the gradient of one step in every way, against one example at a time in the order given."""
+    off = {}
+    model = specimen.model(dtype=torch.float32)
+    for cfg in (PENALISED, SEQUENCES):
+        algo = _algo(cfg)
+        examples = credit.weigh(specimen.written(), algo.weights)
+        expected = _gradient(model, [[example] for example in examples], algo.objective, one_by_one=True)
+        for name, parts, tokens in _ways(examples):
+            found = _gradient(model, parts, algo.objective, tokens=tokens)
+            off[f"{cfg.name}, {name}"] = max(
+                (float((found[key] - wanted).norm() / wanted.norm()) for key, wanted in expected.items()),
+                default=float("inf"),
+            )
+    worst = max(off, key=lambda name: off[name])
+    return Measure(
+        gap=off[worst], limit=LIMIT, said=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})"
+    )
+
+
+def ratio() -> Measure:
+    """Take the first loss of every algorithm: ratios are 1, so where they are clipped it is minus the advantages."""
+    policy = specimen.policy()
+    examples = specimen.sampled(policy)
+    learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
+    off = {}
+    names = [name for name, row in ROWS.items() if row.steps is None and row.advantage != "gae"]
+    for name in names:
+        algo = catalog.build(catalog.AlgoConfig(name=name), max_tokens=16)
+        weighed = credit.weigh(examples, algo.weights)
+        metrics = learner.accumulate(weighed, algo.objective)
+        learner.discard()
+        off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
+        if ROWS[name].surrogate == "clip":
+            expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
+            off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
+    worst = max(off, key=lambda name: off[name])
+    said = f"first ratio of {len(names)} algorithms is off by {max(off[worst], 0):.1e}"
+    return Measure(gap=off[worst], limit=0.0, said=said + (f" ({worst})" if off[worst] > 0 else ""))
+
+
+def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:
+    return catalog.build(cfg, max_tokens=16)
+
+
+def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
+    batch = to_batch(examples, model.embed.weight.device)
+    logprob_M, _ = score_batch(model, batch)
+    return logprob_M, float(-(logprob_M * batch.weight_M).sum())
+
+
+def _ways(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
+    """Name, examples of each accumulation, and tokens of a micro-batch."""
+    shuffled = list(examples)
+    stream(0, "splits").shuffle(shuffled)
+    for tokens in (40, 60, 100, 10_000):
+        yield f"micro-batches of {tokens} tokens", [list(examples)], tokens
+        yield f"shuffled, micro-batches of {tokens} tokens", [shuffled], tokens
+    yield "backwards", [list(examples)[::-1]], 10_000
+    yield "accumulated in two parts", [list(examples)[:3], list(examples)[3:]], 60
+    yield "accumulated in pairs", [shuffled[at : at + 2] for at in range(0, len(shuffled), 2)], 10_000
+
+
+def _gradient(
+    model: Transformer,
+    parts: Sequence[Sequence[Example]],
+    objective: catalog.Objective,
+    *,
+    tokens: int = 10_000,
+    one_by_one: bool = False,
+) -> dict[str, Tensor]:
+    learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+    model.zero_grad()
+    for part in parts:
+        if one_by_one:
+            learner.forward_backward(to_batch(list(part), learner.device), objective)
+        else:
+            learner.accumulate(part, objective)
+    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+    return found

@@ -1,0 +1,70 @@
+"""Proofs of the engine: it and the learner agree on what was sampled, before and after the weights move."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from whet.algos.catalog import AlgoConfig, build
+from whet.data.examples import Example
+from whet.kernels.switch import usable
+from whet.proofs import specimen
+from whet.proofs.base import Measure
+from whet.proofs.gradient import CLOSE
+from whet.train.optim import TrainConfig
+from whet.train.policy import Policy
+from whet.train.selftest import check_exact, compare
+from whet.train.update import update
+from whet.types import Floats
+
+VERSION = 7
+ROUGH = 0.25
+"""Between the same two in bfloat16, where neither is exact; other weights are several nats away."""
+
+
+def engine() -> Measure:
+    """Sample more requests than there are slots, some with a prompt in common, and score them again packed."""
+    policy = specimen.policy()
+    found = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
+    return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
+
+
+def engine_of(policy: Policy) -> Measure:
+    """Do the same with a model of the user's."""
+    found = check_exact(policy)
+    return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
+
+
+def publish() -> Measure:
+    """Move the weights far, publish, and sample: the engine must be where the learner is, and say so."""
+    policy = specimen.policy()
+    before = specimen.sampled(policy)
+    learner = policy.learner(TrainConfig(lr=0.05), steps=1)
+    update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
+    moved = float(np.abs(np.concatenate(learner.logprobs(before)) - _stated(before)).mean())
+    policy.publish(VERSION)
+    asked = specimen.requests(policy.model.cfg.vocab_size)
+    versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
+    after = specimen.sampled(policy)
+    ours, theirs = np.concatenate(learner.logprobs(after)), _stated(after)
+    gap = float(np.abs(ours - theirs).max())
+    said = (
+        f"the update moves log-probabilities by {moved:.1f}; after it their sum is {theirs.sum():.3f} in the engine, "
+        f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
+    )
+    is_telling = versions == [VERSION] and moved > 4 * ROUGH
+    return Measure(gap=gap if is_telling else float("inf"), limit=_rounding(policy), said=said)
+
+
+def _stated(examples: Sequence[Example]) -> Floats:
+    """What the engine said of each token when it sampled it."""
+    return np.concatenate([example.logprob for example in examples if example.logprob is not None])
+
+
+def _limit(policy: Policy) -> float:
+    """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
+    return 0.0 if usable(policy.model.embed.weight) else _rounding(policy)
+
+
+def _rounding(policy: Policy) -> float:
+    return CLOSE if policy.model.embed.weight.dtype == torch.float32 else ROUGH

@@ -1,0 +1,129 @@
+"""The body that proofs are carried out on: a tiny model drawn in memory, its policy, and sequences for it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from whet.data.examples import Example
+from whet.engine.base import Request, Sampling
+from whet.engine.native import EngineConfig
+from whet.models.sizes import new_config
+from whet.models.transformer import Transformer, initialise
+from whet.rng import derive, numpy_stream
+from whet.text.pieces import train_pieces
+from whet.text.tokenizer import Tokenizer
+from whet.train.policy import Policy, torch_device, torch_dtype
+from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Tokens
+
+POSITIONS = 64
+SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
+"""Tokens of a written example, and where its response starts: single targets, equal lengths, one far longer."""
+
+
+def tokenizer() -> Tokenizer:
+    return train_pieces([f"{number} {number}" for number in range(100)])
+
+
+def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
+    """Draw a two-layer decoder. Norms are moved off one, and the head is sharp, so that what goes wrong shows."""
+    drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
+    initialise(drawn, seed)
+    source = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        drawn.head_weight_VH.copy_(torch.randn(drawn.head_weight_VH.shape, generator=source) * 0.25)
+        for weight in drawn.parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn(weight.shape, generator=source) * 0.2)
+    return drawn.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
+
+
+def policy(*, seed: int = 0, slots: int = 4) -> Policy:
+    """A policy as training has it, in the number type of the device; with few slots, so that requests must wait."""
+    return Policy(model(seed=seed), tokenizer(), engine=EngineConfig(slots=slots), name="specimen")
+
+
+def written(*, seed: int = 0) -> list[Example]:
+    """Sequences nobody sampled, of all lengths, with all that a loss can ask for."""
+    source = numpy_stream(seed, "written")
+    size = tokenizer().vocab_size
+    made = []
+    for index, (length, start) in enumerate(SHAPES):
+        reference = -4 * source.random(length - start, dtype=np.float32)
+        item = Example(
+            tokens=source.integers(0, size, length).astype(np.int32),
+            start=start,
+            group=f"g{index // 2}",
+            rollout=f"r{index}",
+            temperature=(1.0, 0.7)[index % 2],
+            logprob=reference - np.float32(0.1),
+            ref_logprob=reference,
+            advantage=float(source.normal()),
+        )
+        made.append(item)
+    return made
+
+
+def requests(size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 16, seed: int = 0) -> list[Request]:
+    """Prompts of 3 to 30 tokens below `size`, each asked for several times, at two temperatures."""
+    made = []
+    for index in range(groups):
+        source = numpy_stream(seed, "prompt", index)
+        prompt = source.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
+        sampling = Sampling(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
+        made += [
+            Request(id=f"{index}/{n}", prompt=prompt, sampling=sampling, seed=derive(seed, "sample", index, n))
+            for n in range(samples)
+        ]
+    return made
+
+
+def sampled(source: Policy) -> list[Example]:
+    """What a policy answers to `requests`, as examples with some advantage, none of them zero."""
+    asked = requests(source.model.cfg.vocab_size)
+    done = dict(source.engine.generate(asked))
+    return [
+        Example(
+            tokens=np.concatenate([request.prompt, done[request.id].tokens]),
+            start=len(request.prompt),
+            group=request.id.partition("/")[0],
+            rollout=request.id,
+            temperature=request.sampling.temperature,
+            logprob=done[request.id].logprobs,
+            advantage=(-1.0) ** index * (0.5 + index % 3),
+        )
+        for index, request in enumerate(asked)
+    ]
+
+
+def problem(name: str) -> Problem:
+    return Problem(
+        id=f"specimen-{name}",
+        task="specimen",
+        prompt=(Message(role="user", content=name),),
+        answer=name,
+        payload={},
+        level=None,
+        split="rl",
+        source="made",
+    )
+
+
+def rollout(asked: Problem, number: int, tokens: Sequence[int], logprobs: Sequence[float], reward: float) -> Rollout:
+    return Rollout(
+        id=f"{asked.id}:0/{number}",
+        group=f"{asked.id}:0",
+        problem=asked,
+        role=Role.SOLVER,
+        model="specimen",
+        prompt_tokens=_tokens([1]),
+        completion=Completion(
+            tokens=_tokens(tokens), logprobs=np.array(logprobs, dtype=np.float32), finish=Finish.STOP, version=0
+        ),
+        text="",
+        reward=reward,
+    )
+
+
+def _tokens(values: Sequence[int]) -> Tokens:
+    return np.array(values, dtype=np.int32)
