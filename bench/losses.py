@@ -29,14 +29,17 @@ from torch import Tensor
 
 from whet.algos import advantages
 from whet.algos.catalog import AlgoConfig, build
+from whet.algos.preference import PreferenceConfig, preference_objective
+from whet.data.examples import Pair
 from whet.models.load import named_views
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
-from whet.train.credit import credit, flatten, weigh
+from whet.train.credit import credit, example_of, flatten, weigh
 from whet.train.learner import Learner, score_examples
 from whet.train.optim import TrainConfig
-from whet.types import Group, Json
+from whet.train.preference import score_pairs, weigh_pairs
+from whet.types import Group, Json, Rollout
 
 TOLERANCE = 1e-5
 LEAST_LOSS = 0.1
@@ -208,6 +211,27 @@ CASES = (
         compares=(),
         why="not compared: TRL averages entropy over tokens, whet as the loss is averaged",
     ),
+    Case(name="dpo", trainer="dpo", whet={"name": "dpo", "beta": 0.3}, trl={"loss_type": ["sigmoid"], "beta": 0.3}),
+    Case(
+        name="dpo, per token",
+        trainer="dpo",
+        whet={"name": "dpo", "beta": 2.0, "per_token": True},
+        trl={"loss_type": ["sigmoid_norm"], "beta": 2.0},
+    ),
+    Case(
+        name="ipo, per token",
+        trainer="dpo",
+        whet={"name": "ipo", "per_token": True},
+        trl={"loss_type": ["ipo"], "beta": 0.1},
+    ),
+    Case(
+        name="ipo",
+        trainer="dpo",
+        whet={"name": "ipo"},
+        trl={"loss_type": ["ipo"], "beta": 0.1},
+        compares=(),
+        why="not compared: TRL divides log-ratios by the length, the paper's equation and whet do not",
+    ),
 )
 
 
@@ -263,6 +287,8 @@ class World:
         self.engine = engine_logprobs(self.old, self.groups)
 
     def by_whet(self, case: Case) -> Found:
+        if case.trainer == "dpo":
+            return self.pairs_by_whet(case)
         algo = build(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
@@ -287,6 +313,8 @@ class World:
         return Found(loss=metrics["loss"], gradient=joined(gradients(model)), clip_fraction=clipped)
 
     def by_trl(self, case: Case) -> Found:
+        if case.trainer == "dpo":
+            return self.pairs_by_trl(case)
         trainer = self.trainer(case)
         fill(trainer.model, self.old)
         if trainer.ref_model is not None:
@@ -301,15 +329,70 @@ class World:
             trainer.args.steps_per_generation = len(inputs["advantages"]) // case.part
             inputs = {key: value if value.dim() == 0 else value[: case.part] for key, value in inputs.items()}
         trainer.model.zero_grad()
-        loss = trainer._compute_loss(trainer.model, inputs)
-        loss.backward()
+        return self.gradient_of(trainer.model, trainer._compute_loss(trainer.model, inputs))
+
+    def gradient_of(self, model: torch.nn.Module, loss: Tensor) -> Found:
+        """Differentiate a loss of a model of transformers."""
+        loss.backward()  # type: ignore[no-untyped-call]
         names = [name for name, _ in named_views(self.old)]
-        found = {name: weight.grad for name, weight in trainer.model.named_parameters()}
+        found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
         return Found(loss=float(loss.detach()), gradient=joined((name, found[name]) for name in names))
+
+    def pairs(self) -> list[tuple[Rollout, Rollout]]:
+        """Two pairs of each group, the first of each chosen; lengths are all sorts."""
+        return [pair for group in self.groups for pair in ((group[0], group[1]), (group[3], group[2]))]
+
+    def pairs_by_whet(self, case: Case) -> Found:
+        pairs = [Pair(chosen=example_of(a, 1.0), rejected=example_of(b, 1.0)) for a, b in self.pairs()]
+        model = copy.deepcopy(self.present)
+        learner = Learner(model, TrainConfig(micro_tokens=100), steps=1)
+        objective = preference_objective(PreferenceConfig.model_validate(case.whet))
+        metrics = learner.accumulate(weigh_pairs(score_pairs(pairs, self.reference, 4096)), objective)
+        return Found(loss=metrics["loss"], gradient=joined(gradients(model)))
+
+    def pairs_by_trl(self, case: Case) -> Found:
+        trainer = self.pair_trainer(case)
+        fill(trainer.model, self.present)
+        fill(trainer.ref_model, self.reference)
+        rows = [
+            {
+                "prompt_ids": chosen.prompt_tokens.tolist(),
+                "chosen_ids": chosen.completion.tokens.tolist(),
+                "rejected_ids": rejected.completion.tokens.tolist(),
+            }
+            for chosen, rejected in self.pairs()
+        ]
+        trainer.model.train()
+        loss = trainer._compute_loss(trainer.model, trainer.data_collator(rows), return_outputs=False)
+        return self.gradient_of(trainer.model, loss)
+
+    def pair_trainer(self, case: Case):  # type: ignore[no-untyped-def]
+        """Build TRL's trainer for preferences; its own data is a stand-in."""
+        from datasets import Dataset  # type: ignore[import-untyped]
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from trl import DPOConfig, DPOTrainer  # type: ignore[attr-defined]
+
+        settings = {
+            "output_dir": str(self.folder / "trl"),
+            "max_length": None,
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "report_to": [],
+        } | dict(case.trl)
+        place = self.folder / "model"
+        model, reference = (AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32) for _ in range(2))
+        return DPOTrainer(
+            model=model,
+            ref_model=reference,
+            args=DPOConfig(**settings),  # type: ignore[arg-type]
+            train_dataset=Dataset.from_list([{"prompt": "1", "chosen": "2", "rejected": "3"}]),
+            processing_class=AutoTokenizer.from_pretrained(place),
+        )
 
     def trainer(self, case: Case):  # type: ignore[no-untyped-def]
         """Build TRL's trainer on the given answers instead of sampled ones."""
-        from datasets import Dataset  # type: ignore[import-untyped]
+        from datasets import Dataset
         from transformers import AutoModelForCausalLM, AutoTokenizer
         from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # type: ignore[attr-defined]
 
@@ -426,8 +509,10 @@ def joined(named: Iterator[tuple[str, Tensor]]) -> Tensor:
 def quiet() -> Iterator[None]:
     """Keep the other library's notices off the screen, and it off the network."""
     os.environ |= {"TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1"}
+    from datasets import disable_progress_bars
     from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bars()
     disable_progress_bar()  # type: ignore[no-untyped-call]
     for name in ("transformers", "trl", "accelerate", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)

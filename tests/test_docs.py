@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
 TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
-METRIC = re.compile(r"[a-z]+/[a-z_]+(?:@\d+)?")
+METRIC = re.compile(r"[a-z]+/[a-z_]+\d?(?:@\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

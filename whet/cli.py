@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-VERBS = ("run", "sft", "rl", "teach", "eval")
+VERBS = ("run", "sft", "rl", "dpo", "distill", "tango", "teach", "eval")
 """Kinds of files that have a verb of their own."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 data = typer.Typer(help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None)
@@ -57,6 +57,24 @@ def sft(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False)
 def rl(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
     """Train a model by reinforcement on verifiable problems."""
     _single("rl", file, ctx.args, out, resume)
+
+
+@app.command(context_settings=SETTINGS)
+def dpo(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+    """Train a model to prefer the better of two answers."""
+    _single("dpo", file, ctx.args, out, resume)
+
+
+@app.command(context_settings=SETTINGS)
+def distill(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+    """Bring a model closer to a teacher, on answers of its own."""
+    _single("distill", file, ctx.args, out, resume)
+
+
+@app.command(context_settings=SETTINGS)
+def tango(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+    """Train a generator and a verifier of its steps together."""
+    _single("tango", file, ctx.args, out, resume)
 
 
 @app.command(context_settings=SETTINGS)
@@ -143,6 +161,17 @@ def grade(
     from whet.tasks.registry import named
 
     grade_file(source, out, make=named, problems=problems, workers=workers, reward=reward, own=task or ())
+
+
+@app.command()
+def doctor(
+    model: Annotated[str | None, typer.Argument(help="Your own model or run folder, proved too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Prove that training computes what it should on this machine; name what does not."""
+    from whet.recipes.doctor import examine
+
+    sys.exit(0 if examine(model, as_json=as_json) else 1)
 
 
 @tasks.callback(invoke_without_command=True)

@@ -60,7 +60,7 @@ def test_losses_and_gradients_agree_with_trl_where_the_document_says_so() -> Non
 
     assert [name for name, _, _ in documented] == list(found)
     names = {re.split(",", name)[0] for name, apart, _ in documented if apart == AGREED}
-    assert names == {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo"}
+    assert names == {"grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "dpo", "ipo"}
     for name, apart, verdict in documented:
         case = found[name]
         if apart == AGREED:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from whet.algos.advantages import center, leave_one_out, zscore
+from whet.algos.distill import reverse_kl, teacher_advantage
 from whet.algos.losses import KlEstimator, cispo, clip, dual_clip, kl, sequence_ratio
+from whet.algos.preference import dpo, ipo
 from whet.algos.returns import gae
 from whet.algos.terms import TokenTerms
 from whet.algos.weights import sequence_mean, token_mean
@@ -76,19 +78,47 @@ def test_gae(decay: float, advantage: list[float], target: list[float] | None) -
     assert targets.tolist() == pytest.approx(target or [0.425, 0.65, 1.0])
 
 
-def test_sequence_ratio() -> None:
-    # exp((.1 + .3) / 2) = e^.2
-    zeros = torch.zeros(2)
-    terms = TokenTerms(
-        logprob_M=_numbers(-0.9, -0.7),
+def _terms(logprob_M: Tensor, *, old_M: Tensor | None = None, reference_M: Tensor | None = None) -> TokenTerms:
+    """One sequence of sampled tokens."""
+    zeros = torch.zeros(len(logprob_M))
+    return TokenTerms(
+        logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
         behaviour_M=zeros,
-        old_M=_numbers(-1.0, -1.0),
-        reference_M=None,
+        old_M=old_M,
+        reference_M=reference_M,
         segment_M=zeros.long(),
     )
+
+
+def test_sequence_ratio() -> None:
+    # exp((.1 + .3) / 2) = e^.2
+    terms = _terms(_numbers(-0.9, -0.7), old_M=_numbers(-1.0, -1.0))
     torch.testing.assert_close(sequence_ratio(terms), _numbers(1.2214, 1.2214), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("smoothing", "loss"), [(0.0, 0.5544), (0.1, 0.5844)])
+def test_dpo(smoothing: float, loss: float) -> None:
+    # .1 × (2 + 1) = .3; log(1 + e^-.3) = .5544, and turned round log(1 + e^.3) = .8544; .9 × .5544 + .1 × .8544.
+    found = dpo(_numbers(2.0), _numbers(-1.0), beta=0.1, smoothing=smoothing)
+    torch.testing.assert_close(found, _numbers(loss), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("chosen", "loss"), [(2.0, 4.0), (4.0, 0.0), (6.0, 4.0)])
+def test_ipo(chosen: float, loss: float) -> None:
+    # 1 / (2 × .1) = 5: a difference of 3 is 2 short of it, one of 5 is right, one of 7 is 2 too much.
+    torch.testing.assert_close(ipo(_numbers(chosen), _numbers(-1.0), beta=0.1), _numbers(loss))
+
+
+def test_distillation() -> None:
+    # The policy gives the token .5, the teacher .25: d = log 2, the value is k3, the slope d; the advantage is -d.
+    policy, teacher = _numbers(math.log(0.5)).requires_grad_(), _numbers(math.log(0.25))
+    loss = reverse_kl(_terms(policy, reference_M=teacher))
+    loss.sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(loss.detach(), _numbers(0.1931), atol=1e-4, rtol=0)
+    torch.testing.assert_close(policy.grad, _numbers(0.6931), atol=1e-4, rtol=0)
+    torch.testing.assert_close(teacher_advantage(policy, teacher), _numbers(-0.6931), atol=1e-4, rtol=0)
 
 
 def test_weights() -> None:

@@ -1,12 +1,32 @@
 """The stream of problems: every one once an epoch, and the same from any position."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from whet.data.feed import Feed
 from whet.errors import DataError
-from whet.testing.fakes import sum_problem
+from whet.tasks.curriculum import Band, Stage, Staged
+from whet.testing.fakes import rollout, sum_problem
+from whet.types import Group, Json, Problem, Score, Verdict
 
 PROBLEMS = [sum_problem(n, 1) for n in range(7)]
+LEVELS = [replace(sum_problem(n, 2), level=n / 10) for n in (0, 1, 2, 3, 6, 7, 8, 9)]
+STAGED = Staged(kind="staged", stages=[Stage(max_level=0.5), Stage(min_level=0.5)])
+HERE = Path()
+
+
+def answers(problem: Problem, *right: int) -> Group:
+    """Make siblings that are right (1) or wrong (0)."""
+    verdicts = [Verdict.CORRECT if one else Verdict.WRONG for one in right]
+    return tuple(rollout(problem=problem, score=Score(verdict=verdict, parts={})) for verdict in verdicts)
+
+
+def through_json(feed: Feed) -> Json:
+    state: Json = json.loads(json.dumps(feed.save(HERE)))
+    return state
 
 
 def _ids(feed: Feed, count: int) -> list[str]:
@@ -33,17 +53,85 @@ def test_how_many_are_taken_at_a_time_does_not_matter(size: int) -> None:
     pieces = [id for _ in range(0, 28, size) for id in _ids(feed, size)]
 
     assert pieces[:28] == _ids(Feed(PROBLEMS, seed=1), 28)
-    assert feed.position == len(pieces)
 
 
-def test_a_feed_set_to_a_position_goes_on_from_there() -> None:
+def test_a_feed_goes_on_from_where_another_was_saved() -> None:
     whole = _ids(Feed(PROBLEMS, seed=1), 20)
-    resumed = Feed(PROBLEMS, seed=1)
-    resumed.position = 12
+    first, resumed = Feed(PROBLEMS, seed=1), Feed(PROBLEMS, seed=1)
+    first.take(12)
+    resumed.load(HERE, through_json(first))
 
     assert _ids(resumed, 8) == whole[12:]
+
+
+def test_a_checkpoint_that_says_nothing_of_the_feed_is_refused_in_a_sentence() -> None:
+    with pytest.raises(DataError, match="does not say where the problems stand"):
+        Feed(PROBLEMS, seed=1).load(HERE, None)
 
 
 def test_no_problems_is_an_error_in_a_sentence() -> None:
     with pytest.raises(DataError, match="no problems to train on"):
         Feed([], seed=1)
+
+
+def test_stages_take_their_own_problems_and_go_on_where_they_stopped() -> None:
+    feed = Feed(LEVELS, STAGED, seed=1, steps=4, per_step=3)
+    levels = [[problem.level or 0.0 for problem in feed.take(3, step)] for step in range(4)]
+
+    assert [max(step) for step in levels[:2]] < [0.5, 0.5]
+    assert sorted(levels[0] + levels[1][:1]) == [0.0, 0.1, 0.2, 0.3]
+    assert sorted(levels[2] + levels[3][:1]) == [0.6, 0.7, 0.8, 0.9]
+    assert [feed.metrics(step) for step in (1, 2)] == [{"curriculum/stage": 1.0}, {"curriculum/stage": 2.0}]
+
+
+def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_order() -> None:
+    staged, mixed = (
+        Feed(LEVELS, STAGED.model_copy(update={"shuffled": shuffled}), seed=1, steps=4, per_step=3)
+        for shuffled in (False, True)
+    )
+    rows, same = ([p.id for step in range(4) for p in feed.take(3, step)] for feed in (staged, mixed))
+
+    assert rows != same
+    assert sorted(rows) == sorted(same)
+
+
+def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> None:
+    stages = [Stage(max_level=0.5), Stage(min_level=0.95)]
+    with pytest.raises(DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"):
+        Feed(LEVELS, Staged(kind="staged", stages=stages), seed=1)
+
+
+def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_after_a_rest() -> None:
+    feed = Feed(LEVELS, Band(kind="band", rest=1), seed=1)
+    asked = feed.take(8)
+    easy, hard, between = asked[0], asked[1], asked[2]
+    feed.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
+
+    second, third = feed.take(6), feed.take(8)
+    assert {problem.id for problem in second} == {problem.id for problem in LEVELS} - {easy.id, hard.id}
+    assert {problem.id for problem in third} == {problem.id for problem in LEVELS}
+    assert feed.metrics(0) == {"curriculum/passed_over": 2.0}
+
+
+def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
+    feed = Feed(LEVELS, Band(kind="band", low=0.2, high=0.6), seed=1)
+    for pair, rate in (((1, 1), 1.0), ((0, 0), 0.5), ((0, 0), 0.25), ((0, 0), 0.125)):
+        feed.observe([answers(LEVELS[0], *pair)])
+        state = feed.save(HERE)
+        assert isinstance(state, dict) and state["rates"] == {LEVELS[0].id: rate}
+
+
+def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
+    feed = Feed(LEVELS, Band(kind="band"), seed=1)
+    feed.observe([tuple(rollout(problem=LEVELS[0], score=Score(verdict=Verdict.UNSCORED, parts={})) for _ in "ab")])
+
+    assert through_json(feed) == through_json(Feed(LEVELS, Band(kind="band"), seed=1))
+
+
+def test_a_resumed_band_takes_the_same_problems() -> None:
+    straight, resumed = (Feed(LEVELS, Band(kind="band", rest=1), seed=1) for _ in "ab")
+    straight.observe([answers(problem, 1, 1) for problem in straight.take(5)])
+    straight.take(4)
+    resumed.load(HERE, through_json(straight))
+
+    assert _ids(straight, 20) == _ids(resumed, 20)

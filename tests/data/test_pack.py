@@ -1,9 +1,12 @@
 """Micro-batches: every example once, within the budget, no more grids than needed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whet.data.examples import Example
 from whet.data.pack import pack
 from whet.errors import DataError
 from whet.testing.fakes import example
@@ -55,3 +58,34 @@ def test_without_padding_tokens_count_and_groups_are_alike(lengths: list[int], b
     elif len(groups) == -(-sum(lengths) // budget):
         # No group was opened beyond those needed: the emptiest always got the next, so none is ahead by more than one.
         assert max(sizes) - min(sizes) <= max(lengths)
+
+
+def _pairs(lengths: list[tuple[int, int]]) -> list[Example]:
+    """Two examples a pair; all the better ones first, so that no pair lies together."""
+    return [
+        replace(example(length=pair[side], seed=2 * index + side), pair=index, is_chosen=side == 0)
+        for side in (0, 1)
+        for index, pair in enumerate(lengths)
+    ]
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), max_size=20), st.integers(80, 200), st.booleans())
+def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
+    lengths: list[tuple[int, int]], budget: int, is_padded: bool
+) -> None:
+    examples = _pairs(lengths)
+
+    groups = pack(examples, budget, is_padded=is_padded)
+
+    assert sorted(item.rollout for group in groups for item in group) == sorted(item.rollout for item in examples)
+    for group in groups:
+        assert {item.pair for item in group if item.is_chosen} == {item.pair for item in group if not item.is_chosen}
+        longest, total = max(len(item.tokens) for item in group), sum(len(item.tokens) for item in group)
+        assert (len(group) * longest if is_padded else total) <= budget
+
+
+def test_a_pair_larger_than_the_budget_is_named() -> None:
+    with pytest.raises(DataError, match=r"the pair of r0 and r1 takes 22 tokens, more than train.micro_tokens = 20"):
+        pack(_pairs([(11, 4)]), 20)
+    assert len(pack(_pairs([(11, 4)]), 20, is_padded=False)) == 1

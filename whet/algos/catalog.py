@@ -74,7 +74,10 @@ class AlgoConfig(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A per-token loss and the metrics that go with it; each metric is a tensor [M], averaged by the learner."""
+    """A loss of each token and the metrics that go with it; each metric is a tensor [M], averaged by the learner.
+
+    Where answers are compared, loss and metrics are those of pairs, [P].
+    """
 
     loss: Callable[[TokenTerms], tuple[Tensor, dict[str, Tensor]]]
     needs_entropy_gradient: bool = False

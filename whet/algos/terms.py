@@ -1,4 +1,7 @@
-"""What a loss sees of each sampled token, and sums over sequences. M tokens were sampled; every tensor is [M]."""
+"""What a loss sees of each sampled token, and sums over sequences. M tokens were sampled, in S sequences.
+
+Where answers are compared, two and two of the sequences make P pairs.
+"""
 
 from dataclasses import dataclass
 
@@ -20,6 +23,9 @@ class TokenTerms:
     reference_M: Tensor | None
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
+    chosen_P: Tensor | None = None
+    """Index of the sequence that is the better answer of each pair; None where nothing is compared."""
+    rejected_P: Tensor | None = None
 
 
 def old_logprobs(terms: TokenTerms) -> Tensor:

@@ -1,6 +1,7 @@
 """Training sequences as arrays, and packed batches of them as tensors.
 
-Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and carry a loss.
+Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and carry a loss. Where
+answers are compared, the sequences make P pairs, and each pair carries one.
 """
 
 from dataclasses import dataclass
@@ -33,11 +34,23 @@ class Example:
     advantage: float | Floats = 0.0
     """Of every response token, or of each."""
     weight: float = 0.0
-    """Multiplies the loss of every response token."""
+    """Multiplies the loss of every response token, or that of its pair."""
+    pair: int | None = None
+    """Number of its pair within an optimiser step, where two answers are compared."""
+    is_chosen: bool = False
+    """Whether it is the better answer of its pair."""
 
     @property
     def num_targets(self) -> int:
         return len(self.tokens) - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pair:
+    """Two answers to one prompt, of which the first is to become more likely."""
+
+    chosen: Example
+    rejected: Example
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +70,18 @@ class Batch:
     behaviour_M: Tensor
     old_M: Tensor | None
     reference_M: Tensor | None
+    value_M: Tensor | None = None
+    """What a critic expected before the step."""
+    value_target_M: Tensor | None = None
+    chosen_P: Tensor | None = None
+    """Which sequence is the better answer of each pair; None where nothing is compared."""
+    rejected_P: Tensor | None = None
+    weight_P: Tensor | None = None
+
+    @property
+    def weight(self) -> Tensor:
+        """What multiplies each loss: a pair's, where there are pairs, else a token's."""
+        return self.weight_M if self.weight_P is None else self.weight_P
 
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
@@ -90,6 +115,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
     target = np.repeat(firsts, counts) + offsets
     tokens = np.concatenate([example.tokens for example in examples])
     behaviour = joined([example.logprob for example in examples])
+    pairs = _pairs(examples)
     return Batch(
         tokens_T=longs(tokens),
         positions_T=longs(np.concatenate([np.arange(n) for n in lengths])),
@@ -104,4 +130,18 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         behaviour_M=spread([0.0] * len(examples)) if behaviour is None else behaviour,
         old_M=joined([example.old_logprob for example in examples]),
         reference_M=joined([example.ref_logprob for example in examples]),
+        value_M=joined([example.value for example in examples]),
+        value_target_M=joined([example.value_target for example in examples]),
+        chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
+        rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
+        weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device) if pairs else None,
     )
+
+
+def _pairs(examples: list[Example]) -> list[tuple[int, int]]:
+    """Find the places of the better and the worse answer of each pair; empty where nothing is compared."""
+    chosen = {item.pair: index for index, item in enumerate(examples) if item.pair is not None and item.is_chosen}
+    rejected = {item.pair: index for index, item in enumerate(examples) if item.pair is not None and not item.is_chosen}
+    is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
+    assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
+    return [(index, rejected[pair]) for pair, index in chosen.items()]

@@ -16,7 +16,7 @@ from whet.store.models import model_folder
 from whet.tasks.base import Task
 from whet.tasks.registry import build, settings
 from whet.track.progress import console
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import ModelSource, Policy, merge, open_model, torch_dtype
 from whet.types import Message, Verdict
 
 STYLES = {
@@ -25,7 +25,8 @@ STYLES = {
     Verdict.NO_ANSWER: "bold yellow",
     Verdict.UNSCORED: "dim",
 }
-TRAINING_FILES = ("optimizer.safetensors", "state.json", "manifest.json")
+TRAINING_FILES = ("optimizer.safetensors", "state.json", "manifest.json", "critic", "others", "waiting-*")
+ADAPTERS = "adapter_config.json"
 
 
 def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
@@ -77,16 +78,20 @@ def _task(place: str) -> Task | None:
 
 
 def export_model(place: Path, out: Path) -> None:
-    """Copy a run's model, without the optimiser, into a new folder: all of it or nothing."""
+    """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters are merged."""
     source = model_folder(str(place))
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; give a new folder")
-    if not (source / "config.json").is_file() or not any(source.glob("model*.safetensors")):
+    is_adapted = (source / ADAPTERS).is_file()
+    if not is_adapted and (not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))):
         raise DataError(f"{place} holds no model: give a run folder, or one with config.json and model.safetensors")
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with writing(out):
         try:
-            shutil.copytree(source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
+            if is_adapted:
+                merge(source, new)
+            else:
+                shutil.copytree(source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
             new.rename(out)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)

@@ -27,7 +27,7 @@ from whet.tables import flat
 from whet.track.progress import console
 from whet.types import Json
 
-PLACES = ("problems", "data", "model.path")
+PLACES = ("problems", "data", "model.path", "teacher.path", "verifier.path")
 """Settings that may refer to an earlier stage."""
 
 
@@ -184,7 +184,8 @@ def _resolved(stage: Stage, folders: dict[str, Path]) -> Stage:
     for key in ("problems", "data"):
         if key in type(stage).model_fields:
             changes[key] = place(getattr(stage, key))
-    if "model" in type(stage).model_fields:
-        model = stage.model  # type: ignore[union-attr]
-        changes["model"] = model.model_copy(update={"path": place(model.path)})
+    for key in ("model", "teacher", "verifier"):
+        if key in type(stage).model_fields:
+            model = getattr(stage, key)
+            changes[key] = model.model_copy(update={"path": place(model.path)})
     return stage.model_copy(update=changes)

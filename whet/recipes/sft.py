@@ -2,14 +2,13 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
 from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
 from whet.config import Config
-from whet.data.examples import Example
 from whet.data.problems import problems_of
 from whet.data.views import imitation, texts
 from whet.engine.base import Sampling
@@ -32,6 +31,7 @@ from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
 from whet.types import Rollout
 
+T = TypeVar("T")
 LINES = 20
 """Steps a line on the screen; every step is in the metrics."""
 COLUMNS = {"loss": "loss", "policy/entropy": "entropy", "train/grad_norm": "gradient", "train/lr": "rate"}
@@ -107,7 +107,7 @@ def read_data(place: str) -> list[Rollout]:
     return read_rollouts(path)
 
 
-def take(examples: list[Example], count: int, step: int, seed: int) -> list[Example]:
+def take(examples: list[T], count: int, step: int, seed: int) -> list[T]:
     """The batch of a step: an endless walk over reshuffled epochs, so that a step number says it all."""
     if not examples:
         raise DataError("there is nothing to learn from: no example fits the model's context")

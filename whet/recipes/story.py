@@ -28,6 +28,9 @@ CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("policy/entropy", "Entropy", Unit.NUMBER),
     ("policy/kl", "KL to the start", Unit.NUMBER),
     ("policy/clip_fraction", "Clipped tokens", Unit.SHARE),
+    ("preference/accuracy", "Pairs told apart", Unit.SHARE),
+    ("preference/margin", "Margin of pairs", Unit.NUMBER),
+    ("distill/kl", "KL to the teacher", Unit.NUMBER),
     ("groups/equal", "Groups of equal reward", Unit.SHARE),
 )
 """Metrics drawn in the report, with their names there."""
@@ -149,7 +152,18 @@ def _settings(name: str, run: RunStore) -> str:
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
-    return {"seed": str(seed), **shown}
+    return {"seed": str(seed), **shown, **_restores(runs)}
+
+
+def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
+    """Say where the guard of a stage went back to its best weights."""
+    found = {name: [row for row in run.events() if row["event"] == "restore"] for name, run in runs.items()}
+    words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
+    return {
+        f"{name} went back": "; ".join(dict.fromkeys(words.format_map(row) for row in rows))
+        for name, rows in found.items()
+        if rows
+    }
 
 
 def _groups(rollouts: list[Rollout]) -> list[Group]:

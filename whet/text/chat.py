@@ -68,8 +68,15 @@ class ChatFormat:
 
     def message(self, tokens: Tokens) -> str:
         """Read what the model said, without the stop token it ended with."""
+        return self.tokenizer.decode(self._said(tokens))
+
+    def spans(self, tokens: Tokens) -> list[tuple[int, int]]:
+        """Give each token but that stop token its characters of the message, end exclusive."""
+        return self.tokenizer.spans(self._said(tokens))
+
+    def _said(self, tokens: Tokens) -> Tokens:
         is_stopped = len(tokens) > 0 and int(tokens[-1]) in self.stop_tokens
-        return self.tokenizer.decode(tokens[:-1] if is_stopped else tokens)
+        return tokens[:-1] if is_stopped else tokens
 
     def _end_of_turn(self) -> frozenset[int]:
         """Find the special token that the template writes after an assistant's content, if it does."""

@@ -6,11 +6,20 @@
 """
 
 import re
+from dataclasses import dataclass
 
 FEW_STEPS = 3
 _LARGE, _SMALL = 0.8, 0.4
-_VERDICT = re.compile(r"\\box(?:ed)?\{\s*(?:in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)
+_VERDICT = re.compile(r"\\box(?:ed)?\{\s*(in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)
 _BOX = re.compile(r"\\boxed\s*\{")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a verification says of each step and of the whole; None where it says nothing that can be read."""
+
+    steps: tuple[bool | None, ...] = ()
+    final: bool | None = None
 
 
 def solution_form(text: str) -> float:
@@ -43,9 +52,9 @@ def verification_form(text: str, num_steps: int | None) -> float:
     if head is None or tail is None or middle.strip():
         return 0.0
     steps, outside = blocks(head, "<step>", "</step>")
-    num_judged = sum(_VERDICT.search(step[-64:]) is not None for step in steps)
+    num_judged = sum(_verdict(step) is not None for step in steps)
     score = 1.0
-    if _VERDICT.search(tail[-64:]) is None:
+    if _verdict(tail) is None:
         score -= _LARGE
     if not steps:
         score -= _LARGE
@@ -54,6 +63,20 @@ def verification_form(text: str, num_steps: int | None) -> float:
     if outside.strip():
         score -= _SMALL
     return max(score, 0.0)
+
+
+def read_verification(text: str) -> Verification:
+    """Read the verdicts; a text in any other layout has none.
+
+    >>> read_verification("<step_verification><step>\\\\boxed{CORRECT}</step></step_verification>"
+    ...                   "<final_verification>\\\\boxed{INCORRECT}</final_verification>")
+    Verification(steps=(True,), final=False)
+    """
+    head, middle, tail = _layout(text.strip())
+    if head is None or tail is None or middle.strip():
+        return Verification()
+    steps, _ = blocks(head, "<step>", "</step>")
+    return Verification(steps=tuple(_verdict(step) for step in steps), final=_verdict(tail))
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
@@ -74,6 +97,11 @@ def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
         place = end + len(closing)
     outside.append(text[place:])
     return inside, "".join(outside)
+
+
+def _verdict(block: str) -> bool | None:
+    found = _VERDICT.search(block[-64:])
+    return None if found is None else found[1] is None
 
 
 def _layout(text: str) -> tuple[str | None, str, str | None]:

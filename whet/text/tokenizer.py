@@ -86,6 +86,11 @@ class Tokenizer:
         except OSError as error:
             raise DataError(f"cannot write the tokenizer to {str(folder)!r}: {error}") from error
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Every token's text with its id, added ones included."""
+        return self._core.get_vocab(with_added_tokens=True)
+
     def id(self, token: str) -> int:
         """Look up one token by its text in the vocabulary."""
         found = self._core.token_to_id(token)

@@ -1,0 +1,240 @@
+"""Stored rollouts seen as preferences: of two answers to the same prompt, one better and one worse.
+
+Nothing is left out in silence: what cannot be part of a pair is counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from whet.data.examples import Example, Pair
+from whet.rng import stream
+from whet.tasks.base import StepNote
+from whet.text.chat import ChatFormat
+from whet.types import Finish, Message, Problem, Rollout, Verdict
+
+PairRule = Literal["correct", "short", "first_wrong"]
+"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong: after a beginning
+that both share, the step of a right answer against the first wrong step."""
+Fault = Literal["unscored", "repeated", "cut", "too_long"]
+"""Why an answer is left out: no verdict; word for word another one to the same prompt; cut at the length limit in the
+tokens of another model, so that how it goes on is not known; longer than the context."""
+Notes = Callable[[Problem, str], Sequence[StepNote]]
+SHORTER = 0.8
+"""A short answer has at most this share of the long one's tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    rollout: Rollout
+    example: Example
+
+    @property
+    def is_right(self) -> bool:
+        return self.rollout.score is not None and self.rollout.score.verdict is Verdict.CORRECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCount:
+    """What came of one rule: pairs, those left out beyond the cap of their problem, problems that gave none."""
+
+    num_pairs: int
+    num_capped: int
+    num_barren: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairView:
+    """Pairs in a fixed order, and the number of whatever did not become part of one."""
+
+    pairs: list[Pair]
+    rules: dict[PairRule, RuleCount]
+    faults: Counter[Fault]
+    num_answers: int
+    num_problems: int
+
+
+def preferences(
+    rollouts: Iterable[Rollout],
+    chat: ChatFormat,
+    rules: Sequence[PairRule],
+    *,
+    notes: Notes,
+    max_tokens: int,
+    per_problem: int,
+    seed: int,
+) -> PairView:
+    """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
+    problems: dict[str, dict[str, dict[str, Answer]]] = {}
+    faults: Counter[Fault] = Counter()
+    num_answers = 0
+    for rollout in rollouts:
+        num_answers += 1
+        # Another wording of a problem is another prompt; answers to it are no siblings.
+        answers = problems.setdefault(rollout.problem.id, {}).setdefault(repr(rollout.problem.prompt), {})
+        found = _answer(rollout, answers, chat, max_tokens)
+        if isinstance(found, Answer):
+            answers[rollout.text] = found
+        else:
+            faults[found] += 1
+    pairs: list[Pair] = []
+    counts: dict[PairRule, RuleCount] = {}
+    for rule in dict.fromkeys(rules):
+        drawn = [_drawn(rule, id, prompts.values(), chat, notes, seed) for id, prompts in problems.items()]
+        kept = [pair for some in drawn for pair in some[:per_problem]]
+        num_capped = sum(len(some) for some in drawn) - len(kept)
+        counts[rule] = RuleCount(num_pairs=len(kept), num_capped=num_capped, num_barren=sum(not some for some in drawn))
+        pairs += kept
+    return PairView(pairs=pairs, rules=counts, faults=faults, num_answers=num_answers, num_problems=len(problems))
+
+
+def _answer(rollout: Rollout, known: dict[str, Answer], chat: ChatFormat, max_tokens: int) -> Answer | Fault:
+    if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
+        return "unscored"
+    if rollout.text in known:
+        return "repeated"
+    is_own = _is_of(rollout, chat)
+    if rollout.completion.finish is not Finish.STOP and not is_own:
+        return "cut"
+    example = _as_sampled(rollout) if is_own else _as_written(rollout, chat)
+    return "too_long" if len(example.tokens) > max_tokens else Answer(rollout=rollout, example=example)
+
+
+def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
+    """Whether the stored tokens are this model's: they say the stored text, after the prompt it would be given."""
+    tokens = rollout.completion.tokens
+    return (
+        len(tokens) > 0
+        and int(max(tokens.max(), rollout.prompt_tokens.max(initial=0))) < chat.tokenizer.vocab_size
+        and chat.message(tokens) == rollout.text
+        and np.array_equal(rollout.prompt_tokens, chat.prompt(rollout.problem.prompt))
+    )
+
+
+def _as_sampled(rollout: Rollout) -> Example:
+    return Example(
+        tokens=np.concatenate([rollout.prompt_tokens, rollout.completion.tokens]),
+        start=len(rollout.prompt_tokens),
+        group=rollout.group,
+        rollout=rollout.id,
+    )
+
+
+def _as_written(rollout: Rollout, chat: ChatFormat) -> Example:
+    tokens, is_response = chat.conversation([*rollout.problem.prompt, Message(role="assistant", content=rollout.text)])
+    return Example(tokens=tokens, start=int(np.argmax(is_response)), group=rollout.group, rollout=rollout.id)
+
+
+def _drawn(
+    rule: PairRule, id: str, prompts: Iterable[dict[str, Answer]], chat: ChatFormat, notes: Notes, seed: int
+) -> list[Pair]:
+    """All pairs of a problem in a random order, so that the first few are a fair draw."""
+    source = stream(seed, "pairs", rule, id)
+    pairs: list[Pair] = []
+    for known in prompts:
+        answers = list(known.values())
+        if rule == "correct":
+            pairs += _right_and_wrong(answers, source)
+        elif rule == "short":
+            pairs += _short_and_long(answers)
+        else:
+            pairs += _first_wrong(answers, chat, notes, source)
+    source.shuffle(pairs)
+    return pairs
+
+
+def _right_and_wrong(answers: Sequence[Answer], source: Random) -> list[Pair]:
+    """Pair each answer of the larger side once, and those of the smaller about equally often."""
+    right, wrong = _sides(answers)
+    if not right or not wrong:
+        return []
+    source.shuffle(right)
+    source.shuffle(wrong)
+    return [
+        Pair(chosen=right[index % len(right)].example, rejected=wrong[index % len(wrong)].example)
+        for index in range(max(len(right), len(wrong)))
+    ]
+
+
+def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
+    """Pair the shortest right answer with the longest, the second with the last but one, and so on."""
+    right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
+    ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
+    return [
+        Pair(chosen=short, rejected=long) for short, long in ends if short.num_targets <= SHORTER * long.num_targets
+    ]
+
+
+def _first_wrong(answers: Sequence[Answer], chat: ChatFormat, notes: Notes, source: Random) -> list[Pair]:
+    """Pair each first wrong step with the step a right answer takes from the same place (Step-DPO, Lai et al. 2024).
+
+    Both end with the step. What is shared before it is context, which the two losses could only cancel.
+    """
+    right, wrong = _sides(answers)
+    steps = [(item, _steps(item, chat, notes)) for item in right]
+    pairs = []
+    for item in wrong:
+        own = _steps(item, chat, notes)
+        index = next((index for index, step in enumerate(own) if step.ok is False), None)
+        if index is None:
+            continue
+        before = item.rollout.text[: own[index].start]
+        fitting = [
+            (other, found[index])
+            for other, found in steps
+            if len(found) > index and found[index].ok and other.rollout.text[: found[index].start] == before
+        ]
+        if fitting:
+            other, step = source.choice(fitting)
+            pairs.append(_parted(_until(other, step, chat), _until(item, own[index], chat)))
+    return pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    start: int
+    end: int
+    ok: bool | None
+
+
+def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
+    """Find each noted line in the text; its end is where the next begins. A line cut at the length limit is no step."""
+    text, example = answer.rollout.text, answer.example
+    if chat.message(example.tokens[example.start :]) != text:
+        return []  # a template that rewrites the answer leaves no way from its characters to tokens
+    starts: list[int] = []
+    said = list(notes(answer.rollout.problem, text))
+    for note in said:
+        place = text.find(note.line, starts[-1] + 1 if starts else 0)
+        if place < 0:
+            return []
+        starts.append(place)
+    ends = [*starts[1:], len(text)]
+    steps = [_Step(start=a, end=b, ok=note.ok) for a, b, note in zip(starts, ends, said, strict=True)]
+    return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
+
+
+def _until(answer: Answer, step: _Step, chat: ChatFormat) -> Example:
+    """The answer up to the end of a step; the last one keeps its stop token."""
+    example = answer.example
+    if step.end == len(answer.rollout.text):
+        return example
+    spans = chat.tokenizer.spans(example.tokens[example.start :])
+    count = next(index for index, (_, end) in enumerate(spans, start=1) if end >= step.end)
+    return replace(example, tokens=example.tokens[: example.start + count])
+
+
+def _parted(chosen: Example, rejected: Example) -> Pair:
+    """Let both responses begin where their tokens part; each keeps one at least."""
+    length = min(len(chosen.tokens), len(rejected.tokens)) - 1
+    is_other = chosen.tokens[:length] != rejected.tokens[:length]
+    start = int(np.argmax(is_other)) if is_other.any() else length
+    return Pair(chosen=replace(chosen, start=start), rejected=replace(rejected, start=start))
+
+
+def _sides(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
+    return [item for item in answers if item.is_right], [item for item in answers if not item.is_right]

@@ -1,0 +1,82 @@
+"""Write verifications of a model's own solutions, for a verifier to learn its layout from by SFT.
+
+Only the final verdict is the truth; which step of a wrong solution is called wrong is drawn by lot.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from whet.config import Config
+from whet.data.problems import problems_of
+from whet.engine.base import Sampling
+from whet.engine.native import EngineConfig
+from whet.errors import DataError
+from whet.rng import derive
+from whet.rollout.collect import collect
+from whet.store.run import RunStore
+from whet.tasks.base import solvable
+from whet.tasks.game24.task import Game24Config
+from whet.tasks.limits import Limits
+from whet.tasks.pool import Grader
+from whet.tasks.registry import TaskConfig, build
+from whet.tasks.verify import WORDS, Verify, VerifyConfig
+from whet.track.progress import bar, console
+from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype
+from whet.types import Completion, Finish, Problem, Role, Rollout, Split
+
+
+class VerificationsConfig(Config):
+    """Whose solutions of what are verified."""
+
+    kind: Literal["verifications"] = "verifications"
+    seed: int = 0
+    task: TaskConfig = Game24Config()
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    split: Split = "rl"
+    model: ModelSource
+    """The generator."""
+    dtype: Dtype = "auto"
+    samples: int = Field(default=4, ge=1)
+    """Solutions of each problem."""
+    sampling: Sampling = Sampling()
+    verify: VerifyConfig = VerifyConfig()
+    grading: Limits = Limits()
+    engine: EngineConfig = EngineConfig()
+
+
+def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
+    """Sample solutions, and write one verification of each that can be judged."""
+    task, judge = build(cfg.task), Verify(cfg.verify)
+    problems = solvable(problems_of(task, cfg.problems, cfg.split))
+    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
+    player = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name).player
+    with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
+        seed = derive(cfg.seed, "verifications")
+        solved = collect(player, grader, problems, cfg.sampling, samples=cfg.samples, seed=seed, progress=advance)
+    asked = [problem for group in solved for rollout in group if (problem := judge.mint(rollout)) is not None]
+    if not asked:
+        raise DataError("none of the sampled solutions has steps to judge; raise samples or sampling.max_tokens")
+    rows = {problem.id: _row(judge, problem, derive(cfg.seed, problem.id)) for problem in asked}
+    run.write_rollouts("train", 0, [(row,) for row in rows.values()])
+    num_right = sum(row.problem.answer == WORDS[True] for row in rows.values())
+    console.print(f"{len(rows):>7,} verifications, {num_right:,} of them of right solutions, repeats left out")
+    run.finish({"verifications": len(rows), "correct": num_right})
+
+
+def _row(judge: Verify, problem: Problem, seed: int) -> Rollout:
+    text, nothing = judge.solve(problem, seed), np.zeros(0, dtype=np.int32)
+    row = Rollout(
+        id=f"{problem.id}:0",
+        group=problem.id,
+        problem=problem,
+        role=Role.TEACHER,
+        model=judge.name,
+        prompt_tokens=nothing,
+        completion=Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0),
+        text=text,
+    )
+    return replace(row, score=judge.score(problem, text))
