@@ -1,6 +1,6 @@
 """The order in which requests begin."""
 
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 
@@ -45,3 +45,8 @@ def test_nothing_is_lost_and_nothing_comes_twice() -> None:
     requests = [request(str(index), limit, index // 3) for index, limit in enumerate(limits)]
     for ahead in (1, 4, 100):
         assert sorted(each.id for each in longest_first(requests, ahead=ahead)) == sorted(each.id for each in requests)
+
+
+def test_a_stream_of_one_prompt_that_never_ends_is_passed_on() -> None:
+    endless = (request(str(index), 5, 1) for index in count())
+    assert [each.id for each in islice(longest_first(endless, ahead=4), 6)] == ["0", "1", "2", "3", "4", "5"]

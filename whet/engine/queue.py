@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from whet.engine.base import Request
 
@@ -12,7 +12,7 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
 
     Requests of one prompt that come one after the other stay together, since they share it.
     """
-    blocks = (list(block) for _, block in groupby(requests, key=lambda request: request.prompt.tobytes()))
+    blocks = _blocks(requests, most=ahead)
     heap: list[tuple[int, int, list[Request]]] = []
     waiting = number = 0
     is_over = False
@@ -28,3 +28,10 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
             block = heapq.heappop(heap)[2]
             waiting -= len(block)
             yield from block
+
+
+def _blocks(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
+    """Gather requests of one prompt that come one after the other, so many at most: a stream of them may never end."""
+    for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
+        while block := list(islice(same, most)):
+            yield block
