@@ -101,5 +101,5 @@ def state_bytes(cost: Cost, *, trains: bool, offload: bool, reference: bool) -> 
     return {
         "weights": float(cost.width * cost.parameters),
         "optimiser": 0.0 if offload or not trains else (8.0 + masters) * cost.parameters,
-        "reference": float(cost.width * cost.parameters) if reference and not offload else 0.0,
+        "reference": float(cost.width * cost.parameters) if reference else 0.0,
     }

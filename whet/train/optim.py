@@ -38,7 +38,7 @@ class TrainConfig(Config):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32 elsewhere."""
     offload: bool = False
-    """On a GPU, keep masters, moments and the reference in host memory: 12 bytes a weight less, and slower steps."""
+    """On a GPU, keep masters and moments in host memory: 12 bytes a weight less, and slower steps."""
     deterministic: bool = False
     """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a straight one."""
 
