@@ -1,5 +1,6 @@
 """One tiny pipeline, run once for all tests that look at what it leaves."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import torch
 from small import TINY, Pipeline, whet, write
 
 sys.path.append(str(Path(__file__).parents[1]))  # bench/ is not installed, and some of its pieces are used here
+# A shell gives its background jobs no Ctrl-C, and their children none; tests that press it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
