@@ -102,3 +102,12 @@ def test_hidden_states_that_fit_are_done_in_one_piece(sizes: list[int]) -> None:
     token_logprobs(hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=False)
 
     assert sizes == [TARGETS * 50]
+
+
+@pytest.mark.parametrize(("size", "filled"), [(293, 296), (296, 296), (1, 8)])
+def test_an_odd_vocabulary_is_filled_up_with_zeros(size: int, filled: int) -> None:
+    weight_VH = torch.randn(size, 4)
+    found_VH = head.whole_tiles(weight_VH)
+    assert found_VH.shape == (filled, 4)
+    assert torch.equal(found_VH[:size], weight_VH)
+    assert not found_VH[size:].any()

@@ -17,14 +17,25 @@ if HAS_TRITON:
 
 CPU_ELEMENTS, GPU_ELEMENTS = 2**25, 2**29
 """Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a GPU."""
+ALIGNED = 8
+"""Tokens that a vocabulary is filled up to a multiple of, for its product on a GPU."""
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
     """Multiply by the head; a GPU sums in float32 and returns the sums as they are, before any rounding."""
     if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
-        return torch.mm(hidden_MH, weight_VH.t(), out_dtype=torch.float32)
+        logits_MV = torch.mm(hidden_MH, whole_tiles(weight_VH).t(), out_dtype=torch.float32)
+        return logits_MV[:, : len(weight_VH)].contiguous()
     logits_MV = F.linear(hidden_MH, weight_VH)
     return logits_MV if logits_MV.element_size() >= 4 else logits_MV.float()
+
+
+def whole_tiles(weight_VH: Tensor) -> Tensor:
+    """Fill an odd vocabulary up with zeros: for rows of logits that do not begin at aligned addresses cuBLAS takes
+    other kernels for other batches, and with them another order of sums.
+    """
+    odd = -len(weight_VH) % ALIGNED
+    return F.pad(weight_VH, (0, 0, 0, odd)) if odd else weight_VH
 
 
 def token_logprobs(
