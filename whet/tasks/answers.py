@@ -1,7 +1,8 @@
 """Find where a response states its final answer. Linear in the text; reading the answer is left to each task.
 
 The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a line that starts
-with `Answer:`, then the last fenced block, then the text itself. Reasoning before `</think>` is not read; a tag,
+with `Answer:`, then the last fenced block, then the text itself: all of it, what follows its last line that ends in a
+colon, its last line, or what that line says it is. Reasoning before `</think>` is not read; a tag,
 box or reasoning that is opened and not closed is no answer: the response was cut.
 """
 
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from whet.tasks.told import told
 from whet.text.extract import after_thought
 from whet.types import Score, Verdict
 
@@ -20,6 +22,7 @@ MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
 
 _BOX = "\\boxed{"
+_COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
 _MARKER = re.compile(r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
 
 
@@ -78,7 +81,9 @@ def _stated(text: str) -> tuple[str, ...]:
     if len(fenced) >= 3:
         block = fenced[-2] if len(fenced) % 2 else fenced[-3]
         return (f"```{block}```",)
-    return said, said.rstrip().rpartition("\n")[2]
+    line = said.rstrip().rpartition("\n")[2]
+    colons = [found.end() for found in _COLON.finditer(said)]
+    return said, said[colons[-1] :] if colons else "", line, told(line) or ""
 
 
 def _tagged(text: str) -> str:

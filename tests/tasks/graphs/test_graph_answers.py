@@ -56,6 +56,11 @@ def test_the_final_list_counts_and_lists_in_the_reasoning_do_not(text):
     assert nodes(text) == (0,)
 
 
+def test_a_command_inside_a_name_spoils_it_and_braces_around_the_list_do_not():
+    assert read_names(r"[I\text{d}a Vogel]", NAMES).unknown == (r"I\text{d}a Vogel",)
+    assert nodes(r"\boxed{\{\text{Ida Vogel}, \text{Omar Khan}\}}") == (0, 1)
+
+
 def test_names_that_are_no_node_are_kept_apart():
     reply = read_names("[Ida Vogel, Nobody Else, ...]", NAMES)
 

@@ -18,6 +18,17 @@ _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(r"(?:reach 24!\s*)?(?:expression|answer):(.*)", re.ASCII | re.IGNORECASE)
+_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
+_TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
+_WRAPPER = re.compile(r"\$|\\[()\[\]]")
+_SENTENCE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
+    r"(?:answer|solution|expression) is:? ",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
 _SIGNS = str.maketrans({"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"})
 
 
@@ -68,6 +79,7 @@ def read_line(line: str) -> Line:
     """Say what a line is; None where it is nothing a response may hold, or longer than any honest line."""
     if len(line) > _MAX_LINE_CHARS:
         return None
+    line = _undressed(line) if _DRESS.search(line) else line
     if found := _STEP.fullmatch(line):
         return _step(found)
     if found := _ROLL_BACK.fullmatch(line):
@@ -85,6 +97,19 @@ def read_answer(line: str) -> Answer | None:
     if found is None and (expression is None or ("=" not in text and len(expression.leaves) < 4)):
         return None
     return Answer(text, expression, False)
+
+
+def _undressed(line: str) -> str:
+    """Take bold, formulas and the words of a sentence from around a line: `The answer is $4 \\times 6$.`"""
+    line = _BOLD.sub(r"\1", line)
+    for _ in range(3):
+        line = _FRACTION.sub(r"((\1)/(\2))", line)
+    line = _TIMES.sub("*", line).replace("\\div", "/")
+    line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
+    line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
+    if found := _BOX.fullmatch(line):
+        line = f"{found[1] or ''}{found[2]}{found[3] or ''}"
+    return line.rstrip(". ")
 
 
 def _step(found: re.Match[str]) -> Step | None:

@@ -27,7 +27,7 @@ _NEXT = re.compile(
 _TOLD = re.compile(
     r"(?:[:：]|\b(?:is|are|or|no|and|also|maybe|wait|actually|rather)\b|[\])\s][,/;\n])[^\w\[\]]{0,20}\Z", re.IGNORECASE
 )
-_STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
+_STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
 
 R = TypeVar("R")
@@ -231,6 +231,7 @@ def _joined(replies: Sequence[tuple[int, Reply]]) -> Reply:
 def _named(content: str, lookup: Names) -> Reply | None:
     """Split a list into names; None for what only wraps another list. Names may hold commas themselves."""
     inner = _STYLE.sub(r"\1", content).strip().removesuffix("\\right").strip()
+    inner = inner.removeprefix("\\{").removesuffix("\\}").strip()
     if lookup.find(inner) is None:
         if inner.startswith("[") and inner.endswith("]"):
             return None

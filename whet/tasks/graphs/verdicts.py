@@ -24,7 +24,7 @@ _SAID = re.compile(
 _PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
-_RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-)\s{0,3}[0-9]{1,5}){1,2000}"
+_RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _SAID_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _SHOWN = re.compile(

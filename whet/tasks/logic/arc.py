@@ -16,7 +16,7 @@ from whet.errors import DataError
 from whet.tasks.answers import judged, no_answer, read_final
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.literals import parse
+from whet.tasks.literals import Tree, parse
 from whet.tasks.logic.moves import MOVES, TURNS, Grid, Move, is_small, results
 from whet.types import Json, Problem, Score, Split
 
@@ -99,8 +99,8 @@ class Arc(Task):
 
 def grid_of(text: str) -> Grid | None:
     """Read a grid: a list of rows, or rows of numbers on lines of their own; None where it is no rectangle of them."""
-    if text.startswith("["):
-        tree = parse(text)
+    if text.startswith(("[", "{")):
+        tree = _rows(text)
         if not isinstance(tree, list):
             return None
         rows = [[leaf for leaf in row if isinstance(leaf, str)] for row in tree if isinstance(row, list)]
@@ -113,6 +113,16 @@ def grid_of(text: str) -> Grid | None:
     if not all(cell.isascii() and cell.isdigit() and len(cell) <= 3 for row in rows for cell in row):
         return None
     return tuple(tuple(int(cell) for cell in row) for row in rows)
+
+
+def _rows(text: str) -> Tree | None:
+    """Read a list of rows: whole, as the one value of an object, or a row a line."""
+    tree = parse(text)
+    if isinstance(tree, dict):
+        return next(iter(tree.values())) if len(tree) == 1 else None
+    lines = text.splitlines()
+    is_by_line = tree is None and len(lines) > 1 and all(line.strip().startswith("[") for line in lines)
+    return parse(f"[{','.join(line.strip().rstrip(',') for line in lines)}]") if is_by_line else tree
 
 
 def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> bool:

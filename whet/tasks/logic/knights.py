@@ -42,6 +42,8 @@ _ASK = (
 _CLAUSE = re.compile(
     r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?", re.IGNORECASE
 )
+_LEAD = re.compile(r"\s*(?:so|thus|therefore|hence)[,:]?\s+", re.IGNORECASE)
+_AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")
 
 
@@ -104,7 +106,7 @@ class Knights(Task):
 def roles_of(text: str) -> dict[str, str] | None:
     """Read who is what; None where a clause says anything else, or names someone twice."""
     roles: dict[str, str] = {}
-    for clause in _BREAK.split(text.replace("*", "").replace(", and ", ", ")):
+    for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", text.replace("*", "")))):
         words = " ".join(clause.split())
         if not words:
             continue

@@ -5,6 +5,7 @@ payload  what a generated puzzle was made of, for reading only; the grader needs
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Literal
@@ -28,6 +29,8 @@ _KINDS = (
     ("before", "after", "apart", "beside"),
     ("before", "after", "apart", "beside", "amid"),
 )
+_NUMBERED = re.compile(r"\s*\**([0-9]{1,3})[.):]\**\s+([^\n,:;()\[\]]{1,60}?)\s*[.,]?\s*")
+_ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
 _WORDS = {
     "before": "{} is to the left of {}",
     "after": "{} is to the right of {}",
@@ -99,6 +102,11 @@ class Ordering(Task):
 
 def order_of(text: str) -> list[str] | None:
     """Read a list of names, in brackets or, where there are several, with commas only; None where it is not one."""
+    lines = [_NUMBERED.fullmatch(line) for line in text.splitlines()]
+    if len(lines) > 1 and all(found and found[1] == str(place) for place, found in enumerate(lines, 1)):
+        return [plain(found[2].strip("*")) for found in lines if found]
+    if "," not in text:
+        text = _ARROW.sub(",", text)
     is_bracketed = text.startswith(("[", "("))
     tree = parse(text if is_bracketed else f"[{text}]")
     if not isinstance(tree, list):

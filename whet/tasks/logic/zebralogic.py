@@ -125,6 +125,8 @@ def cells_of(text: str) -> Cells | None:
             return None
         for attribute, value in content.items():
             cell = (plain(house), plain(attribute))
+            if cell[1] == "house" and value in (house, house.split()[-1]):
+                continue  # the house told again, in itself
             if cell in cells or not isinstance(value, str):
                 return None
             cells[cell] = plain(value)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from whet.tasks.math import sets, tree
 from whet.tasks.math.policy import Policy
-from whet.tasks.math.scalars import same_scalar
+from whet.tasks.math.scalars import is_rounding, same_scalar
 from whet.tasks.math.tree import Node
 from whet.tasks.math.values import ratio_of
 
@@ -59,7 +59,10 @@ def _same_relation_and_value(gold: Node, answer: Node, policy: Policy) -> bool:
     if policy.names == "keep":
         return False
     told = _told(relation)
-    return told is not None and (same(told, other, policy) if relation is gold else same(other, told, policy))
+    values = [] if told is None else [told]
+    if told is relation.args[-1] and is_rounding(relation.args[-2], told):
+        values.append(relation.args[-2])  # 6 pi = 18.85 says 6 pi
+    return any(same(value, other, policy) if relation is gold else same(other, value, policy) for value in values)
 
 
 def _told(relation: Node) -> Node | None:
@@ -114,10 +117,18 @@ def _same_sequence(gold: Node, answer: Node, policy: Policy) -> bool:
     if names == {""} and policy.order == "free":
         has_groups = all(part.kind == "seq" for part in gold.args + answer.args)
         return _unordered(gold.args, answer.args, policy, is_set=has_groups)
+    if len(names) > 1 and any(_is_of_one_name(side) for side in (gold, answer)):
+        return False  # x = 1 or x = 2 is no point (1, 2)
     is_other_interval = len(names) > 1 and (
         bool(names & {"{}", "[)", "(]"}) or (len(gold.args) == 2 and "" not in names)
     )
     return not is_other_interval and _ordered(gold.args, answer.args, policy)
+
+
+def _is_of_one_name(side: Node) -> bool:
+    """Whether a bare list gives one name several values."""
+    firsts = [part.args[0] for part in side.args if part.kind == "relation" and sets.is_assignment(part)]
+    return not side.name and len(firsts) == len(side.args) > 1 and len(set(firsts)) == 1
 
 
 def _same_single(gold: Node, answer: Node, policy: Policy) -> bool:

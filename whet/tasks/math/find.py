@@ -7,10 +7,10 @@ with several parts; otherwise the last box is the answer.
 import re
 
 from whet.tasks.math.clock import time_of
-from whet.tasks.math.hedge import has_turn, is_hedged
+from whet.tasks.math.lines import in_line, is_option, is_question, last_word
 from whet.tasks.math.normal import normal
 from whet.tasks.math.reader import readings
-from whet.text.extract import Find, after_thought, boxed, formulas, last_line, marked, numbers, sentence, tagged
+from whet.text.extract import Find, after_thought, boxed, last_line, marked, tagged
 
 MAX_GAP = 80
 MAX_WORDS = 4
@@ -30,10 +30,13 @@ _CODE = re.compile(r"__[a-z]|[a-z_]\(['\"]|\[['\"]|\)\.[a-z]")
 """A line of program text states no answer, whatever number it ends in."""
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
-_DENIAL = re.compile(r"[\s*:]*(?:not|never|neither|between|either)\b", re.IGNORECASE)
-_STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
-"""A number in the last line that follows one of these is part of something else."""
-_OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
+_CLOSED = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
+"""The end of a formula on lines of its own."""
+_DENIAL = re.compile(r"[\s*:]*(?:=|(?:not|never|neither|between|either)\b)", re.IGNORECASE)
+_OBJECT = re.compile(r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$""")
+_VALUE = re.compile(
+    r"""["'](?:final[_ ]?)?(?:answer|result|solution)["']\s*:\s*("[^"\n]*"|[^\s,}"][^,}\n]*)""", re.IGNORECASE
+)
 _NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 
 
@@ -96,66 +99,41 @@ def _unstated(text: str) -> Find | None:
         return Find(text=whole, start=0, end=len(text))
     if _OPEN_BOX.search(text):
         return None
+    if (told := _in_object(text)) is not None:
+        return told if told.text.strip() else None
     marks = marked(text)
     if marks:
-        return None if _DENIAL.match(marks[-1].text) else _in_line(marks[-1], is_first=True)
-    line = last_line(text)
+        return None if _DENIAL.match(marks[-1].text) else in_line(marks[-1], is_first=True)
+    return _in_last_line(text)
+
+
+def _in_last_line(text: str) -> Find | None:
+    closed = _CLOSED.search(text, max(0, len(text) - 40))
+    line = last_line(text[: closed.start()] if closed else text)
     if line is None:
         return None
     line = _cut(text, max(line.start, line.end - MAX_LINE), line.end)
-    if _CODE.search(line.text):
+    if _CODE.search(line.text) or is_question(line.text):
         return None
-    return _in_line(line, is_first=False) or (line if len(line.text) <= MAX_BARE else None)
+    found = in_line(line, is_first=False)
+    return found or last_word(line) or (line if len(line.text) <= MAX_BARE else None)
+
+
+def _in_object(text: str) -> Find | None:
+    """Find the answer of a JSON object that the response ends in; empty where it has none under such a key."""
+    whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
+    if whole is None:
+        return None
+    values = list(_VALUE.finditer(text, whole.start(), whole.end()))
+    if len(values) != 1:
+        return _cut(text, whole.start(), whole.start())
+    value = _cut(text, values[0].start(1), values[0].end(1))
+    return Find(text=value.text.replace("\\\\", "\\").strip('"'), start=value.start, end=value.end)
 
 
 def _is_answer(text: str) -> bool:
-    return bool(readings(text)) or _OPTION.fullmatch(text) is not None or time_of(text) is not None
+    return bool(readings(text)) or is_option(text) or time_of(text) is not None
 
 
 def _cut(text: str, start: int, end: int) -> Find:
     return Find(text=text[start:end], start=start, end=end)
-
-
-def _in_line(line: Find, *, is_first: bool) -> Find | None:
-    """Find the answer in a line: the line itself where it can be read, else a formula or number in it.
-
-    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or taken back is none:
-    then the whole line stands.
-    """
-    said = sentence(line) if is_first else line
-    if readings(said.text) or (is_first and _OPTION.fullmatch(said.text)):
-        found: Find | None = said
-    else:
-        found = _piece(said, is_first=is_first)
-    if found is None or (found.start, found.end) == (line.start, line.end) or not has_turn(line.text):
-        return found
-    chosen = Find(text=found.text, start=found.start - line.start, end=found.end - line.start)
-    pieces = [
-        chosen,
-        *(piece for piece in _pieces(line.text) if piece.start >= chosen.end or piece.end <= chosen.start),
-    ]
-    pieces.sort(key=lambda piece: piece.start)
-    return line if is_hedged(line.text, pieces, chosen, len(said.text)) else found
-
-
-def _piece(line: Find, *, is_first: bool) -> Find | None:
-    pieces = _pieces(line.text)
-    if not is_first:
-        pieces = [piece for piece in pieces if not _STRAY.search(line.text[max(0, piece.start - 2) : piece.start])]
-    telling = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
-    if not telling:
-        return line if normal(line.text) and is_first else None
-    chosen, beside = (telling[0], telling[1:2]) if is_first else (telling[-1], telling[-2:-1])
-    for other in beside:
-        between = line.text[min(chosen.end, other.end) : max(chosen.start, other.start)]
-        if between.isspace():
-            return line if is_first else None
-    return _moved(chosen, line.start)
-
-
-def _pieces(text: str) -> list[Find]:
-    """List the formulas that can be read and the numbers outside them, in order."""
-    pieces = [piece for piece in formulas(text) if readings(piece.text)]
-    spans = [(piece.start, piece.end) for piece in pieces]
-    pieces += [piece for piece in numbers(text) if not any(start <= piece.start < end for start, end in spans)]
-    return sorted(pieces, key=lambda piece: piece.start)

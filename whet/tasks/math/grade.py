@@ -13,8 +13,10 @@ from whet.tasks.math.find import find_answer
 from whet.tasks.math.normal import normal, wording
 from whet.tasks.math.policy import Policy
 from whet.tasks.math.reader import Reading, readings
+from whet.tasks.math.scalars import has_degrees
 from whet.tasks.math.symbolic import same_by_math_verify
 from whet.tasks.math.tree import Node
+from whet.tasks.math.values import same_value
 from whet.tasks.math.words import UNIT_NAMES
 from whet.text.extract import boxed
 
@@ -50,7 +52,11 @@ def _is_same(gold: str, answer: str, policy: Policy) -> bool:
     known, given = readings(gold), readings(answer)
     for reference in known:
         for reading in given:
-            if _units_agree(reference.units, reading.units, policy) and _same_reading(reference, reading, policy):
+            if _units_agree(reference.units, reading.units, policy) and (
+                _same_angle(reference, reading)
+                if _is_in_radians(reference, reading) or _is_in_radians(reading, reference)
+                else _same_reading(reference, reading, policy)
+            ):
                 return True
     if _same_with_comma(gold, answer, policy):
         return True
@@ -76,6 +82,9 @@ def core(text: str) -> str:
 
 def _is_same_choice(gold: str, answer: str, policy: Policy) -> bool:
     """Compare where one side is an option with its letter, as in (C) 27: by the letter, or by what stands behind it."""
+    letters = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    if any(letters):
+        return wording(gold if letters[1] else answer).casefold() == next(match[1] for match in letters if match)
     known, given = _option(gold), _option(answer)
     if known and given:
         return known[0] == given[0] and _is_same(known[1], given[1], policy)
@@ -112,6 +121,15 @@ def _same_reading(gold: Reading, answer: Reading, policy: Policy) -> bool:
     return False
 
 
+def _is_in_radians(one: Reading, other: Reading) -> bool:
+    """Whether one side says it is in radians and the other has a sign for degrees."""
+    return "radian" in _unit(one.units) and has_degrees(other.node)
+
+
+def _same_angle(gold: Reading, answer: Reading) -> bool:
+    return same_value(gold.node, answer.node) is True
+
+
 def _percents(node: Node, policy: Policy) -> Iterator[Node]:
     """Read the percent signs of an answer as the policy says: as a unit, as hundredths, or either."""
     if not any(part.name == "percent" for part in tree.walk(node)):
@@ -141,6 +159,7 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], policy: Policy)
 
 _WRAPPED = re.compile(r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}")
 _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
 _CHINESE = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _NAMES = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}

@@ -23,6 +23,11 @@ _CORRECTION = re.compile(
     re.IGNORECASE,
 )
 _ROUGHLY = re.compile(r"\b(?:about|approximately|approx|roughly|around|nearly)\b|≈|\\approx", re.IGNORECASE)
+_SAME = re.compile(
+    r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
+    r"(?:(?:about|approximately|approx\.?|roughly|around|in percent|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
+    re.IGNORECASE,
+)
 _CLAUSE = re.compile(r"[;)]|[,.](?=\s|$)|$")
 _EXACT, _NEAR = Policy(), Policy(tolerance=0.01)
 
@@ -50,6 +55,12 @@ def is_hedged(line: str, pieces: Sequence[Find], chosen: Find, sentence_end: int
             if not _agree(line, before, after, bool(_ROUGHLY.search(words))):
                 return True
     return False
+
+
+def is_restated(line: str, before: Find, after: Find) -> bool:
+    """Whether a piece says the one before it again in another form: `3/8, or 37.5%`."""
+    words = line[before.end : after.start]
+    return _SAME.fullmatch(words) is not None and _agree(line, before, after, bool(_ROUGHLY.search(words)))
 
 
 def _meaning(piece: Find) -> object:

@@ -189,6 +189,8 @@ class Leaves(Cursor):
             return tree.number(int(bare))
         if len(bare) == 1 and bare.isalpha():
             return self._subscripted(bare)
+        if len(bare) > 1 and bare.lower() in CONSTANT_WORDS:
+            return tree.symbol(CONSTANT_WORDS[bare.lower()])
         return self._subscripted(f"text {content.casefold()}")
 
     def _subscripted(self, name: str) -> Node:

@@ -1,9 +1,12 @@
 """Sums and products that may hold matrices. These are worked out as they are read, since their order matters."""
 
+from collections.abc import Sequence
+
 from whet.tasks.math import tree
 from whet.tasks.math.tree import Node, NotMathError
 
 MAX_CELLS = 400
+MAX_DETERMINANT = 4
 
 
 def plus(a: Node, b: Node) -> Node:
@@ -30,6 +33,19 @@ def times(a: Node, b: Node) -> Node:
 
 def negative(node: Node) -> Node:
     return times(tree.MINUS_ONE, node) if _is_matrix(node) else tree.negative(node)
+
+
+def determinant(rows: Sequence[Sequence[Node]]) -> Node:
+    """Work out the determinant that bars around a table stand for."""
+    if not rows or len(rows) > MAX_DETERMINANT or any(len(row) != len(rows) for row in rows):
+        raise NotMathError("not a determinant")
+    if len(rows) == 1:
+        return rows[0][0]
+    terms = []
+    for column, cell in enumerate(rows[0]):
+        minor = determinant([[*row[:column], *row[column + 1 :]] for row in rows[1:]])
+        terms.append(tree.mul(tree.number((-1) ** column), cell, minor))
+    return tree.add(*terms)
 
 
 def _is_matrix(node: Node) -> bool:

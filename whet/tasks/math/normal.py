@@ -28,7 +28,13 @@ _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
 _SIZES = re.compile(
     r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg|middle)(?![a-zA-Z])\.?"
     r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
+    r"|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])|\\(?:text)?color\s?\{[a-zA-Z0-9!]{1,30}\}"
 )
+_NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
+_OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
+_UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
+_CHOSEN = re.compile(r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?")
+"""Combinations written around the letter, as in {}_{10}C_{3}."""
 _GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
 _SPACES = re.compile(
     r"\\[,;:! ]|\\(?:qquad|quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;|[ \t\r\n\f\v]+"
@@ -60,6 +66,8 @@ def normal(text: str) -> str:
         text = _SIGN.sub(lambda match: _SIGNS[match.group()], text)
     text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
     text = _ORDINAL.sub("", text)
+    if "out of" in text:
+        text = _OUT_OF.sub(r"\\frac{\1}{\2}", text)
     text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
     text = _trimmed(_DOTS.sub(r"\\ldots ", text).strip(" ") if "..." in text else text.strip(" "))
     if text.endswith("\\"):  # what is left of a space
@@ -97,7 +105,12 @@ def _plain_latex(text: str) -> str:
         text = _DOUBLED.sub(r"\\", text)
     text = text.replace("\\\\", ROW)
     text = _SIZES.sub(" ", text)
-    text = _FRACTIONS.sub(r"\\frac", text)
+    text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
+    text = _NESTED.sub(r"\1", text)
+    if "\\underline" in text:
+        text = _UNDERLINED.sub(r"\1", text)
+    if "C" in text:
+        text = _CHOSEN.sub(r"\\binom{\1}{\2}", text)
     text = _DOLLARS.sub(" ", text)
     if "\\over" in text or "\\choose" in text:
         text = _INFIX.sub(_from_infix, text)

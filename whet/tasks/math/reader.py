@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.tasks.math import sets, tree
+from whet.tasks.math import matrices, sets, tree
 from whet.tasks.math.lexer import Token, tokens
 from whet.tasks.math.normal import ROW, normal, wording
 from whet.tasks.math.terms import Terms
@@ -32,8 +32,16 @@ _MATRICES = named("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmat
 _SUCH_THAT = {("sign", "|"), ("command", "mid"), ("sign", ":"), ("command", "|"), ("command", "vert")}
 _SET_OPERATIONS = {("command", "cup"): "union", ("command", "cap"): "intersection", ("command", "setminus"): "without"}
 _NAMED_UNIT = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
+_ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
+"""Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
+_TRANSPOSED = re.compile(
+    r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
+)
+"""A row turned into a column."""
 _REALS = tree.symbol("field R")
+_ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
+_REAL_WORDS = {"all real numbers", "all reals", "all real", "any real number", "the set of all real numbers"}
 _UNNAMED = tree.symbol("")
 """What stands before the sign in `> 3`."""
 _LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around", "usd", "eur", "rmb", "rs"}
@@ -50,6 +58,13 @@ class Reading(NamedTuple):
 def readings(text: str) -> tuple[Reading, ...]:
     """Read an answer in every way it can be meant: `1,234` is a number and also a list. Empty where it is not read."""
     plain = normal(text)
+    if wrapped := _ALL_TEXT.fullmatch(plain):
+        inside = readings(wrapped[1])
+        if inside:
+            return inside
+    if wording(plain) in _REAL_WORDS:
+        return (Reading(_ALL_REALS, ()),)
+    plain = _TRANSPOSED.sub(r"\1", plain)
     named = _NAMED_UNIT.fullmatch(plain)
     named = None if named and is_remark(named[2]) else named
     plain, units = (named[1], (named[2],)) if named else (plain, ())
@@ -104,7 +119,7 @@ class Reader(Terms):
                 raise NotMathError("too many items")
         groups.append(group)
         found = _listed([group for group in groups if group])
-        return tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY)) if found == _REALS else found
+        return _ALL_REALS if found == _REALS else found
 
     def element(self) -> Node:
         """Read an expression, a ratio, a union, or a chain of relations between them; `> 3` is one of nothing named."""
@@ -221,6 +236,8 @@ class Reader(Terms):
             return tree.seq("", [part for row in rows for part in row])
         if len({len(row) for row in rows}) > 1:
             raise NotMathError("rows of different length")
+        if name == "vmatrix":
+            return matrices.determinant(rows)
         return tree.seq("matrix", [tree.seq("row", row) for row in rows])
 
 

@@ -18,7 +18,7 @@ def same_scalar(gold: Node, answer: Node, policy: Policy) -> bool:
         return True
     if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
         return _same_ratio(gold, answer)
-    if _has_degrees(gold) or _has_degrees(answer):
+    if has_degrees(gold) or has_degrees(answer):
         bare_gold, bare_answer = without_degrees(gold), without_degrees(answer)
         if (bare_gold, bare_answer) != (gold, answer) and same_scalar(bare_gold, bare_answer, policy):
             return True
@@ -53,7 +53,7 @@ def without_degrees(node: Node) -> Node:
     return tree.rebuilt(node, [without_degrees(part) for part in node.args]) if node.args else node
 
 
-def _has_degrees(node: Node) -> bool:
+def has_degrees(node: Node) -> bool:
     return any(part.kind == "call" and part.name == "degree" for part in tree.walk(node))
 
 
@@ -90,6 +90,14 @@ def _is_rounded(gold: Node, answer: Node, policy: Policy) -> bool:
     is_cut = abs(off) < last_place and (off > 0) == (exact > 0)
     is_noise = decimal.digits >= FLOAT_DIGITS and abs(off) <= abs(exact) * _FLOAT_NOISE
     return abs(off) <= last_place / 2 or is_cut or is_noise
+
+
+def is_rounding(exact: Node, decimal: Node) -> bool:
+    """Whether a decimal is a constant, rounded to the places it has."""
+    if not decimal.digits or exact.digits:
+        return False
+    known = _constant(exact)
+    return known is not None and abs(known - decimal.value) <= _last_place(decimal) / 2
 
 
 def _is_near(gold: Node, answer: Node, policy: Policy) -> bool:

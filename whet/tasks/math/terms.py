@@ -75,7 +75,8 @@ class Terms(Leaves):
             start = self.place
             if sign in _TIMES:
                 self.place += 1
-                product = matrices.times(product, self.factor())
+                if start != self.units_end or start == 0 or not self._unit():
+                    product = matrices.times(product, self.factor())
             elif sign in OVER:
                 self.place += 1
                 if not self._unit():

@@ -28,6 +28,7 @@ _TURN = re.compile(
 )
 _OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
 _SAYS_WHY = re.compile(r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE)
+_TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
 
 
@@ -51,7 +52,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     if len(text) > MAX_CHARS:
         return None
     words = cleaned(text).lstrip("#> ")
-    by_text = _by_text(words, options)
+    by_text = _by_text(words, options) or _text_and_letter(words, options)
     if by_text is not None and len(words) > 1:
         return by_text
     lead = _LEAD.match(words)
@@ -88,6 +89,16 @@ def _by_text(words: str, options: Mapping[str, str]) -> Picked | None:
         if letters:
             return Picked(letters=letters, is_same_text=len(letters) > 1)
     return None
+
+
+def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
+    """Read `Madrid (C)`, a hedge where the letter is that of another text."""
+    both = _TEXT_AND_LETTER.fullmatch(words)
+    named = _by_text(both[1], options) if both and both[2] in options else None
+    if both is None or named is None:
+        return None
+    is_one = both[2] in named.letters
+    return Picked(letters=frozenset(both[2]) if is_one else named.letters | {both[2]}, is_hedged=not is_one)
 
 
 def _glued(words: str, options: Mapping[str, str]) -> Picked | None:
@@ -129,7 +140,7 @@ def _is_label_here(words: str, found: re.Match[str]) -> bool:
 
 def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool) -> Picked | None:
     rest = words[end:]
-    if _DENIED.match(rest):
+    if _DENIED.match(rest) or (rest[:1] == "?" and len(rest) > 1):
         return None
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.

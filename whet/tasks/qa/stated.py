@@ -20,16 +20,17 @@ _WINDOW = 1 << 18
 _MARKER = re.compile(
     r"(?:\bans(?:wers?)?|\b(?:correct|right|best) (?:option|choice)|答案|正确选项)"
     r"(?:[ \t]{1,4}(?:choice|option|letter))?(?:[ \t]{1,4}(?:to|for|of)[ \t][^\n.:：]{1,80}?)?[ \t*_\"']{0,8}"
-    r"(?:should be|would be|must be|is|are|:|：|=|应为|为|是|选)[ \t*_:：]*",
+    r"(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)[ \t*_:：]*",
     re.IGNORECASE,
 )
 _PICK = re.compile(
     r"(?:\bI(?:'ll| will| would|'d)?[ \t]{1,4}(?:choose|select|pick|go with)"
+    r"|\bwhich[ \t]{1,4}(?:is|matches|corresponds to)[ \t]{1,4}(?:option|choice)(?=[ \t*]{1,4}\(?(?-i:[A-Z])\b)"
     r"|故选|应选|因此选|所以选|选择|选(?=[A-Z(（]))[ \t:：]*",
     re.IGNORECASE,
 )
 _VERDICT = re.compile(
-    r"(?<![A-Za-z0-9])(?:option[ \t]{1,4}|choice[ \t]{1,4})?(\([A-Z]\)|[A-Z])\)?"
+    r"(?<![A-Za-z0-9])(?:option[ \t]{1,4}|choice[ \t]{1,4})?(\([A-Z]\)|[A-Z])\)?\*{0,2}"
     r"[ \t]{1,4}is[ \t]{1,4}(?:the answer|(?:the[ \t]{1,4})?(?:correct|right|best))"
     r"(?=[ \t]{0,4}(?:[.,;!)\n]|\Z|because\b|since\b|as\b|(?:answer|option|choice|one)\b))"
 )
@@ -37,6 +38,8 @@ _OPEN = re.compile(
     r"(?:\b(?:if|whether|that|suppose|assume|why|not|neither|nor|or|and|because)|(?-i:\b[A-Z])\)?[,/])[ \t]*\Z",
     re.IGNORECASE,
 )
+_OTHERS = re.compile(r"\b(?:gold|golden|reference|official)[ \t]{1,4}\Z", re.IGNORECASE)
+"""What is said of the reference is no answer of the response."""
 _CONCLUSION = re.compile(r"\b(?:therefore|thus|hence|so|it is|it's|must be)[ \t,:]+", re.IGNORECASE)
 
 Form = Literal["tag", "box", "marker", "conclusion", "line"]
@@ -146,6 +149,7 @@ def _markers(said: str) -> list[Statement]:
         Statement(place=match.start(), form=form, text=_rest(said, match.end()))
         for pattern, form in forms
         for match in deque(pattern.finditer(said, start), maxlen=_MAX_OF_A_KIND)
+        if not _OTHERS.search(said, max(match.start() - 16, 0), match.start())
     ]
     for match in deque(_VERDICT.finditer(said, start), maxlen=_MAX_OF_A_KIND):
         if not _OPEN.search(said[max(match.start() - 12, 0) : match.start()]):

@@ -16,6 +16,7 @@ from whet.tasks.answers import judged, no_answer
 from whet.tasks.base import Task
 from whet.tasks.qa.stated import MAX_SPAN, spoken, statements
 from whet.tasks.qa.values import Quantity, listed, quantity, text_form, unit_words
+from whet.tasks.told import only_number, told
 from whet.types import Problem, Score, Split
 
 _MAX_PARTS = 256
@@ -52,8 +53,9 @@ class Table(Task):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer of the response is one of the accepted ones. Parts: `correct`."""
         golds, rule = accepted(problem), self._rule(problem)
-        stated, whole = answers_in(text)
-        is_right = any(agrees(gold, span, rule) for gold in golds for span in (stated, whole) if span)
+        stated, whole, said = answers_in(text)
+        spans = [span for span in (stated, whole, *said) if span]
+        is_right = any(agrees(gold, span, rule) for gold in golds for span in spans)
         if stated is None and not is_right:
             return no_answer()
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
@@ -84,15 +86,19 @@ def accepted(problem: Problem) -> list[str]:
     return found
 
 
-def answers_in(text: str) -> tuple[str | None, str | None]:
-    """Find the last answer stated, and the whole response where it may be nothing but one; None for what is not."""
+def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...]]:
+    """Find the last answer stated, the whole response where it may be nothing but one, and what a sentence tells.
+
+    None stands for what is not there. What a tag or a box holds is an answer as it is, and no sentence.
+    """
     found = [each for each in statements(text) if each.form != "conclusion"]
     if not found:
-        return None, None
+        return None, None, ()
     last, whole = found[-1], (spoken(text) or "").strip()
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     is_stated = bool(last.text.strip()) and len(last.text) <= longest
-    return last.text if is_stated else None, whole if len(whole) <= MAX_SPAN else None
+    said = () if last.is_explicit or not is_stated else (told(last.text), only_number(last.text))
+    return last.text if is_stated else None, whole if len(whole) <= MAX_SPAN else None, said
 
 
 def agrees(gold: str, answer: str, rule: Rule) -> bool:

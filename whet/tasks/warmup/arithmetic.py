@@ -142,7 +142,7 @@ def _note(line: str) -> StepNote:
 
 
 def _whole(span: str) -> int | None:
-    told = span.strip().strip("$`*").removesuffix(".")
+    told = span.strip().strip("$`*").removesuffix(".").replace("\N{MINUS SIGN}", "-")
     if not _NUMBER.fullmatch(told) or not told.isascii():
         return None
     return int(told.partition(".")[0].replace(",", ""))

@@ -24,6 +24,7 @@ _ASK = (
     'Write one line a word, such as: The last letter of "ABC" is "C". End with a line of Answer: and the letters.'
 )
 _STEP = re.compile(r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE)
+_TEXT = re.compile(r"\\(?:text|textbf|mathrm|texttt)\{([^{}]{1,1000})\}")
 _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 
 
@@ -117,7 +118,8 @@ def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
 
 
 def _letters(span: str) -> str | None:
-    letters = span.strip().strip("\"'`*").removesuffix(".").strip("\"'`*")
+    wrapped = _TEXT.fullmatch(span.strip())
+    letters = (wrapped[1] if wrapped else span).strip().strip("\"'`*").removesuffix(".").strip("\"'`*")
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
 
 

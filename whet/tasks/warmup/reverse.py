@@ -4,6 +4,7 @@ answer   the text backwards
 payload  {"text": "..."}, for reading only
 """
 
+import re
 from collections.abc import Iterator
 from random import Random
 from typing import Literal
@@ -28,6 +29,8 @@ _ASK: dict[Unit, str] = {
     "words": "Write the words of this text in reverse order: {text}\nEnd with a line of Answer: and what you get.",
 }
 _QUOTES = "\"'`"
+_TOLD = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
+"""A sentence that ends in the text in quotes."""
 
 
 class ReverseConfig(GeneratedConfig):
@@ -95,5 +98,8 @@ def _drawn(rng: Random, length: int, unit: Unit) -> str:
 def _unquoted(span: str) -> str | None:
     if "\n" in span:
         return None
+    told = _TOLD.fullmatch(span)
+    if told:
+        return told[2]
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span
