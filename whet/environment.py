@@ -1,6 +1,11 @@
 """What libraries read from the environment when they start, set before they do, and only where the user has not."""
 
+import ctypes
 import os
+import sys
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _KEPT_BYTES = -1, -3, 2**30
+"""Names of malloc.h, and the size up to which blocks are kept."""
 
 
 def share_cores() -> None:
@@ -14,8 +19,20 @@ def share_cores() -> None:
 
 def keep_sums_in_order() -> None:
     """Leave cuBLAS no room to split a sum over several workers: each row of a product then has the same bits whatever
-    other rows are computed with it, and every time. On an H200 it costs nothing (docs/LOG.md).
+    other rows are computed with it, and every time.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "1")
     os.environ.setdefault("TORCH_BLAS_PREFER_CUBLASLT", "1")
+
+
+def keep_freed_memory() -> None:
+    """Let glibc hand freed blocks out again instead of returning them to the system, for work on a CPU.
+
+    A large tensor otherwise costs a page fault every 4 KiB, each time.
+    """
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        if hasattr(library, "mallopt"):
+            library.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+            library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

@@ -108,7 +108,11 @@ class Child:
 
 
 def take_turns(sides: list[Side], specs: list[Spec], folder: Path) -> list[Record]:
-    """Start every side, warm each up by one round, then let them take turns, round after round."""
+    """Start every side, warm each up by one round, then let them take turns, round after round.
+
+    Children are sessions of their own, so whoever ends the parent would leave them behind if it did not end them.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     records = [Record(side=side) for side in sides]
     with ExitStack() as stack:
         running: list[tuple[Record, Child]] = []

@@ -1,7 +1,7 @@
-"""Figures of vLLM on a GPU that were recorded once, since it cannot be installed where the benches run on CUDA.
+"""Figures of vLLM on a GPU that were recorded once; on CUDA the benches do not run it.
 
 vLLM 0.26 on one H200, bfloat16, random weights, log-probabilities on, 64 prompts of 64 tokens, 8 samples, 512 tokens
-each; three machines. Each row is the best of its modes on any machine and the slowest median of its default mode.
+each; three machines. Rates are medians of a machine, or the best run of all modes where the name says so.
 """
 
 from dataclasses import dataclass

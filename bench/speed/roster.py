@@ -6,6 +6,7 @@ from typing import Literal
 
 from speed.children import Side
 from speed.work import Work
+from whet import toml
 
 Task = Literal["rollout", "update", "rl_step"]
 Settings = dict[str, str | int | float | bool]
@@ -28,8 +29,14 @@ def add_options(parser: argparse.ArgumentParser, task: Task) -> None:
 
 def ours(args: argparse.Namespace) -> Side:
     pairs = [f"engine.{pair}" for pair in args.engine] + [f"train.{pair}" for pair in args.train]
-    settings: Settings = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    settings: Settings = {name: read(value) for name, _, value in (pair.partition("=") for pair in pairs)}
     return Side(name="whet", module="ours", settings=settings)
+
+
+def read(text: str) -> str | int | float | bool:
+    """Read a value as a flag of whet would."""
+    found = toml.value(text)
+    return found if isinstance(found, str | int | float | bool) else text
 
 
 def peers(args: argparse.Namespace, task: Task, work: Work) -> list[Side]:

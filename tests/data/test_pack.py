@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,6 +32,18 @@ def test_like_lengths_lie_together_and_ties_keep_their_order() -> None:
     groups = pack(examples, token_budget=18)
 
     assert [[item.rollout for item in group] for group in groups] == [["r1", "r3"], ["r0", "r2", "r4"]]
+
+
+def test_samples_of_one_prompt_lie_together() -> None:
+    prompts = [example(length=3, seed=90), example(length=3, seed=91)]
+    examples = [
+        replace(item, tokens=np.concatenate([prompts[index % 2].tokens, item.tokens]), start=3)
+        for index, item in enumerate(example(length=length, seed=length) for length in (9, 8, 7, 6, 5, 4))
+    ]
+
+    groups = pack(examples, token_budget=36)
+
+    assert [[item.rollout for item in group] for group in groups] == [["r9", "r7", "r5"], ["r8", "r6", "r4"]]
 
 
 def test_no_examples_make_no_groups() -> None:

@@ -1,10 +1,11 @@
 """Problem files: written, read, and refused by file and line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from whet.data.problems import problem_file, problems_of, read_problems, write_problems
+from whet.data.problems import problem_file, problems_of, read_problems, some_problems_of, write_problems
 from whet.errors import DataError
 from whet.testing.fakes import SumTask, sum_problem
 
@@ -25,6 +26,20 @@ def test_without_a_folder_the_task_gives_its_own() -> None:
 def test_a_folder_without_the_split_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no problems-test\.jsonl"):
         problems_of(SumTask(), str(tmp_path), "test")
+
+
+def test_a_stage_that_needs_problems_gets_some_or_a_sentence(tmp_path: Path) -> None:
+    hopeless = replace(PROBLEMS[0], payload={"solvable": False})
+    write_problems(tmp_path, "rl", [hopeless, PROBLEMS[1]])
+    write_problems(tmp_path, "dev", [hopeless])
+    write_problems(tmp_path, "test", [])
+
+    assert some_problems_of(SumTask(), str(tmp_path), "rl") == [PROBLEMS[1]]
+    assert some_problems_of(SumTask(), str(tmp_path), "dev", unsolvable=True) == [hopeless]
+    with pytest.raises(DataError, match=r"problems-dev\.jsonl holds no problem that has a solution: give another$"):
+        some_problems_of(SumTask(), str(tmp_path), "dev")
+    with pytest.raises(DataError, match=r"problems-test\.jsonl holds no problem: give another$"):
+        some_problems_of(SumTask(), str(tmp_path), "test", unsolvable=True)
 
 
 def test_a_row_that_is_no_problem_is_named_by_its_line_empty_ones_counted(tmp_path: Path) -> None:

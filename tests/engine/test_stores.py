@@ -10,7 +10,7 @@ from torch import Tensor
 from whet.engine.pages import Pages, build_pages
 from whet.engine.prompts import passes
 from whet.engine.seats import Indices
-from whet.engine.slots import Slots
+from whet.engine.slots import BLOCK, Slots
 from whet.engine.state import Rows
 from whet.engine.store import Build, Store
 from whet.engine.transfer import Link
@@ -131,6 +131,29 @@ def test_a_row_that_moves_takes_its_tokens_along(build: Build) -> None:
     store.move(torch.tensor([1]), torch.tensor([0]), 70)
 
     torch.testing.assert_close(_decode(model, store, [sequences[1]])[0], _whole(model, sequences[1])[-1])
+
+
+@torch.no_grad()
+def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -> None:
+    model, prompts = tiny_model(positions=CONTEXT), [_sequence(5), _sequence(20, 1)]
+    store = Slots(model, slots=SLOTS, context=CONTEXT)
+    _place(store, 0, 5)
+    _place(store, 1, 20)
+    _place(store, 2, 20, source=1)
+    _prefill(model, store, dict(enumerate(prompts)))
+    ahead = [_sequence(BLOCK + 9, seed) for seed in (3, 4, 5)]
+    sequences = [np.concatenate([prompts[min(row, 1)], tokens]) for row, tokens in enumerate(ahead)]
+    for left in range(BLOCK + 8, 2, -1):
+        _decode(model, store, [tokens[:-left] for tokens in sequences])
+
+    store.room.release(_indices(0))
+    store.room.move(_indices(2), _indices(0))
+    store.move(torch.tensor([2]), torch.tensor([0]), 999)
+
+    for left in (2, 1):
+        out = _decode(model, store, [sequences[2][:-left], sequences[1][:-left]])
+        for row, tokens in enumerate((sequences[2], sequences[1])):
+            torch.testing.assert_close(out[row], _whole(model, tokens[:-left])[-1], atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()

@@ -111,3 +111,15 @@ def test_an_odd_vocabulary_is_filled_up_with_zeros(size: int, filled: int) -> No
     assert found_VH.shape == (filled, 4)
     assert torch.equal(found_VH[:size], weight_VH)
     assert not found_VH[size:].any()
+
+
+def test_an_entropy_is_not_lost_between_large_logits() -> None:
+    source = torch.Generator().manual_seed(3)
+    logits_RV = 3000 + torch.randn(8, 4096, generator=source) * 3
+    label_R, temperature_R = torch.zeros(8, dtype=torch.int64), torch.ones(8)
+
+    found_R = head.plain_measure(logits_RV, label_R, temperature_R, has_entropy=True)[1]
+
+    logprobs_RV = torch.log_softmax((logits_RV / temperature_R[:, None]).double(), -1)
+    exact_R = -(logprobs_RV.exp() * logprobs_RV).sum(-1)
+    torch.testing.assert_close(found_R.double(), exact_R, rtol=1e-5, atol=1e-5)

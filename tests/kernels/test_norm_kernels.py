@@ -44,6 +44,24 @@ def test_twin_has_the_gradients_of_the_formula() -> None:
     torch.testing.assert_close(found, exact)
 
 
+def test_twin_has_the_gradients_of_the_formula_without_a_residual() -> None:
+    inputs = leaves(draw(5, 7, seed=1), draw(7, seed=3))
+    x_TH, weight_H = inputs
+
+    found = grads_of(add_norm(x_TH, None, weight_H, EPS), inputs)
+
+    torch.testing.assert_close(found, grads_of((_by_formula(x_TH, weight_H), x_TH), inputs))
+
+
+def test_a_frozen_residual_takes_nothing_from_the_gradient_of_what_is_added() -> None:
+    (x_TH,), residual_TH, weight_H = leaves(draw(5, 7, seed=1)), draw(5, 7, seed=2), draw(7, seed=3)
+
+    found = grads_of(add_norm(x_TH, residual_TH, weight_H, EPS), [x_TH])
+
+    total = x_TH + residual_TH
+    torch.testing.assert_close(found, grads_of((_by_formula(total, weight_H), total), [x_TH]))
+
+
 def test_low_precision_rounds_the_sum_before_the_norm_and_the_norm_once() -> None:
     x_TH, residual_TH, weight_H = (draw(*shape, seed=9).bfloat16() for shape in ((4, 16), (4, 16), (16,)))
 

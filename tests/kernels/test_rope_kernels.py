@@ -6,7 +6,7 @@ from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
 from whet.kernels.heads import Heads
-from whet.kernels.rope import plain_turn, turn, turn_into
+from whet.kernels.rope import plain_turn, rotate, turn, turn_into
 
 EPS, SIZE, POSITIONS = 1e-5, 16, 50
 SHAPES = [(2, 2), (4, 2), (7, 1), (14, 2)]
@@ -49,6 +49,23 @@ def test_twin_multiplies_by_complex_units_after_the_norm() -> None:
         exact = torch.complex(*parts.chunk(2, -1)) * torch.complex(cos, sin)[:, None]
         torch.testing.assert_close(found, torch.cat([exact.real, exact.imag], -1))
     assert torch.equal(v_TGD, heads[:, 6:])
+
+
+@pytest.mark.parametrize("has_norm", [True, False])
+def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
+    qkv_TX, positions_T = _projection(5, 4, 2)
+    inputs = leaves(qkv_TX, *_norms(has_norm))
+    norms = inputs[1:] or [None, None]
+
+    found = grads_of(turn(inputs[0], _table(), positions_T, 4, 2, *norms, EPS), inputs)
+
+    heads = inputs[0].view(5, 8, SIZE)
+    turning = [heads[:, :4], heads[:, 4:6]]
+    if has_norm:
+        roots = [(x.pow(2).mean(-1, keepdim=True) + EPS).sqrt() for x in turning]
+        turning = [x / root * weight for x, root, weight in zip(turning, roots, inputs[1:], strict=True)]
+    q_TND, k_TGD = (rotate(x, _table()[positions_T]) for x in turning)
+    torch.testing.assert_close(found, grads_of((q_TND, k_TGD, heads[:, 6:]), inputs))
 
 
 def test_low_precision_rotates_in_float32_and_rounds_once() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.models.attention import PackedAttention
+from whet.models.attention import MergedAttention, PackedAttention
+from whet.models.rope import Turn
 
 
 def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,6 +36,23 @@ def test_each_sequence_sees_itself_up_to_the_present_token(lengths: tuple[int, .
 
     parts = [torch.split(x, lengths) for x in (q, k, v)]
     torch.testing.assert_close(found, torch.cat([_plain(*part) for part in zip(*parts, strict=True)]))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_tokens_that_sequences_share_see_what_each_sequence_would(groups: int) -> None:
+    q, k, v = _qkv(6, groups)
+    # Tokens 0 and 1, then 2 and 3 in one sequence and 4 in another, which is padded, then 5 alone.
+    grid = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 4], [5, 5, 5, 5]])
+    qkv = torch.cat([x.flatten(1) for x in (q, k, v)], 1)
+    turn = Turn(
+        heads=4, groups=groups, size=8, rope_PD=torch.tensor([[1.0] * 4 + [0.0] * 4] * 6), positions_T=None,
+        q_norm_D=None, k_norm_D=None, eps=0.0,
+    )  # fmt: skip
+
+    found = MergedAttention(grid.flatten(), torch.tensor([0, 5, 2, 3, 6, 8]), 4)(0, qkv, turn)
+
+    for tokens in ([0, 1, 2, 3], [0, 1, 4], [5]):
+        torch.testing.assert_close(found[tokens], _plain(q[tokens], k[tokens], v[tokens]))
 
 
 def test_no_gradient_flows_from_one_sequence_to_another() -> None:

@@ -19,7 +19,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.credit import weigh
-from whet.train.learner import Learner, score_batch, score_examples
+from whet.train.learner import Learner, micro_batches, score_batch, score_examples
 from whet.train.optim import TrainConfig
 
 CPU = torch.device("cpu")
@@ -119,6 +119,40 @@ def test_a_changed_neighbour_changes_nothing_bit_for_bit() -> None:
     count = first.num_targets
     assert torch.equal(before[:count], after[:count])
     assert not torch.equal(before[count:], after[count:])
+
+
+def _samples() -> list[Example]:
+    """Three samples of one prompt, two of which begin alike, and one of another."""
+    made = []
+    for index, response in enumerate(([7, 8, 9], [7, 8, 1, 2, 3], [4], [7, 8, 9])):
+        prompt = [11, 12, 13, 14] if index < 3 else [11, 12]
+        tokens = np.array(prompt + response, dtype=np.int32)
+        item = example(length=len(tokens), start=len(prompt), advantage=1.0 + index, seed=index)
+        made.append(replace(item, tokens=tokens))
+    return weigh(made, sequence_mean)
+
+
+@pytest.mark.parametrize(("family", "tied"), FAMILIES)
+def test_what_samples_have_in_common_is_run_once_and_has_the_gradient_of_each_alone(family: str, tied: bool) -> None:
+    model, objective, seen = tiny_model(family=family, tied=tied), policy_objective(AlgoConfig()), list[int]()
+    expected, expected_sums = _gradient(model, [[item] for item in _samples()], objective)
+
+    handle = model.embed.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    found, sums = _gradient(model, [_samples()], objective)
+    handle.remove()
+
+    # The prompt of four, 7 and 8, and 1 and 2; the other prompt is the start of the first, its 7 and 8 are not.
+    assert seen == [4 + 2 + 2 + 2]
+    _assert_equal(found, expected)
+    assert sums == pytest.approx(expected_sums, rel=1e-4)
+
+
+def test_a_cpu_splits_into_small_passes_unless_an_example_is_long() -> None:
+    short, long = [example(length=1000, seed=index) for index in range(9)], example(length=5000, seed=9)
+
+    assert [len(group) for group in micro_batches(tiny_model(), short, 100_000)] == [4, 4, 1]
+    assert [len(group) for group in micro_batches(tiny_model(), [long, *short], 100_000)] == [2, 8]
+    assert [len(group) for group in micro_batches(tiny_model(), short, 2000)] == [2, 2, 2, 2, 1]
 
 
 def _textbook_logprobs(model: Transformer, item: Example) -> Tensor:

@@ -13,7 +13,8 @@ Unit = list[Example]
 def pack(examples: Sequence[Example], token_budget: int, *, is_padded: bool = True) -> list[list[Example]]:
     """Group examples so that each group stays within the budget; the two of a pair stay together.
 
-    Where attention runs on a padded grid, its cells count, so examples of like length lie together, longest first.
+    Where attention runs on a padded grid, its cells count, so examples of like length lie together, longest first, and
+    after each those that begin with the same prompt, which is then run once for all of them.
     Where it runs on the tokens alone, they count, and groups come out alike in size. Ties keep the given order.
 
     >>> from whet.testing.fakes import example
@@ -34,7 +35,7 @@ def pack(examples: Sequence[Example], token_budget: int, *, is_padded: bool = Tr
                 f"raise that setting or leave the {'example' if len(unit) == 1 else 'pair'} out"
             )
     longest_first = sorted(units, key=lambda unit: -_width(unit))
-    return _grids(longest_first, token_budget) if is_padded else _alike(longest_first, token_budget)
+    return _grids(_by_prompt(longest_first), token_budget) if is_padded else _alike(longest_first, token_budget)
 
 
 def _units(examples: Sequence[Example]) -> list[Unit]:
@@ -62,12 +63,22 @@ def _tokens(unit: Unit) -> int:
     return sum(len(item.tokens) for item in unit)
 
 
+def _by_prompt(units: Sequence[Unit]) -> list[Unit]:
+    """Let each unit be followed by those of the same prompt."""
+    found: dict[bytes, list[Unit]] = {}
+    for unit in units:
+        found.setdefault(unit[0].tokens[: unit[0].start].tobytes(), []).append(unit)
+    return [unit for same in found.values() for unit in same]
+
+
 def _grids(units: Sequence[Unit], budget: int) -> list[list[Example]]:
     groups: list[list[Example]] = []
     width = 0
     for unit in units:
-        if groups and (len(groups[-1]) + len(unit)) * width <= budget:
+        widest = max(width, _width(unit))
+        if groups and (len(groups[-1]) + len(unit)) * widest <= budget:
             groups[-1].extend(unit)
+            width = widest
         else:
             groups.append(list(unit))
             width = _width(unit)

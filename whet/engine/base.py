@@ -15,7 +15,7 @@ class Sampling(Config):
 
     temperature: float = Field(default=1.0, ge=0.0)
     """0 takes the most likely token; its log-probability then counts as temperature 1."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
     """Keep the k most likely tokens; 0 keeps all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Keep the smallest set of most likely tokens whose probability reaches p; 1 keeps all."""

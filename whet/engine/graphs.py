@@ -18,6 +18,8 @@ class DecodeGraphs:
     def __init__(self) -> None:
         self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
         self._seen: set[Key] = set()
+        self.num_bytes = 0
+        """What recordings hold of the device's memory, so that nobody else can have it."""
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
@@ -35,17 +37,20 @@ class DecodeGraphs:
             step()
 
     def forget(self) -> None:
-        """Give the recordings and their memory back; a size that has run before is recorded at its next step."""
+        """Give the recordings and their memory back; all begins anew, since another cache may need other kernels."""
         self._graphs.clear()
+        self._seen.clear()
+        self.num_bytes = 0
         self._pool = torch.cuda.graph_pool_handle()
 
     def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         # Not torch.cuda.graph: it waits for the device, collects garbage and empties the allocator's cache.
-        graph = torch.cuda.CUDAGraph()
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.memory_reserved()
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             step()
             graph.capture_end()
+        self.num_bytes += torch.cuda.memory_reserved() - before
         return graph
 
 

@@ -15,6 +15,7 @@ from whet.engine.prompts import PREFILL_TOKENS
 from whet.engine.slots import Slots
 from whet.engine.store import Build, Store
 from whet.engine.transfer import Counts, Link
+from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 
@@ -22,11 +23,11 @@ from whet.models.transformer import Transformer
 class EngineConfig(Config):
     """Room for running requests."""
 
-    slots: int = Field(default=256, ge=1)
+    slots: int = Field(default=256, ge=1, le=65536)
     """Most requests that run at once."""
     context: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=4096)
     """Tokens decoded between two looks at what has ended; None takes 1 on a CPU, which wastes none, 16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
     """Memory of keys and values on a GPU, in GiB. None takes what full slots need, up to 90 % of what is free."""
@@ -54,6 +55,8 @@ class NativeEngine:
         self.context = min(cfg.context or model.cfg.max_positions, model.cfg.max_positions)
         device = model.embed.weight.device
         is_cpu = device.type == "cpu"
+        if is_cpu:
+            keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
         self._build: Build = build or (Slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb))
         self._link = Link(device)
@@ -65,8 +68,15 @@ class NativeEngine:
     def counts(self) -> Counts:
         return self._link.counts
 
+    @property
+    def recorded_bytes(self) -> int:
+        """What recorded steps hold of the device's memory besides tensors."""
+        return 0 if self._graphs is None else self._graphs.num_bytes
+
     def sleep(self) -> None:
-        """Give the memory of cache and graphs back; the next request takes it again."""
+        """Give the memory of cache and graphs back; the next request takes it again, and records steps anew."""
+        if self._loop is None:
+            return
         self._loop = None
         if self._graphs is not None:
             self._graphs.forget()

@@ -3,6 +3,8 @@
 Shapes: R rows, B rows in use, H hidden, V vocabulary, E contexts that end in a pass, M rows that move.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -11,10 +13,12 @@ from whet.engine.prompts import Layout, passes
 from whet.engine.sampling import sample
 from whet.engine.scheduler import Admission
 from whet.engine.seats import Indices, Seats
+from whet.engine.slots import Slots
 from whet.engine.state import Rows
 from whet.engine.store import Store
+from whet.engine.team import Team, team_for
 from whet.engine.transfer import Link
-from whet.models.transformer import Transformer
+from whet.models.transformer import Attend, Transformer
 
 
 class Runner:
@@ -32,7 +36,7 @@ class Runner:
         graphs: DecodeGraphs | None,
     ) -> None:
         self.model, self.store, self.rows, self.link, self.graphs = model, store, rows, link, graphs
-        self.prefill_tokens = prefill_tokens
+        self.prefill_tokens, self.team = prefill_tokens, team_for(model)
         self.slots = len(rows.token_R)
         weight = model.embed.weight
         # What the model made of the last token of each context; the spare row's stays for samples still to come.
@@ -66,7 +70,9 @@ class Runner:
         if self.store.is_recorded:
             size, longest = rounded_rows(num_rows, self.slots), rounded_length(longest)
         for _ in range(steps):
-            if self.graphs is None:
+            if self.team is not None and isinstance(self.store, Slots):
+                self._step_apart(self.store, self.team, size, has_cuts)
+            elif self.graphs is None:
                 self._step(size, longest, has_cuts)
             else:
                 self.graphs.run((size, longest, has_cuts), lambda: self._step(size, longest, has_cuts))
@@ -100,6 +106,17 @@ class Runner:
         attend = self.store.decode(self.rows, size, longest)
         hidden_BH = self.model(self.rows.token_R[used], self.rows.position_of(used), attend)
         self._sample(used, self.model.logits(hidden_BH), has_cuts)
+
+    def _step_apart(self, store: Slots, team: Team, size: int, has_cuts: bool) -> None:
+        """Do the same on a CPU, each core its share of the rows."""
+        shares = team.shares(size)
+
+        def act(used: slice, attend: Attend) -> None:
+            hidden_BH = self.model(self.rows.token_R[used], self.rows.position_of(used), attend)
+            self._sample(used, self.model.logits(hidden_BH), has_cuts)
+
+        attends = store.decode_shares(self.rows, shares)
+        team.run([partial(act, used, attend) for used, attend in zip(shares, attends, strict=True)])
 
     def _sample(self, used: slice, logits_BV: Tensor, has_cuts: bool) -> None:
         column_B1 = self.rows.column_of(used)

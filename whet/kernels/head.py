@@ -19,6 +19,8 @@ CPU_ELEMENTS, GPU_ELEMENTS = 2**25, 2**29
 """Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a GPU."""
 ALIGNED = 8
 """Tokens that a vocabulary is filled up to a multiple of, for its product on a GPU."""
+_BLOCK = 64
+"""Tokens of the vocabulary that are added up together when one is drawn."""
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
@@ -49,10 +51,16 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Score each label under softmax(logits / temperature); also the entropy of that distribution, if wanted, else 0.
 
-    Both have gradients; detach what should have none. The backward pass computes chunks of logits again. A temperature
-    of 0 scores like 1, as `sample_rows` does.
+    Both have gradients; detach what should have none. The backward pass computes chunks of logits again, unless all
+    fit in one chunk on a CPU, which then keeps the distributions. A temperature of 0 scores like 1, as `sample_rows`
+    does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
+    if not hidden_MH.is_cuda and not usable(hidden_MH) and len(hidden_MH) * len(weight_VH) <= elements:
+        kept: tuple[Tensor, Tensor] = _KeptScores.apply(  # type: ignore[no-untyped-call]
+            hidden_MH, weight_VH, label_M, temperature_M, entropy
+        )
+        return kept
     rows = max(1, elements // len(weight_VH))
     rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
     both: tuple[Tensor, Tensor] = _Scores.apply(  # type: ignore[no-untyped-call]
@@ -81,25 +89,55 @@ def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> T
 
 def plain_sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor) -> tuple[Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
-    logprobs_BV = torch.log_softmax(_scaled(logits_BV, temperature_B), dim=-1)
-    sums_BV = logprobs_BV.exp().cumsum(-1, dtype=torch.float64)
-    # A product that rounds up to the total would point past the last likely token.
-    target_B = (uniform_B * sums_BV[:, -1]).minimum(sums_BV[:, -1] * (1 - 2**-52))
-    drawn_B = torch.searchsorted(sums_BV, target_B[:, None], right=True)[:, 0].clamp(max=logits_BV.shape[1] - 1)
-    token_B = torch.where(temperature_B == 0, logprobs_BV.argmax(-1), drawn_B)
-    return token_B, logprobs_BV.gather(1, token_B[:, None])[:, 0]
+    scaled_BV = _scaled(logits_BV, temperature_B)
+    probs_BV = torch.softmax(scaled_BV, dim=-1)
+    token_B = _drawn(probs_BV, uniform_B)
+    is_greedy_B = temperature_B == 0
+    if logits_BV.is_cuda or bool(is_greedy_B.any()):
+        token_B = torch.where(is_greedy_B, logits_BV.argmax(-1), token_B)
+    return token_B, scaled_BV.gather(1, token_B[:, None])[:, 0] - _lse(scaled_BV, probs_BV)
+
+
+def _drawn(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
+    """Find each row's block of tokens first, then the token in the block: most are added up only once, in float32."""
+    rows, vocab = probs_BV.shape
+    padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
+    blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
+    sums_BK = blocks_BKJ.sum(-1).cumsum(-1, dtype=torch.float64)
+    target_B = uniform_B * sums_BK[:, -1]
+    block_B1 = _found(sums_BK, target_B)[:, None]
+    inside_BJ = blocks_BKJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    before_B = F.pad(sums_BK, (1, 0)).gather(1, block_B1)[:, 0]
+    place_B = _found(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
+    return (block_B1[:, 0] * _BLOCK + place_B).clamp(max=vocab - 1)
+
+
+def _found(sums_BK: Tensor, target_B: Tensor) -> Tensor:
+    """Find the first sum above each target; a target that rounds up to the total would point past the last one."""
+    within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
+    return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(max=sums_BK.shape[1] - 1)
 
 
 def plain_measure(
     logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of exponentials."""
+    return _plain_measure(logits_RV, label_R, temperature_R, has_entropy=has_entropy)[:3]
+
+
+def _plain_measure(
+    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     scaled_RV = _scaled(logits_RV, temperature_R)
-    logprobs_RV = torch.log_softmax(scaled_RV, dim=-1)
-    logprob_R = logprobs_RV.gather(1, label_R[:, None])[:, 0]
-    lse_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - logprob_R
-    entropy_R = -(logprobs_RV.exp() * logprobs_RV).sum(-1) if has_entropy else torch.zeros_like(logprob_R)
-    return logprob_R, entropy_R, lse_R
+    probs_RV = torch.softmax(scaled_RV, dim=-1)
+    lse_R = _lse(scaled_RV, probs_RV)
+    logprob_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - lse_R
+    if not has_entropy:
+        return logprob_R, torch.zeros_like(logprob_R), lse_R, probs_RV
+    # Below the row's maximum: between large numbers the entropy would be lost.
+    below_RV = scaled_RV - scaled_RV.amax(-1, keepdim=True)
+    mean_R = torch.bmm(probs_RV[:, None], below_RV[:, :, None])[:, 0, 0]
+    return logprob_R, -probs_RV.amax(-1).log() - mean_R, lse_R, probs_RV
 
 
 def plain_slope(
@@ -128,11 +166,18 @@ def plain_slope(
     return slope_RV.div_(scale_R[:, None]).to(dtype)
 
 
+def _lse(scaled_RV: Tensor, probs_RV: Tensor) -> Tensor:
+    """Take the logarithm of the sum of exponentials from the most likely token: it needs no other pass over them."""
+    return scaled_RV.amax(-1) - probs_RV.amax(-1).log()
+
+
 def _scale(temperature_R: Tensor) -> Tensor:
     return torch.where(temperature_R == 0, 1.0, temperature_R)
 
 
 def _scaled(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
+    if not logits_RV.is_cuda and bool(((temperature_R == 1) | (temperature_R == 0)).all()):
+        return logits_RV
     return logits_RV / _scale(temperature_R).to(logits_RV.dtype)[:, None]
 
 
@@ -182,6 +227,41 @@ class _Scores(torch.autograd.Function):
             del slope_RV  # before the next chunk takes its place
         d_weight_VH = None if d_weight_VH is None else d_weight_VH.to(weight_VH.dtype)
         return d_hidden_MH, d_weight_VH, None, None, None, None
+
+
+class _KeptScores(torch.autograd.Function):
+    """The same for one chunk on a CPU: memory costs less there than computing the logits again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        logits_MV = head_logits(hidden_MH, weight_VH)
+        logprob_M, entropy_M, _, probs_MV = _plain_measure(logits_MV, label_M, temperature_M, has_entropy=entropy)
+        ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV)
+        ctx.has_entropy = entropy
+        ctx.set_materialize_grads(False)
+        return logprob_M, entropy_M
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV = ctx.saved_tensors
+        d_logprob_M, d_entropy_M = grads[0], grads[1] if ctx.has_entropy else None
+        if d_logprob_M is None:
+            d_logprob_M = torch.zeros_like(entropy_M)
+        scale_M = _scale(temperature_M).to(probs_MV.dtype)
+        d_logprob_M = d_logprob_M / scale_M
+        if d_entropy_M is None:
+            slope_MV = probs_MV * -d_logprob_M[:, None]
+        else:
+            d_entropy_M = d_entropy_M / scale_M
+            slope_MV = probs_MV * (-d_logprob_M - d_entropy_M * entropy_M)[:, None]
+            slope_MV -= torch.xlogy(probs_MV, probs_MV).mul_(d_entropy_M[:, None])
+        slope_MV.scatter_add_(1, label_M[:, None], d_logprob_M[:, None])
+        slope_MV = slope_MV.to(hidden_MH.dtype)
+        d_hidden_MH = slope_MV @ weight_VH if ctx.needs_input_grad[0] else None
+        d_weight_VH = (slope_MV.t() @ hidden_MH).to(weight_VH.dtype) if ctx.needs_input_grad[1] else None
+        return d_hidden_MH, d_weight_VH, None, None, None
 
 
 def _slope(saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None) -> Tensor:

@@ -1,6 +1,7 @@
 """Causal attention over packed sequences: the learner's context, and the prompts of an engine without pages.
 
-Shapes: T tokens of S sequences laid end to end, X tiles of queries.
+Shapes: T tokens of S sequences laid end to end, X tiles of queries, U tokens without those that sequences have in
+common at their start, C cells of a grid with a line a sequence.
 """
 
 import torch
@@ -31,3 +32,24 @@ class PackedAttention:
 
     def mix(self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor:
         return packed_attention(q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2)
+
+
+class MergedAttention:
+    """The same on a CPU, where tokens that sequences have in common at their start are given once.
+
+    `node_C` says which token stands in each cell, padded on the right, which causality hides; `cell_U` names a cell of
+    each token.
+    """
+
+    def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
+        self.node_C, self.cell_U, self.longest = node_C, cell_U, longest
+
+    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
+        q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in turn(qkv_TX))
+        mixed = F.scaled_dot_product_attention(
+            q_SNCD, k_SGCD, v_SGCD, is_causal=True, enable_gqa=turn.heads != turn.groups
+        )
+        return mixed.transpose(1, 2).flatten(0, 1).index_select(0, self.cell_U)
+
+    def _to_grid(self, x_UND: Tensor) -> Tensor:
+        return x_UND.index_select(0, self.node_C).view(-1, self.longest, *x_UND.shape[1:]).transpose(1, 2)

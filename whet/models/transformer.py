@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from whet.kernels.gate import swiglu
 from whet.kernels.head import head_logits
@@ -28,6 +29,8 @@ class Transformer(nn.Module):
     """Tokens and positions in, final hidden states out; `logits` applies the head in float32."""
 
     rope_PD: Tensor
+    num_checkpointed = 0
+    """Layers, the first ones, that keep their inputs alone for the way back and run a second time then."""
 
     def __init__(self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         super().__init__()
@@ -46,8 +49,13 @@ class Transformer(nn.Module):
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
         stream_TH, added_TH = None, self.embed(tokens_T)
         rope, positions = (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
-        for layer in self.layers:
-            stream_TH, added_TH = layer(stream_TH, added_TH, rope, positions, attend)
+        num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
+        for index, layer in enumerate(self.layers):
+            given = stream_TH, added_TH, rope, positions, attend
+            if index < num_checkpointed:
+                stream_TH, added_TH = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False)
+            else:
+                stream_TH, added_TH = layer(*given)
         return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:

@@ -10,24 +10,33 @@ from whet.algos.catalog import Objective
 from whet.algos.terms import TokenTerms
 from whet.data.examples import Batch, Example, to_batch
 from whet.data.pack import pack
+from whet.data.prefixes import merge_prefixes
+from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs
 from whet.kernels.switch import usable
-from whet.models.attention import PackedAttention
+from whet.models.attention import MergedAttention, PackedAttention
 from whet.models.transformer import Transformer
+from whet.train.memory import Room
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
 
 Metrics = dict[str, float]
 
+CPU_TOKENS = 4096
+"""Tokens of one pass on a CPU, where an example is not longer."""
+
 
 class Learner:
     """Trains a model that an engine may share. `steps` is how many optimiser steps the schedule spans."""
 
-    def __init__(self, model: Transformer, cfg: TrainConfig, *, steps: int) -> None:
+    def __init__(self, model: Transformer, cfg: TrainConfig, *, steps: int, room: Room | None = None) -> None:
         self.model, self.cfg, self.steps = model, cfg, steps
         self.optimizer = Optimizer(model, cfg)
+        self.room = room or Room(model, cfg)
         self.device = model.embed.weight.device
         self.num_steps = 0
+        if self.device.type == "cpu":
+            keep_freed_memory()
 
     def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples, whatever the micro-batches."""
@@ -38,6 +47,7 @@ class Learner:
 
         The mean is over tokens, or over pairs where answers are compared.
         """
+        self.make_room(examples)
         sums: dict[str, Tensor] = {}
         count = 0
         for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
@@ -47,6 +57,10 @@ class Learner:
             count += len(batch.weight)
         loss = float(sums.pop("loss", torch.zeros(())))
         return {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
+
+    def make_room(self, examples: Sequence[Example]) -> None:
+        """See that an update on the examples fits on the device, before anything of it is there."""
+        self.room.make(self.optimizer, examples)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or pairs."""
@@ -85,18 +99,42 @@ class Learner:
 
 
 def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[Example]]:
-    """Split examples for single passes of a model; only where it has kernels of its own is there no padding."""
-    return pack(examples, tokens, is_padded=not usable(model.embed.weight))
+    """Split examples for single passes of a model; only where it has kernels of its own is there no padding.
+
+    A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example needs more.
+    """
+    weight = model.embed.weight
+    if weight.device.type == "cpu":
+        longest = max((len(example.tokens) for example in examples), default=0)
+        tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
+    return pack(examples, tokens, is_padded=not usable(weight))
 
 
 def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
-    attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
-    hidden_MH = model(batch.tokens_T, batch.positions_T, attend)[batch.source_M]
     logprob_M, entropy_M = token_logprobs(
-        hidden_MH, model.head_weight_VH, batch.label_M, batch.temperature_M, entropy=True
+        _hidden(model, batch), model.head_weight_VH, batch.label_M, batch.temperature_M, entropy=True
     )
     return logprob_M, entropy_M if entropy_gradient else entropy_M.detach()
+
+
+def _hidden(model: Transformer, batch: Batch) -> Tensor:
+    """Run the model; its final hidden state where each target is predicted.
+
+    On a CPU, what sequences have in common at their start is run once, and their last tokens are not run at all.
+    """
+    if batch.tokens_T.is_cuda or usable(model.embed.weight):
+        attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
+        hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
+        return hidden_TH[batch.source_M]
+    merged = merge_prefixes(batch.tokens_T.numpy(), batch.lengths_S.numpy())
+    first_U, node_T, node_C, cell_U = map(
+        torch.from_numpy, (merged.first_U, merged.node_T, merged.node_C, merged.cell_U)
+    )
+    hidden_UH: Tensor = model(
+        batch.tokens_T[first_U], batch.positions_T[first_U], MergedAttention(node_C, cell_U, merged.longest)
+    )
+    return hidden_UH.index_select(0, node_T[batch.source_M])
 
 
 @torch.no_grad()

@@ -8,18 +8,18 @@ import numpy as np
 from whet.algos.catalog import Algorithm
 from whet.algos.early_stop import is_too_far
 from whet.data.examples import Example
-from whet.models.transformer import Transformer
 from whet.rng import stream
 from whet.train.credit import weigh
 from whet.train.critic import Critic
-from whet.train.learner import Learner, Metrics, score_examples
+from whet.train.learner import Learner, Metrics
+from whet.train.reference import Reference
 
 
-def with_reference(examples: Sequence[Example], reference: Transformer | None, micro_tokens: int) -> list[Example]:
+def with_reference(examples: Sequence[Example], reference: Reference | None, micro_tokens: int) -> list[Example]:
     """Add what the starting policy thinks of each token; nothing where there is no reference."""
     if reference is None:
         return list(examples)
-    found = score_examples(reference, examples, micro_tokens)
+    found = reference.logprobs(examples, micro_tokens)
     return [replace(example, ref_logprob=logprob) for example, logprob in zip(examples, found, strict=True)]
 
 
@@ -38,6 +38,8 @@ def update(
     early stop finds the policy too far from the start of the step, what it says is left out, and counted. A critic
     learns first, and alone while its head start lasts.
     """
+    if critic is not None:
+        critic.model.body.num_checkpointed = learner.model.num_checkpointed
     values = {} if critic is None else critic.update(examples, seed=seed)
     if critic is not None and critic.is_alone:
         return values | {"step/empty": 0.0}

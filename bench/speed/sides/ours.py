@@ -23,6 +23,7 @@ from whet.engine.native import EngineConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
 from whet.train.learner import Learner, score_examples  # noqa: E402
+from whet.train.memory import Room  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.update import update  # noqa: E402
 from whet.types import Completion  # noqa: E402
@@ -86,7 +87,8 @@ def update_round(spec: Spec, model: Transformer) -> Round:
 
 
 def rl_step_round(spec: Spec, model: Transformer) -> Round:
-    engine, learner = engine_of(spec, model), learner_of(spec, model)
+    engine = engine_of(spec, model)
+    learner = learner_of(spec, model, engine)
     algo = build(AlgoConfig(), max_tokens=spec.work.cap)
 
     def round_of(number: int) -> dict[str, float]:
@@ -94,7 +96,6 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         began = time.perf_counter()
         done = dict(engine.generate(requests))
         sampled = elapsed(spec, began)
-        engine.sleep()
         examples = credited(spec, requests, done)
         metrics = update(learner, examples, algo, seed=number)
         engine.version += 1
@@ -112,10 +113,11 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 
-def learner_of(spec: Spec, model: Transformer) -> Learner:
+def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learner:
+    """Make a learner; where its updates need the room, the caches of these engines give way."""
     own = {name.removeprefix("train."): value for name, value in spec.settings.items() if name.startswith("train.")}
     cfg = TrainConfig.model_validate({"lr": 1e-6, "dtype": spec.work.dtype} | own)
-    return Learner(model, cfg, steps=1000)
+    return Learner(model, cfg, steps=1000, room=Room(model, cfg, engines=engines))
 
 
 def requests_of(spec: Spec, number: int) -> list[Request]:
