@@ -2,6 +2,7 @@
 
 import math
 from typing import Literal
+from weakref import ref
 
 import pytest
 import torch
@@ -179,6 +180,42 @@ def test_an_offloaded_optimiser_moves_weights_to_the_same_place(dtype: torch.dty
 
     assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(models[0].vector, models[1].vector)
     assert both[0].tensors().keys() == both[1].tensors().keys()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: torch.dtype) -> None:
+    source = torch.Generator().manual_seed(0)
+    start = torch.randn(300, 300, generator=source).to(dtype), torch.randn(4, generator=source).to(dtype)
+    pulls = [(torch.randn(300, 300, generator=source).to(dtype), start[1]) for _ in range(4)]
+    models = [Pair(*start) for _ in range(2)]
+    settings = [TrainConfig(weight_decay=0.1, clip=0.5, offload=far) for far in (False, True)]
+    near, far = (Optimizer(model, cfg) for model, cfg in zip(models, settings, strict=True))
+    # 90,000 numbers are worth the way, four are not.
+    assert (near.bytes_to_come, far.bytes_to_come) == (8 * 90_004, 8 * 4)
+    places = set[int]()
+    for pull in pulls:
+        for model, optimizer in zip(models, (near, far), strict=True):
+            model.pull(*pull)
+            optimizer.step(0.01)
+        places.add(far.moments["matrix"][0].data_ptr())
+
+    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(models[0].vector, models[1].vector)
+    for key, value in near.tensors().items():
+        assert torch.equal(value, far.tensors()[key]), key
+    assert len(places) == 1, "moments are made once"
+    assert far.bytes_to_come == 0
+
+
+def test_an_optimiser_goes_when_its_owner_lets_it_go() -> None:
+    model = Pair(*(value.bfloat16() for value in _drawn(0)))
+    optimizer = Optimizer(model, TrainConfig())
+    model.pull(*(value.bfloat16() for value in _drawn(1)))
+    optimizer.step(0.1)
+    seen = ref(optimizer)
+
+    del optimizer
+
+    assert seen() is None
 
 
 def test_loading_forgets_what_the_optimiser_had_learned_before() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from whet.engine.base import Sampling
 from whet.errors import ConfigError
@@ -40,17 +41,22 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "texts", "words"),
+    ("given", "words"),
     [
-        (ModelSource(), TEXTS, "either path"),
-        (ModelSource(path="x", new="tiny"), TEXTS, "not both"),
-        (ModelSource(new="tiny"), [], "training texts"),
-        (ModelSource(new="gigantic"), TEXTS, "gigantic"),
+        ({}, "give path"),
+        ({"path": "x", "new": "tiny"}, "not both"),
+        ({"new": "gigantic"}, "should be one of tiny"),
+        ({"new": "tiny", "lora": {"rank": 2}}, "give path, not new"),
     ],
 )
-def test_a_source_that_says_nothing_or_too_much_is_refused(source: ModelSource, texts: list[str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        open_model(source, dtype=torch.float32, texts=texts, seed=0)
+def test_a_source_that_says_nothing_or_too_much_is_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        ModelSource.model_validate(given)
+
+
+def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
+    with pytest.raises(ConfigError, match="training texts"):
+        open_model(ModelSource(new="tiny"), dtype=torch.float32, texts=[], seed=0)
 
 
 def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:

@@ -59,15 +59,31 @@ def test_a_short_context_leaves_room_to_sample() -> None:
 
 
 def test_the_sentence_says_what_is_done() -> None:
-    assert EXACT.sentence == (
-        "exact: engine and learner agree bit for bit on 128 tokens, "
-        "so the engine's log-probabilities serve as the old ones"
+    several, one = AlgoConfig(minibatches=4), AlgoConfig(minibatches=1)
+    agreed = "exact: engine and learner agree bit for bit on 128 tokens"
+    assert EXACT.sentence(several) == f"{agreed}, so the engine's log-probabilities serve as the old ones"
+    assert EXACT.sentence(one) == f"{agreed}; one mini-batch a step needs no old log-probabilities"
+    assert EXACT.sentence(several, lag=1) == (
+        f"{agreed}; old log-probabilities are computed all the same, since rollouts lag"
     )
-    assert CLOSE.sentence == (
+    assert CLOSE.sentence(several) == (
         "close: 50.0 % of 128 log-probabilities have the same bits, the largest gap is 2.0e-06, "
         "so old log-probabilities are computed again"
     )
-    assert replace(CLOSE, equal_share=0.9999).sentence.startswith("close: 99.9 %")
+    assert CLOSE.sentence(one).endswith("2.0e-06; one mini-batch a step needs no old log-probabilities")
+    assert CLOSE.sentence(AlgoConfig(minibatches=4, old="engine")).endswith("are the old ones by algo.old")
+    assert replace(CLOSE, equal_share=0.9999).sentence(one).startswith("close: 99.9 %")
+
+
+@pytest.mark.parametrize("found", [EXACT, CLOSE])
+@pytest.mark.parametrize("minibatches", [1, 4])
+@pytest.mark.parametrize("lag", [0, 1])
+def test_the_sentence_is_true_of_the_algorithm(found: Exactness, minibatches: int, lag: int) -> None:
+    cfg = AlgoConfig(minibatches=minibatches)
+    needs_old, said = build(found.applied(cfg, lag=lag), max_tokens=8).needs_old, found.sentence(cfg, lag=lag)
+
+    assert needs_old == ("computed" in said)
+    assert ("serve as the old ones" in said) == (found.applied(cfg, lag=lag).old == "engine")
 
 
 @pytest.mark.parametrize(

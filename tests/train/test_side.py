@@ -11,7 +11,7 @@ from whet.engine.native import EngineConfig
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource
+from whet.train.policy import ModelSource, Policy
 from whet.train.side import Side, open_side
 from whet.types import Group, Step
 
@@ -76,3 +76,25 @@ def test_judged_steps_count_only_where_they_are_asked_for(model: Path) -> None:
 
     assert without == {"step/empty": 1.0}, "all outcomes are the same"
     assert counted["step/empty"] == 0.0 and counted["train/grad_norm"] > 0
+
+
+def test_a_reference_is_kept_only_for_a_kl(model: Path) -> None:
+    assert side(model).reference is None
+    assert side(model, AlgoConfig(name="tango_grpo", kl=0.1)).reference is not None
+
+
+def test_what_is_proved_of_the_policy_decides_the_algorithm(model: Path) -> None:
+    seen = list[str]()
+
+    def prove(algo: AlgoConfig, policy: Policy) -> AlgoConfig:
+        seen.append(policy.player.name)
+        return algo.model_copy(update={"old": "engine"})
+
+    source, algo = ModelSource(path=str(model)), AlgoConfig(name="tango_grpo", minibatches=2)
+    found = open_side(
+        source, algo, Sampling(max_tokens=8), TrainConfig(), EngineConfig(slots=4),
+        updates=5, name="s", seed=0, prove=prove,
+    )  # fmt: skip
+
+    assert seen == ["s"] and not found.algo.needs_old
+    assert side(model, algo).algo.needs_old

@@ -1,5 +1,6 @@
 """What a model costs, from its shape alone: parameters, bytes and floating-point operations."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from whet.models.config import ModelConfig
@@ -30,6 +31,22 @@ class Cost:
         small = 2 * cfg.hidden_size + (cfg.qkv_size if cfg.qkv_bias else 0) + (2 * cfg.head_dim if cfg.qk_norm else 0)
         return self.body + self.head * (1 if cfg.tied else 2) + cfg.num_layers * small + cfg.hidden_size
 
+    def adapters(self, rank: int, targets: Iterable[str]) -> int:
+        """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
+        cfg = self.cfg
+        hidden, inner, queries = cfg.hidden_size, cfg.intermediate_size, cfg.num_heads * cfg.head_dim
+        keys = cfg.num_kv_heads * cfg.head_dim
+        sides = {
+            "q_proj": hidden + queries,
+            "k_proj": hidden + keys,
+            "v_proj": hidden + keys,
+            "o_proj": queries + hidden,
+            "gate_proj": hidden + inner,
+            "up_proj": hidden + inner,
+            "down_proj": inner + hidden,
+        }
+        return cfg.num_layers * rank * sum(sides[name] for name in targets)
+
     @property
     def kv_bytes(self) -> int:
         """Keys and values of one token."""
@@ -54,7 +71,3 @@ class Cost:
     def update_flops(self, length: int, scored: int) -> float:
         """Forward and backward: three times the forward pass."""
         return 3 * self.forward_flops(length, scored)
-
-    def decode_bytes(self, context: float, rows: int) -> float:
-        """What one decode step of `rows` sequences of a mean context must read: all weights once, and every cache."""
-        return (self.body + self.head) * self.width + rows * context * self.kv_bytes

@@ -24,10 +24,6 @@ class Trained:
     learner: Learner
 
 
-def trained(policy: Policy, learner: Learner) -> Trained:
-    return Trained(policy, learner)
-
-
 def save_training(
     folder: Path,
     policy: Policy,

@@ -1,7 +1,6 @@
 """AdamW with float32 masters, learning-rate schedules and gradient clipping."""
 
 import math
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -12,9 +11,12 @@ from torch.optim.adamw import adamw
 
 from whet.config import Config
 from whet.errors import TrainError
+from whet.train.ferry import Ferry, host_room
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]
+FAR = 2**16
+"""Numbers of a weight from which on it is worth the way to host memory; norms and biases stay."""
 
 
 class TrainConfig(Config):
@@ -38,7 +40,12 @@ class TrainConfig(Config):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32 elsewhere."""
     offload: bool = False
-    """On a GPU, keep masters and moments in host memory: 12 bytes a weight less, and slower steps."""
+    """Keep masters and moments in host memory: 12 bytes a weight less on a GPU, and slower steps."""
+    offload_reference: bool = False
+    """Keep the starting policy of a KL, or a teacher, in host memory but for the passes in which it reads."""
+    checkpointing: Literal["auto", "on", "off"] = "auto"
+    """Keep only the inputs of layers for the way back, and run them twice: on is all layers, auto as many as it takes
+    for an update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
     """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a straight one."""
 
@@ -62,7 +69,7 @@ class Optimizer:
     """Updates a model in place, so that addresses stay. Weights below float32 get a float32 master and gradient.
 
     Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass through the device
-    one weight at a time.
+    piece by piece.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
@@ -71,9 +78,10 @@ class Optimizer:
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
+        self._ferry = Ferry(next(iter(self.weights.values())).device)
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
-                weight.register_post_accumulate_grad_hook(self._accumulate_into(name))  # type: ignore[no-untyped-call]
+                weight.register_post_accumulate_grad_hook(_added_to(self._gradients, name))  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def step(self, lr: float) -> float:
@@ -86,8 +94,13 @@ class Optimizer:
                 "from the last checkpoint"
             )
         torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (float(norm) + 1e-6)))
-        for names in self._together(gradients):
+        far = [name for name in gradients if self._is_far(self.weights[name])]
+        near = [name for name in gradients if name not in far]
+        for names in ([name for name in near if self._decay(name)], [name for name in near if not self._decay(name)]):
             self._move(names, [gradients[name] for name in names], lr)
+        for name in far:
+            self._move_far(name, gradients[name], lr)
+        self._ferry.join()
         self._gradients.clear()
         for weight in self.weights.values():
             weight.grad = None
@@ -101,6 +114,7 @@ class Optimizer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs besides the model: masters, both moments, and the step count."""
+        self._ferry.wait()
         out = {}
         for name, master in self.masters.items():
             if master is not self.weights[name]:
@@ -113,6 +127,7 @@ class Optimizer:
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Take back what `tensors` gave; what was learned since is forgotten."""
+        self._ferry.wait()
         self.moments.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
@@ -122,8 +137,13 @@ class Optimizer:
             if kind == "master":
                 master.copy_(value)
             else:
-                own = self.moments.setdefault(name, self._fresh(name))
-                own[MOMENTS.index(kind)].copy_(value)
+                self._moments(name)[MOMENTS.index(kind)].copy_(value)
+
+    @property
+    def bytes_to_come(self) -> int:
+        """What the first step will take of the device's memory and keep: moments that are not there yet."""
+        fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
+        return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
 
     def _found(self) -> dict[str, Tensor]:
         own = {name: weight.grad for name, weight in self.weights.items() if weight.grad is not None}
@@ -133,68 +153,79 @@ class Optimizer:
             if (gradient := own.get(name, self._gradients.get(name))) is not None
         }
 
-    def _together(self, gradients: Iterable[str]) -> list[list[str]]:
-        """Weights that one launch moves: all that decay and all that do not, or each alone when it has far to come."""
-        if self.cfg.offload:
-            return [[name] for name in gradients]
-        decaying = [name for name in gradients if self._decay(name)]
-        return [names for names in (decaying, [name for name in gradients if not self._decay(name)]) if names]
-
     def _move(self, names: list[str], gradients: list[Tensor], lr: float) -> None:
-        device = gradients[0].device
-        at_home = [[self.masters[name], *self.moments.setdefault(name, self._fresh(name))] for name in names]
-        here = [[value.to(device, non_blocking=True) for value in values] for values in at_home]
-        masters, firsts, seconds, counts = (list(column) for column in zip(*here, strict=True))
+        """Move weights that decay alike in one launch."""
+        if not names:
+            return
+        masters = [self.masters[name] for name in names]
+        firsts, seconds, counts = (list(column) for column in zip(*map(self._moments, names), strict=True))
+        self._adamw(masters, gradients, firsts, seconds, counts, lr=lr, decay=self._decay(names[0]))
+        for name, master in zip(names, masters, strict=True):
+            if master is not self.weights[name]:
+                self.weights[name].copy_(master)
+
+    def _move_far(self, name: str, gradient: Tensor, lr: float) -> None:
+        """Move one weight whose moments, and master if it has one of its own, come over piece by piece."""
+        *moments, count = self._moments(name)
+        weight, master = self.weights[name].view(-1), self.masters[name]
+        is_own = master is self.weights[name]
+        whole, decay = gradient.reshape(-1), self._decay(name)
+
+        def act(at: slice, here: list[Tensor]) -> None:
+            target = weight[at] if is_own else here[2]
+            self._adamw([target], [whole[at]], [here[0]], [here[1]], [count.clone()], lr=lr, decay=decay)
+            if not is_own:
+                weight[at].copy_(target)
+
+        self._ferry.cross([home.view(-1) for home in (*moments, *([] if is_own else [master]))], act)
+        count.add_(1)
+
+    def _adamw(
+        self, masters: list[Tensor], gradients: list[Tensor], *state: list[Tensor], lr: float, decay: float
+    ) -> None:
+        firsts, seconds, counts = state
         adamw(
             masters, gradients, firsts, seconds, [], counts, fused=True, amsgrad=False, maximize=False, eps=1e-8,
-            lr=lr, beta1=self.cfg.beta1, beta2=self.cfg.beta2, weight_decay=self._decay(names[0]),
+            lr=lr, beta1=self.cfg.beta1, beta2=self.cfg.beta2, weight_decay=decay,
         )  # fmt: skip
-        for name, master in zip(names, masters, strict=True):
-            if self.masters[name] is not self.weights[name]:
-                self.weights[name].copy_(master)
-        for home, values in zip(at_home, here, strict=True):
-            for kept, value in zip(home, values, strict=True):
-                if kept is not value:
-                    kept.copy_(value, non_blocking=True)
 
     def _decay(self, name: str) -> float:
         return self.cfg.weight_decay if self.weights[name].dim() > 1 else 0.0
 
-    def _fresh(self, name: str) -> Moments:
-        weight = self.weights[name]
-        # Fused AdamW counts its steps on the device where it works.
-        return self._room(weight).zero_(), self._room(weight).zero_(), torch.zeros((), device=weight.device)
+    def _moments(self, name: str) -> Moments:
+        if name not in self.moments:
+            weight = self.weights[name]
+            # Fused AdamW counts its steps on the device where it works.
+            count = torch.zeros((), device=weight.device)
+            self.moments[name] = self._room(weight), self._room(weight), count
+        return self.moments[name]
 
     def _master(self, weight: nn.Parameter) -> Tensor:
         return weight if weight.dtype == torch.float32 else self._room(weight).copy_(weight.detach())
 
     def _room(self, weight: Tensor) -> Tensor:
-        """Make room for a float32 twin of a weight where masters and moments live."""
-        is_far = self.cfg.offload and weight.is_cuda
-        room = torch.empty(weight.shape, dtype=torch.float32, device="cpu" if is_far else weight.device)
-        return pinned(room) if is_far else room
+        """Make room for a float32 twin of a weight, zeros, where masters and moments live."""
+        if self._is_far(weight):
+            return host_room(weight.shape)
+        return torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
 
-    def _accumulate_into(self, name: str) -> Callable[[Tensor], None]:
-        """Add a low-precision gradient to the float32 one as soon as a backward pass has made it."""
-
-        def hook(weight: Tensor) -> None:
-            assert weight.grad is not None
-            total = self._gradients.get(name)
-            if total is None:
-                self._gradients[name] = weight.grad.float()
-            else:
-                total.add_(weight.grad)
-            weight.grad = None
-
-        return hook
+    def _is_far(self, weight: Tensor) -> bool:
+        return self.cfg.offload and weight.numel() >= FAR
 
 
-def pinned(room: Tensor) -> Tensor:
-    """Keep host memory where it is, so that the device copies from and to it without a stop on the way.
+def _added_to(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
+    """Add a low-precision gradient to the float32 one as soon as a backward pass has made it.
 
-    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half as much again.
+    A weight holds on to its hook, so the hook knows the gradients alone: an optimiser goes when its owner lets it go.
     """
-    runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    if runtime.cudaHostRegister(room.data_ptr(), room.nbytes, 0) == runtime.cudaError.success:
-        weakref.finalize(room, runtime.cudaHostUnregister, room.data_ptr())
-    return room
+
+    def hook(weight: Tensor) -> None:
+        assert weight.grad is not None
+        total = gradients.get(name)
+        if total is None:
+            gradients[name] = weight.grad.float()
+        else:
+            total.add_(weight.grad)
+        weight.grad = None
+
+    return hook

@@ -1,17 +1,19 @@
 """A policy: one set of weights, the learner that moves them, and the engine that samples from them."""
 
+import gc
 from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import field_validator, model_validator
 
 from whet.config import Config
 from whet.engine.native import EngineConfig, NativeEngine
 from whet.errors import ConfigError, DataError
 from whet.models.adapters import is_adapter, load_adapters, read_adapter
 from whet.models.load import load_model, resolve, stored_dtype
-from whet.models.lora import LoraConfig, LoraTransformer, twin
-from whet.models.sizes import new_config
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive
 from whet.rollout.collect import Player
@@ -20,6 +22,7 @@ from whet.text.chat import ChatFormat
 from whet.text.pieces import train_pieces
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner
+from whet.train.memory import Room
 from whet.train.optim import TrainConfig
 from whet.train.weights import save_trained
 
@@ -40,6 +43,21 @@ class ModelSource(Config):
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
+    @field_validator("new")
+    @classmethod
+    def _is_known(cls, new: str | None) -> str | None:
+        if new is not None and new not in SIZES:
+            raise ValueError(f"should be one of {', '.join(SIZES)}")
+        return new
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "ModelSource":
+        if (self.path is None) == (self.new is None):
+            raise ValueError("give path (a folder or hub id) or new (a size), and not both")
+        if self.new is not None and self.lora is not None:
+            raise ValueError("lora adapts weights that are there: give path, not new")
+        return self
+
 
 def torch_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -57,13 +75,11 @@ def open_model(
 ) -> tuple[Transformer, Tokenizer]:
     """Load a model with its tokenizer, or draw a new one whose tokenizer is made for `texts`."""
     device = str(torch_device())
-    if (source.path is None) == (source.new is None):
-        raise ConfigError("model needs either path (a folder or hub id) or new (a size), not both and not neither")
+    if device != "cpu":
+        gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
         return _open_folder(source.path, source.lora, dtype=dtype, device=device, seed=seed)
-    assert source.new is not None
-    if source.lora is not None:
-        raise ConfigError("model.lora adapts weights that are there: give model.path, not model.new")
+    assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError("model.new needs training texts to make its tokenizer from; only sft can start a new model")
     tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
@@ -71,11 +87,6 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
     return model.to(device=device, dtype=dtype), tokenizer
-
-
-def reference_of(model: Transformer) -> Transformer:
-    """The starting policy, to compare with: a frozen copy of what is trained, over the same memory of what is not."""
-    return twin(model).requires_grad_(False)
 
 
 def merge(adapters: Path, out: Path) -> None:
@@ -135,7 +146,8 @@ class Policy:
         self.player = Player(engine=self.engine, chat=self.chat, name=name)
 
     def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        return Learner(self.model, cfg, steps=steps)
+        """Make a learner of the same weights; where its updates need the room, the engine's cache gives way."""
+        return Learner(self.model, cfg, steps=steps, room=Room(self.model, cfg, engines=[self.engine]))
 
     def publish(self, version: int) -> None:
         """Stamp what is sampled from now on; shared weights need no copy."""

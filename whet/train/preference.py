@@ -5,13 +5,16 @@ from dataclasses import replace
 
 from whet.data.examples import Example, Pair
 from whet.models.transformer import Transformer
-from whet.train.update import with_reference
+from whet.train.learner import score_examples
 
 
 def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int) -> list[Pair]:
     """Add what the reference thinks of each token; an answer of several pairs is run once."""
     examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
-    scored = dict(zip(examples, with_reference(list(examples.values()), reference, micro_tokens), strict=True))
+    found = score_examples(reference, list(examples.values()), micro_tokens)
+    scored = {
+        key: replace(item, ref_logprob=logprob) for (key, item), logprob in zip(examples.items(), found, strict=True)
+    }
     return [Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs]
 
 

@@ -13,7 +13,7 @@ from whet.rng import derive, numpy_stream
 from whet.train.learner import score_examples
 from whet.train.policy import Policy
 
-PROMPTS, NEW_TOKENS, LONGEST_PROMPT = 8, 16, 96
+PROMPTS, NEW_TOKENS, LONGEST_PROMPT = 8, 16, 640
 MICRO_TOKENS = 4096
 
 
@@ -37,15 +37,19 @@ class Exactness:
             f"the largest gap is {self.largest_gap:.1e}"
         )
 
-    @property
-    def sentence(self) -> str:
+    def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
         """What training does about it."""
-        if self.is_exact:
-            return (
-                f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens, so the engine's "
-                "log-probabilities serve as the old ones"
-            )
-        return f"close: {self.measured}, so old log-probabilities are computed again"
+        agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
+        found = agreed if self.is_exact else f"close: {self.measured}"
+        if cfg.minibatches == 1:
+            return f"{found}; one mini-batch a step needs no old log-probabilities"
+        if cfg.old == "engine":
+            return f"{found}; the engine's log-probabilities are the old ones by algo.old"
+        if not self.is_exact:
+            return f"{found}, so old log-probabilities are computed again"
+        if lag > 0:
+            return f"{found}; old log-probabilities are computed all the same, since rollouts lag"
+        return f"{found}, so the engine's log-probabilities serve as the old ones"
 
     def applied(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
         """Compare ratios with what the engine said where that is exact; it saves a pass, and changes no bit.

@@ -1,6 +1,6 @@
 """One side of a co-training: a policy with its learner, its algorithm, and the model it started from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.algos.advantages import State
@@ -8,12 +8,12 @@ from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.models.transformer import Transformer
-from whet.train.checkpoint import Trained, trained
+from whet.train.checkpoint import Trained
 from whet.train.credit import credit, flatten
 from whet.train.learner import Learner, Metrics
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, reference_of, torch_dtype
+from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.reference import Reference, reference_of
 from whet.train.update import update, with_reference
 from whet.types import Group
 
@@ -24,11 +24,11 @@ class Side:
     learner: Learner
     algo: Algorithm
     sampling: Sampling
-    reference: Transformer | None
+    reference: Reference | None
 
     @property
     def trained(self) -> Trained:
-        return trained(self.policy, self.learner)
+        return Trained(self.policy, self.learner)
 
     def improve(
         self,
@@ -43,6 +43,7 @@ class Side:
         """Take one update on rewarded groups; `weights` multiply the advantages of a group, by its name."""
         algo = self.algo if has_steps else replace(self.algo, step_credit=None)
         examples = flatten(groups, algo, temperature=self.sampling.temperature)
+        self.learner.make_room(examples)
         examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
         examples, baseline = credit(groups, examples, algo, baseline, progress=progress)
         if weights is not None:
@@ -60,11 +61,15 @@ def open_side(
     updates: int,
     name: str,
     seed: int,
+    prove: Callable[[AlgoConfig, Policy], AlgoConfig] = lambda algo, policy: algo,
 ) -> Side:
-    """Load one of the models and all that trains it; `updates` is how many its schedule spans."""
-    built = build_algorithm(algo, max_tokens=sampling.max_tokens)
+    """Load one of the models and all that trains it; `updates` is how many its schedule spans.
+
+    `prove` sees the policy before anything else is loaded, and says which algorithm is right for it.
+    """
     model, tokenizer = open_model(source, dtype=torch_dtype(train.dtype), texts=[], seed=seed)
-    reference = reference_of(model) if built.needs_reference else None
     policy = Policy(model, tokenizer, engine=engine, name=name)
+    built = build_algorithm(prove(algo, policy), max_tokens=sampling.max_tokens)
+    reference = reference_of(model, offload=train.offload_reference) if built.needs_reference else None
     learner = policy.learner(train, steps=max(updates, 1) * built.minibatches)
     return Side(policy=policy, learner=learner, algo=built, sampling=sampling, reference=reference)

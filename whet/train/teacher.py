@@ -3,11 +3,11 @@
 import torch
 
 from whet.errors import ConfigError
-from whet.models.transformer import Transformer
 from whet.train.policy import ModelSource, Policy, open_model
+from whet.train.reference import Reference
 
 
-def open_teacher(source: ModelSource, policy: Policy, *, dtype: torch.dtype) -> Transformer:
+def open_teacher(source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False) -> Reference:
     """Load a teacher, and see that it can read all that the policy writes."""
     teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
@@ -21,4 +21,5 @@ def open_teacher(source: ModelSource, policy: Policy, *, dtype: torch.dtype) -> 
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the {policy.engine.context} of the "
             f"policy; set engine.context to {longest} at most"
         )
-    return teacher.requires_grad_(False)
+    teacher.requires_grad_(False)
+    return Reference(teacher, far=[*teacher.parameters()] if offload else ())

@@ -1,0 +1,134 @@
+"""What an optimiser keeps in host memory, and its way through the device: in pieces, three on the way at a time.
+
+While one piece is worked on, the next comes over and the last goes home, so the link is busy in both directions.
+"""
+
+import mmap
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PIECE = 2**24
+"""Numbers of a piece: long enough that a copy costs more than its launch, short enough to be no burden."""
+LANES, WIDTH = 3, 3
+"""Pieces on the way at a time, and tensors that travel together."""
+
+Act = Callable[[slice, list[Tensor]], None]
+Mark = torch.cuda.Event | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lane:
+    """Room on the device for one piece of each tensor, and a mark of when it is free."""
+
+    rooms: Tensor
+    free: Mark
+
+
+class Ferry:
+    """Carries float32 tensors between host and device; on a CPU it does the same with nothing to wait for."""
+
+    def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
+        self.device, self.piece = device, piece
+        self._inward, self._outward = _Queue.new(device), _Queue.new(device)
+        self._lanes: list[Lane] = []
+        self._count = 0
+
+    def cross(self, homes: Sequence[Tensor], act: Act) -> None:
+        """Bring flat tensors over, piece by piece, let `act` change each piece, and take it home again.
+
+        `act` is told which piece it is. It works in the present stream, and nobody waits.
+        """
+        main = _Queue.present(self.device)
+        for start in range(0, len(homes[0]), self.piece):
+            at = slice(start, min(start + self.piece, len(homes[0])))
+            lane, pieces = self._next_lane(main), [home[at] for home in homes]
+            here = [room[: len(piece)] for room, piece in zip(lane.rooms, pieces, strict=False)]
+            with self._inward.after(lane.free):
+                _copy(pieces, here)
+            with main.after(self._inward.mark()):
+                act(at, here)
+            with self._outward.after(main.mark()):
+                _copy(here, pieces)
+            lane.free = self._outward.mark()
+
+    def join(self) -> None:
+        """End a round: what comes over next waits for all that goes home now."""
+        self._inward.after(self._outward.mark())
+
+    def wait(self) -> None:
+        """Let the host wait until everything is home."""
+        self._outward.finish()
+
+    def _next_lane(self, main: "_Queue") -> Lane:
+        if not self._lanes:
+            rooms = [torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device) for _ in range(LANES)]
+            # What had this memory before may still be read by work that waits in the present stream.
+            self._lanes = [Lane(rooms=room, free=main.mark()) for room in rooms]
+        self._count += 1
+        return self._lanes[self._count % LANES]
+
+
+class _Queue:
+    """Work that a device does in order, beside other queues; on a CPU all is done when it is asked for."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self.stream = stream
+
+    @staticmethod
+    def new(device: torch.device) -> "_Queue":
+        return _Queue(torch.cuda.Stream(device) if device.type == "cuda" else None)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def present(device: torch.device) -> "_Queue":
+        return _Queue(torch.cuda.current_stream(device) if device.type == "cuda" else None)
+
+    def mark(self) -> Mark:
+        """Mark how far the work has been asked for."""
+        return None if self.stream is None else self.stream.record_event()
+
+    def after(self, mark: Mark) -> AbstractContextManager[None]:
+        """Let all that comes later wait for a mark; within the context, work goes to this queue."""
+        if self.stream is None or mark is None:
+            return nullcontext()
+        self.stream.wait_event(mark)
+        return torch.cuda.stream(self.stream)
+
+    def finish(self) -> None:
+        if self.stream is not None:
+            self.stream.synchronize()
+
+
+def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Make room in host memory, zeros, that a device reaches by itself where there is one.
+
+    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half as much again.
+    """
+    count = torch.Size(shape).numel()
+    mapping = mmap.mmap(-1, count * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(AttributeError, OSError):  # not every kernel has large pages
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    # All threads touch the pages, so that whoever pins them finds them there.
+    room = torch.frombuffer(mapping, dtype=dtype).zero_()
+    if torch.cuda.is_available():
+        _register(mapping, room)
+    return room.view(torch.Size(shape))
+
+
+def _register(mapping: mmap.mmap, room: Tensor) -> None:
+    """Pin memory; where the driver refuses, copies take longer and all else is the same."""
+    runtime, address = torch.cuda.cudart(), room.data_ptr()  # type: ignore[no-untyped-call]
+    if runtime.cudaHostRegister(address, room.nbytes, 0) == runtime.cudaError.success:
+        weakref.finalize(mapping, runtime.cudaHostUnregister, address).atexit = False
+    else:
+        with suppress(RuntimeError):  # the next launch would be blamed for the refusal
+            torch.zeros(1, device="cuda").add_(1)
+
+
+def _copy(sources: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    for source, target in zip(sources, targets, strict=True):
+        target.copy_(source, non_blocking=True)
