@@ -36,6 +36,11 @@ class Task(Protocol):
         """
         return 0.0
 
+    @property
+    def parts(self) -> "Sequence[Task]":
+        """The tasks that grade its problems: itself, unless it is a mix of others."""
+        return (self,)
+
     def problems(self, split: Split) -> Iterable[Problem]:
         """List the problems of a split, the same ones in the same order every time."""
         ...

@@ -48,7 +48,7 @@ class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
     def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
-        given = list(tasks) if isinstance(tasks, Sequence) else [tasks]
+        given = [part for task in (tasks if isinstance(tasks, Sequence) else [tasks]) for part in task.parts]
         self.limits = roomy(limits or Limits(), max((task.seconds for task in given), default=0.0))
         self._tasks = {task.name: task for task in given}
         self.workers = _num_workers(given, self.limits)

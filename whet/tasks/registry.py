@@ -1,12 +1,13 @@
 """Tasks by name: their settings as one union, told apart by `name`, and how to build each.
 
-A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
+A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file. Several tasks at once
+are a mix: `task = { name = "mix", tasks = ["math", { name = "zebra", count = 50 }] }`.
 """
 
 from collections.abc import Callable
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from whet.config import Config
 from whet.errors import ConfigError
@@ -37,6 +38,7 @@ from whet.tasks.logic.ordering import Ordering, OrderingConfig
 from whet.tasks.logic.zebra import Zebra, ZebraConfig
 from whet.tasks.logic.zebralogic import ZebraLogic, ZebraLogicConfig
 from whet.tasks.math.task import Math, MathConfig
+from whet.tasks.mix import Mix
 from whet.tasks.own import OwnConfig, is_own, own_task
 from whet.tasks.qa.choice import Choice, ChoiceConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
@@ -47,7 +49,7 @@ from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig
 from whet.tasks.warmup.reverse import Reverse, ReverseConfig
 
-AnyConfig = (
+PartConfig = (
     MathConfig
     | Game24Config
     | CountdownConfig
@@ -93,6 +95,21 @@ def _named(given: object) -> object:
     return given
 
 
+class MixConfig(Config):
+    name: Literal["mix"]
+    tasks: list[Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_named)]] = Field(min_length=1)
+    """The tasks of the mix, each a name or a table, none of them twice."""
+
+    @field_validator("tasks")
+    @classmethod
+    def _differ(cls, tasks: list[PartConfig]) -> list[PartConfig]:
+        names = [task.path if isinstance(task, OwnConfig) else task.name for task in tasks]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"{twice} is in the mix twice")
+        return tasks
+
+
+AnyConfig = PartConfig | MixConfig
 TaskConfig = Annotated[AnyConfig, Field(discriminator="name"), BeforeValidator(_named)]
 
 CLASSES: dict[type[Config], Callable[..., Task]] = {
@@ -135,6 +152,8 @@ CLASSES: dict[type[Config], Callable[..., Task]] = {
 
 def build(cfg: TaskConfig) -> Task:
     """Make the task that the settings name."""
+    if isinstance(cfg, MixConfig):
+        return Mix([build(part) for part in cfg.tasks])
     return own_task(cfg.path) if isinstance(cfg, OwnConfig) else CLASSES[type(cfg)](cfg)
 
 
@@ -156,4 +175,4 @@ def settings(given: object) -> AnyConfig:
     return found
 
 
-assert {*CLASSES, OwnConfig} == set(get_args(AnyConfig)), "every task has its settings and its class here"
+assert {*CLASSES, OwnConfig} == set(get_args(PartConfig)), "every task has its settings and its class here"

@@ -15,7 +15,6 @@ from itertools import combinations
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.rng import stream
 from whet.tasks.game24.board import TARGET, State, joined
 from whet.tasks.game24.hands import Hand, hand_of, is_solvable, plays
 from whet.tasks.game24.solver import OPERATIONS, decode
@@ -27,13 +26,6 @@ Length = Literal["short", "medium", "long"]
 BUDGETS: dict[Length, range] = {"short": range(6, 10), "medium": range(10, 14), "long": range(14, 18)}
 """Steps a search may show. LLM4Game24 cut its v3 traces at 300 and 550 tokens, into nearly equal thirds of these."""
 SHORTEST, WIDEST = 6, 100
-
-
-class Trace(NamedTuple):
-    """A response and the order of the numbers it answers."""
-
-    numbers: tuple[int, ...]
-    text: str
 
 
 def trace(numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 9, depth: int = 3) -> str:
@@ -50,19 +42,6 @@ def trace(numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 
         is_tidy = format == "v4"
         moves = list(_flattened(_search(hand, rng, budget, depth, is_tidy=is_tidy), rng, is_tidy=is_tidy))
     return written(numbers, moves, format, is_solved=is_solvable(hand))
-
-
-def traces_of(
-    hand: Hand, seed: int, *, format: Format, budgets: Sequence[int] = range(6, 18), searches: int = 3, depth: int = 3
-) -> list[Trace]:
-    """Write the different traces of `searches` orders of a hand times the budgets; for use in worker processes."""
-    found: dict[Trace, None] = {}
-    for search in range(searches):
-        rng = stream(seed, "game24", "traces", format, *hand, search)
-        numbers = tuple(rng.sample(hand, len(hand)))
-        for budget in budgets:
-            found[Trace(numbers, trace(numbers, rng, format=format, budget=budget, depth=depth))] = None
-    return list(found)
 
 
 def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
