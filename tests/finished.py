@@ -1,4 +1,4 @@
-"""A task that even a tiny model solves now and then: end a 24 game's response with an answer, whichever it is."""
+"""A task that even a tiny model solves now and then: end a response to the 24 game with an answer in numbers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ class Finished(Game24):
 
     def score(self, problem: Problem, text: str) -> Score:
         score = super().score(problem, text)
-        is_right = score.parts["finished"] == 1
+        is_right = score.parts["finished"] == 1 and any(sign.isdigit() for sign in score.answer or "")
         return replace(
             score,
             verdict=Verdict.CORRECT if is_right else Verdict.WRONG,

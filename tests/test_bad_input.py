@@ -51,6 +51,22 @@ def test_an_unknown_flag_gets_the_nearest_name(tmp_path: Path, tiny: Pipeline) -
     assert not (tmp_path / "run").exists()
 
 
+def test_a_flag_of_another_verb_is_not_taken_for_a_name_that_it_hardly_resembles(tmp_path: Path) -> None:
+    said = rl(tmp_path, "m", "--smoke")
+    assert is_one_sentence(said)
+    assert said.last.startswith("whet: unknown flag --smoke; known keys: algo, ")
+
+
+def test_a_flag_for_a_stage_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "teach"\n')
+    said = whet("run", file, "--stages.xx.steps", 3)
+    assert is_one_sentence(said)
+    assert said.last == 'whet: unknown flag --stages.xx.steps; there is no "stages.xx", only a, b'
+    assert whet("show", file, "--stages.xx.kind", "make").code == 0
+    said = whet("show", write(file, 'kind = "run"\n[stages.a]\nseed = 1\n'))
+    assert said.last.startswith("whet: stages.a.kind = none: should be one of ")
+
+
 def test_an_unknown_key_of_a_stage_gets_the_nearest_name(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.traces]\nkind = "teach"\nper_problm = 3\n')
     said = whet("run", file, "--out", tmp_path / "run")
@@ -129,13 +145,68 @@ def test_a_model_that_is_nowhere_is_named(tmp_path: Path) -> None:
 def test_an_unknown_size_is_answered_with_the_known_ones(tiny: Pipeline, tmp_path: Path) -> None:
     said = sft(tmp_path, tiny.folder / "02-traces", 'new = "giant"')
     assert is_one_sentence(said)
-    assert said.last.endswith("'giant', expected one of tiny, mini, small, medium, large")
+    assert said.last == 'whet: model.new = "giant" in sft.toml: should be one of tiny, mini, small, medium, large'
 
 
 def test_a_model_both_new_and_from_a_folder_is_refused(tiny: Pipeline, tmp_path: Path) -> None:
     said = sft(tmp_path, tiny.folder / "02-traces", 'new = "tiny", path = "x"')
     assert is_one_sentence(said)
-    assert "either path (a folder or hub id) or new (a size)" in said.last
+    assert "give path (a folder or hub id) or new (a size), and not both" in said.last
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('model = { new = "enormous" }', 'model.new = "enormous" in p.toml: should be one of tiny, mini, small,'),
+        (
+            'model = { new = "tiny", path = "x" }',
+            "stages.rl.model: give path (a folder or hub id) or new (a size), and",
+        ),
+        ("model = {}", "stages.rl.model: give path (a folder or hub id) or new (a size), and not both"),
+        ('model = { new = "tiny", lora = { rank = 2 } }', "stages.rl.model: lora adapts weights that are there"),
+        ("gather = { first = 8 }", "stages.rl: gather.first = 8 should be below group_size = 8"),
+        ('algo = { name = "tango_grpo" }', 'stages.rl: algo.name = "tango_grpo" credits judged steps'),
+    ],
+)
+def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
+    tmp_path: Path, setting: str, words: str
+) -> None:
+    model = "" if setting.startswith("model") else 'model = { path = "@sft" }\n'
+    text = 'kind = "run"\n[stages.problems]\nkind = "make"\n[stages.sft]\nkind = "sft"\ndata = "x"\n'
+    text += f'model = {{ new = "tiny" }}\n[stages.rl]\nkind = "rl"\n{model}{setting}\n'
+    said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert is_one_sentence(said), said.err
+    assert words in said.last
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "most"), [("engine.slots", 65536), ("engine.window", 4096), ("sampling.top_k", 1000000)]
+)
+def test_a_number_beyond_all_machines_is_answered_with_the_most(tmp_path: Path, flag: str, most: int) -> None:
+    said = rl(tmp_path, "m", f"--{flag}", "99999999999999999999")
+    assert is_one_sentence(said)
+    assert said.last == f"whet: {flag} = 99999999999999999999: should be at most {most}"
+    said = whet("show", tmp_path / "rl.toml", f"--{flag}", most)
+    assert said.code == 0, said.err
+
+
+def test_more_answers_than_a_person_reads_are_refused(tiny: Pipeline) -> None:
+    said = whet("try", tiny.folder, "4 6 8 1", "--samples", 100_000_000)
+    assert said.code == 2 and "'--samples'" in said.last and "1000" in said.last
+
+
+@pytest.mark.parametrize("depth", [70, 350, 5000])
+def test_settings_nested_too_deeply_are_one_sentence(tmp_path: Path, depth: int) -> None:
+    lists = "[" * depth + "]" * depth
+    for text in (f"x = {lists}", f"[{'a.' * depth}a]", f"x = {'{a=' * depth}1{'}' * depth}"):
+        file = write(tmp_path / "x.toml", f'kind = "rl"\n{text}\n')
+        said = whet("rl", file)
+        assert is_one_sentence(said)
+        assert said.last == f"whet: {file} nests tables or lists too deeply to be read"
+    said = rl(tmp_path, "m", "--steps", lists)
+    assert is_one_sentence(said)
+    assert said.last.endswith("should be a whole number")
 
 
 def test_a_new_model_for_rl_is_refused(tmp_path: Path) -> None:

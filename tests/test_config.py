@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from whet.config import Config, Loaded, describe, differences, kind_of, load, show, to_toml
+from whet.config import Config, Loaded, differences, kind_of, load, show, to_toml
 from whet.errors import ConfigError
 
 
@@ -294,21 +294,3 @@ def test_differences_name_the_key_and_both_values() -> None:
         "loss.weight: (not there) -> 1.0",
     ]
     assert differences(old, old) == []
-
-
-def test_describe_lists_type_default_and_meaning() -> None:
-    lines = describe(Job).splitlines()
-    for line in (
-        "steps: int required",
-        "out: path | none = none",
-        'shade: "dark" | "light" = "dark"',
-        "ends: list of text = []",
-        "train.lr: float = 0.5",
-        "    Peak learning rate.",
-        "train.betas: list of float = [0.9, 0.95]",
-        "loss.high: float = 0.28  (for clip)",
-        "loss.weight: float = 1.0  (for plain)",
-        "suites.<name>.samples: int = 8",
-        "rows.0.low: float = 0.2  (for clip)",
-    ):
-        assert line in lines, line

@@ -18,10 +18,13 @@ from whet.cli import app
 from whet.config import Config, kind_of, load
 from whet.recipes.kinds import KINDS
 from whet.recipes.pipeline import PipelineConfig
+from whet.tasks.check import check
 from whet.tasks.game24 import Game24
+from whet.tasks.limits import Limits
+from whet.tasks.own import own_task
 from whet.tasks.reward import RewardSpec
 from whet.track.rollup import rollup
-from whet.types import Completion, Finish, Role, Rollout, Verdict
+from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
@@ -149,8 +152,8 @@ def test_the_readme_lists_every_package() -> None:
 
 
 def test_the_readme_names_every_verb() -> None:
-    listed = re.search(r"cli\.py +the verbs: (.+)", (ROOT / "README.md").read_text())
-    assert listed is not None and set(listed[1].split(", ")) == set(verbs().commands)
+    listed = re.search(r"cli\.py +the verbs: ((?:.+,\n)*.+)", (ROOT / "README.md").read_text())
+    assert listed is not None and set(re.split(r",\s+", listed[1])) == set(verbs().commands)
 
 
 def test_the_rl_step_in_the_readme_is_that_of_the_recipe() -> None:
@@ -160,6 +163,27 @@ def test_the_rl_step_in_the_readme_is_that_of_the_recipe() -> None:
     named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`", "", section))
     assert len(named) >= 9
     assert [name for name in named if name not in calls] == []
+    steps = [name for name in named if name in _loop_calls(source)]
+    assert len(steps) >= 8
+    assert steps == sorted(steps, key=_loop_calls(source).index), "the order is that of the loop"
+
+
+def _loop_calls(source: str) -> list[str]:
+    """List what the loop over steps calls, from its top to its bottom."""
+    loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For)]
+    loop = next(node for node in loops if ast.unparse(node.target) == "step")
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    return [ast.unparse(node.func) for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset))]
+
+
+def test_the_task_of_your_own_in_the_documents_passes_its_check(tmp_path: Path) -> None:
+    file = tmp_path / "my_task.py"
+    file.write_text(next(block.text for block in blocks("python") if "class Doubles(Task)" in block.text))
+    task = own_task(f"{file}:Doubles")
+    problems = [problem for split in SPLITS for problem in task.problems(split)]
+    assert len(problems) == len({problem.id for problem in problems}) == 499
+    assert {problem.split for problem in problems} == set(SPLITS)
+    assert check(task, problems[::10], limits=Limits(workers=0)) == []
 
 
 def documented_metrics() -> set[str]:

@@ -34,17 +34,17 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 File = Annotated[Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)]
 Out = Annotated[Path | None, typer.Option(help="Run folder; runs/NAME of the file by default.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")]
 
 
 @app.command(context_settings=SETTINGS)
-def run(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+def run(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False) -> None:
     """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value` changes a setting."""
     with _stoppable():
-        from whet.recipes.pipeline import load_pipeline, run_pipeline
+        from whet.recipes.pipeline import run_file
 
         _expect(file, "run")
-        loaded = load_pipeline(file, ctx.args)
-        run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
+        run_file(file, ctx.args, out, resume=resume, smoke=smoke)
 
 
 @app.command(context_settings=SETTINGS)
@@ -126,7 +126,7 @@ def plan(
 def try_(
     place: Annotated[str, typer.Argument(help="A run folder, a model folder, or a hub id.", show_default=False)],
     question: Annotated[str, typer.Argument(help='What to ask, such as "4 6 8 1".', show_default=False)],
-    samples: Annotated[int, typer.Option(min=1, help="Answers to draw; the first is greedy.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=1000, help="Answers to draw; the first is greedy.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 512,
     seed: Annotated[int, typer.Option(help="Decides the drawn answers.")] = 0,
 ) -> None:

@@ -1,6 +1,6 @@
 """Settings: one frozen class beside each component, read as defaults < TOML < flags, each value with its origin."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -130,42 +130,6 @@ def differences(a: Config, b: Config) -> list[str]:
     old, new = ({k: toml.literal(v) for k, v in tables.flat(to_table(side)).items()} for side in (a, b))
     pairs = {key: (old.get(key, "(not there)"), new.get(key, "(not there)")) for key in [*old, *new]}
     return [f"{key}: {before} -> {after}" for key, (before, after) in pairs.items() if before != after]
-
-
-def describe(kind: type[Config]) -> str:
-    """List every key with its type, default and docstring, for `--help`; keys of one variant of a union say which."""
-    return "".join(_described(kind, None, "", ""))
-
-
-def _described(kind: type[BaseModel], values: Config | None, prefix: str, variant: str) -> Iterator[str]:
-    for name, field in kind.model_fields.items():
-        default = getattr(values, name) if values is not None else _default(field)
-        inner = list(mistakes.models(field.annotation))
-        item = (
-            "<name>." if get_origin(field.annotation) is dict else "0." if get_origin(field.annotation) is list else ""
-        )
-        if not inner:
-            required = field.is_required() and values is None
-            shown = "required" if required else f"= {toml.literal(_plain(default))}"
-            yield f"{prefix}{name}: {_type_text(field.annotation)} {shown}{variant}\n"
-            yield f"    {' '.join(field.description.split())}\n" if field.description else ""
-        for model in inner:
-            tag = next(iter(mistakes.tags(model)), None) if len(inner) > 1 else None
-            own = default if isinstance(default, Config) and type(default) is model else None
-            yield from _described(model, own, f"{prefix}{name}.{item}", f"  (for {tag})" if tag else variant)
-
-
-def _type_text(annotation: object) -> str:
-    arguments = get_args(annotation)
-    if get_origin(annotation) is Literal:
-        return " | ".join(toml.literal(value) for value in arguments)
-    names = [_type_text(part) for part in arguments if part is not Ellipsis]
-    if get_origin(annotation) in (list, tuple, dict):
-        return f"{'table' if get_origin(annotation) is dict else 'list'} of {', '.join(dict.fromkeys(names))}"
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return " | ".join(toml.literal(_plain(member)) for member in annotation)
-    plain = {str: "text", Path: "path", NoneType: "none"}
-    return " | ".join(names) or (plain.get(annotation, annotation.__name__) if isinstance(annotation, type) else "any")
 
 
 def _validated(kind: type[C], tree: Table, origin: Mapping[str, str], texts: Mapping[str, str]) -> C:

@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from whet import toml
+from whet import tables, toml
 from whet.toml import Table
 from whet.types import Json
 
@@ -49,7 +49,7 @@ def sentence(kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: C
     alike = [error for error, key in zip(errors, keys, strict=True) if key == keys[0]]
     more = len(set(keys)) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    return _one(kind, alike, keys[0], tree, origin(keys[0])) + counted
+    return (_no_such(alike[0], keys[0], tree, origin) or _one(kind, alike, keys[0], tree, origin(keys[0]))) + counted
 
 
 def path(loc: Sequence[str | int], tree: Table) -> list[str]:
@@ -58,7 +58,8 @@ def path(loc: Sequence[str | int], tree: Table) -> list[str]:
     here: Json = tree
     for index, part in enumerate(loc):
         last = index == len(loc) - 1
-        if isinstance(here, dict) and (part in here or last):
+        is_tag = isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
+        if isinstance(here, dict) and (part in here or (last and not is_tag)):
             here = here.get(str(part))
         elif isinstance(here, list) and isinstance(part, int) and part < len(here):
             here = here[part]
@@ -81,6 +82,18 @@ def tags(model: Model) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if name in TAGS and get_origin(field.annotation) is Literal:
             yield from get_args(field.annotation)
+
+
+def _no_such(error: ErrorDetails, key: str, tree: Table, origin: Callable[[str], str]) -> str | None:
+    """Name a table that flags alone have opened, such as a stage whose name is mistyped; None for other mistakes."""
+    way = key.split(".")
+    given, around = _at(tree, way), _at(tree, way[:-1])
+    if error["type"] != "union_tag_not_found" or not isinstance(given, dict) or not isinstance(around, dict):
+        return None
+    leaves, others = tables.flat(given, f"{key}."), [name for name in around if name != way[-1]]
+    if not others or any(origin(leaf) != "cli" for leaf in leaves):
+        return None
+    return f'unknown flag --{next(iter(leaves))}; there is no "{key}", only {", ".join(others)}'
 
 
 def _one(kind: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, origin: str) -> str:
@@ -115,7 +128,7 @@ def _wanted(error: ErrorDetails) -> str:
 def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:
     parent, _, last = key.rpartition(".")
     known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
-    if close := get_close_matches(last, known, n=1, cutoff=0.6):
+    if close := get_close_matches(last, known, n=1, cutoff=0.65):
         return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
     elsewhere = [name for name in _deep(kind) if name.endswith(f".{key}") and not parent]
     if deep := get_close_matches(key, elsewhere, n=1, cutoff=0):

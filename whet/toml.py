@@ -13,6 +13,8 @@ from whet.errors import ConfigError
 from whet.types import Json
 
 Table = dict[str, Json]
+DEEPEST = 64
+"""Tables and lists within each other, far more than settings have and far fewer than Python can follow."""
 
 
 def read(file: Path) -> Table:
@@ -27,6 +29,8 @@ def read(file: Path) -> Table:
         raise ConfigError(f"{file} is not UTF-8 text, so it is no TOML file") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_broken(file, str(error))) from error
+    except RecursionError:
+        raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
 
 
 def value(text: str) -> Json:
@@ -37,9 +41,9 @@ def value(text: str) -> Json:
     """
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        return text if set(parsed) != {"value"} else _plain(parsed["value"], text)
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
-    return text if set(parsed) != {"value"} else _plain(parsed["value"], text)
 
 
 def write(table: Mapping[str, Json], *, at: str = "") -> str:
@@ -80,16 +84,18 @@ def _is_tables(item: Json) -> bool:
     return isinstance(item, dict) or (isinstance(item, list) and bool(item) and all(isinstance(x, dict) for x in item))
 
 
-def _plain_table(table: Mapping[str, object]) -> Table:
-    return {key: _plain(item, str(item)) for key, item in table.items()}
+def _plain_table(table: Mapping[str, object], depth: int = 0) -> Table:
+    return {key: _plain(item, str(item), depth + 1) for key, item in table.items()}
 
 
-def _plain(item: object, text: str) -> Json:
+def _plain(item: object, text: str, depth: int = 0) -> Json:
     """Keep what JSON has too; dates and times become the text they were."""
+    if depth > DEEPEST:
+        raise RecursionError
     if isinstance(item, dict):
-        return _plain_table(item)
+        return _plain_table(item, depth)
     if isinstance(item, list):
-        return [_plain(part, str(part)) for part in item]
+        return [_plain(part, str(part), depth + 1) for part in item]
     return item if isinstance(item, bool | int | float | str) else text
 
 

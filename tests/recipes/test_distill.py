@@ -77,6 +77,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(place: Path, tmp_path: 
     assert facts(again, ["run"]) == facts(place, ["run"])
 
 
+def test_a_split_without_problems_is_named_and_not_taken_for_examples_that_are_too_long(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    for split in ("rl", "dev"):
+        (tmp_path / f"problems-{split}.jsonl").touch()
+    said = distill(tiny, tmp_path, "--problems", tmp_path, teacher=tiny.folder / "03-sft")
+    assert said.code == 2
+    assert said.last == f"whet: {tmp_path}/problems-rl.jsonl holds no problem: give another"
+
+
 def test_a_teacher_of_another_tokenizer_is_refused(tiny: Pipeline, tmp_path: Path) -> None:
     tiny_policy().save(tmp_path / "teacher")
     said = distill(tiny, tmp_path, teacher=tmp_path / "teacher")
@@ -107,3 +117,13 @@ def test_stages_of_a_pipeline_can_be_model_and_teacher(tiny: Pipeline, tmp_path:
     said = whet("run", file, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert len(rows(tmp_path / "run" / "02-distill")) == 1
+
+
+def test_a_teacher_in_host_memory_teaches_the_same(tiny: Pipeline, tmp_path: Path) -> None:
+    found = []
+    for name in ("false", "true"):
+        (tmp_path / name).mkdir()
+        said = distill(tiny, tmp_path / name, "--steps", 2, "--train.offload_reference", name)
+        assert said.code == 0, said.err
+        found.append(rows(tmp_path / name / "run"))
+    assert found[0] == found[1]

@@ -17,7 +17,7 @@ from torch import Tensor
 from whet.algos import catalog, losses, weights
 from whet.data.pack import pack
 from whet.evals import passk
-from whet.models.attention import PackedAttention
+from whet.models.attention import MergedAttention, PackedAttention
 from whet.proofs.base import Measure, Proof, tried
 from whet.proofs.catalog import PROOFS
 from whet.tasks.reward import RewardSpec
@@ -119,6 +119,12 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
         right(self, lengths_S.new_tensor([total]), total, total)
 
     patch.setattr(PackedAttention, "__init__", init)
+    laid_out = MergedAttention.__init__
+
+    def one_line(self: MergedAttention, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
+        laid_out(self, node_C, cell_U, len(node_C))
+
+    patch.setattr(MergedAttention, "__init__", one_line)
 
 
 def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:

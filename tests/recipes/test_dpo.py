@@ -19,6 +19,11 @@ class Additions(Game24):
     def score(self, problem, text):
         is_right = "*" not in text
         return Score(verdict=Verdict.CORRECT if is_right else Verdict.WRONG, parts={"correct": float(is_right)})
+
+
+class Lines(Additions):
+    def score(self, problem, text):
+        return super().score(problem, text if "=" in text else "*")
 """
 OWN = """kind = "dpo"
 seed = 2
@@ -99,6 +104,29 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     assert said.code == 0, said.err
     assert "going on from step" in said.err
     assert facts(again, ["run"]) == facts(place, ["run"])
+
+
+def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_from_a_collapse(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    """The rate of 3 destroys the policy at once; a billionth of it leaves what was restored as it was."""
+    flags = ("--steps", 4, "--exam.every", 2, "--train.lr", 3.0, "--guard.restores", 1, "--guard.lr_factor", 1e-9)
+    flags = (*flags, "--task", f"{tmp_path}/additions.py:Lines")
+    said = dpo(tiny, tmp_path, *flags)
+    assert said.code == 0, said.err
+    run = RunStore.view(tmp_path / "run")
+    assert list(run.evals()) == [0, 2, 4]
+    first, fallen, last = exams(tmp_path / "run")
+    assert fallen < first - 0.3
+    assert last == first == run.summary()["exam_pass@1"]
+    assert [(row["step"], row["best"]) for row in run.events() if row["event"] == "restore"] == [(2, 0)]
+    expected = facts(tmp_path, ["run"])
+    (tmp_path / "run" / "summary.json").unlink()
+    for step in ("000002", "000004"):
+        shutil.rmtree(tmp_path / "run" / "checkpoints" / step)
+    said = dpo(tiny, tmp_path, *flags, "--resume")
+    assert said.code == 0 and "going on from step 0" in said.err
+    assert facts(tmp_path, ["run"]) == expected
 
 
 def test_stored_answers_of_an_earlier_stage_are_compared(place: Path, tmp_path: Path) -> None:

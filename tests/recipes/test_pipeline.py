@@ -69,10 +69,21 @@ def test_a_changed_setting_runs_its_stage_and_those_that_depend_on_it_and_only_t
 
 def test_a_result_that_moves_aside_twice_keeps_both_old_ones(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", JUST_MAKE)
-    for seed in (0, 1, 2):
-        assert whet("run", file, "--out", tmp_path / "run", "--seed", seed).code == 0
+    for most in (0, 1, 2):
+        assert whet("run", file, "--out", tmp_path / "run", "--stages.problems.most.sft", most).code == 0
     aside = sorted(path.name for path in (tmp_path / "run").glob(".old-*"))
     assert aside == [".old-01-problems-1", ".old-01-problems-2"]
+
+
+def test_another_seed_makes_no_other_problems_so_those_that_are_there_stay(tmp_path: Path) -> None:
+    file, folder = write(tmp_path / "p.toml", JUST_MAKE), tmp_path / "run"
+    assert whet("run", file, "--out", folder).code == 0
+    said = whet("run", file, "--out", folder, "--seed", 1)
+    assert said.code == 0 and "01-problems: done before" in said.err
+    unfinish(folder / "01-problems")
+    said = whet("run", file, "--out", folder, "--seed", 2, "--resume")
+    assert said.code == 0, said.err
+    assert not list(folder.glob(".old-*"))
 
 
 def test_the_seed_of_the_file_is_that_of_every_stage_that_names_none(tmp_path: Path) -> None:
@@ -106,6 +117,36 @@ kind = "teach"
     assert said.code == 2
     assert said.err == (f"whet: stage 'sft' refers to @{other}, which is no earlier stage; earlier ones: problems\n")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "show"])
+@pytest.mark.parametrize("others", [("a", "b"), ("b", "a")])
+def test_stages_that_refer_to_themselves_or_in_a_circle_are_one_sentence(
+    tmp_path: Path, verb: str, others: tuple[str, str]
+) -> None:
+    stages = [f'[stages.{n}]\nkind = "rl"\nmodel = {{ path = "@{o}" }}\n' for n, o in zip("ab", others, strict=True)]
+    said = whet(verb, write(tmp_path / "p.toml", 'kind = "run"\n' + "".join(stages)))
+    assert said.code == 2
+    assert said.err == f"whet: stage 'a' refers to @{others[0]}, which is no earlier stage; earlier ones: none\n"
+
+
+def test_a_circle_by_a_flag_is_found_before_a_smoke_run_writes_anything(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\n')
+    said = whet("run", file, "--out", tmp_path / "run", "--smoke", "--stages.a.model.path", "@a")
+    assert said.code == 2 and "refers to @a, which is no earlier stage" in said.last
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_lone_stage_is_planned_without_going_in_circles(tmp_path: Path) -> None:
+    said = whet("plan", write(tmp_path / "rl.toml", 'kind = "rl"\nmodel = { path = "@rl" }\n'))
+    assert said.code == 2 and said.err.count("\n") == 1 and "@rl" in said.last
+
+
+def test_text_that_begins_with_an_at_sign_is_a_stage_only_where_a_place_is_asked_for(tmp_path: Path) -> None:
+    text = 'kind = "run"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\nsampling = { stop = ["@end"] }\n'
+    said = whet("show", write(tmp_path / "p.toml", text))
+    assert said.code == 0, said.err
+    assert '["@end"]' in said.out
 
 
 def test_an_unfinished_stage_asks_for_resume(tiny: Pipeline, tmp_path: Path) -> None:
@@ -170,7 +211,7 @@ def test_a_folder_with_brackets_in_its_name_is_named_in_full(tmp_path: Path) -> 
     said = whet("run", write(tmp_path / "p.toml", JUST_MAKE), "--out", folder)
     assert said.code == 0, said.err
     assert f"problems in {folder}/01-problems/problems-sft.jsonl" in said.err
-    assert f"whet try {folder} " in said.err
+    assert f"Report   {folder}/report.html" in said.err
 
 
 def unfinish(folder: Path) -> None:

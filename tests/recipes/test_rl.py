@@ -189,6 +189,16 @@ def test_stages_ask_their_levels_within_their_limits(tiny: Pipeline, tmp_path: P
     assert [row["sampling/temperature"] for row in rows(tmp_path / "run")] == [0.5, 0.5, 1.0, 1.0]
 
 
+def test_what_saves_memory_changes_no_bit(tiny: Pipeline, tmp_path: Path) -> None:
+    saving = ("--train.offload", "true", "--train.offload_reference", "true", "--train.checkpointing", "on")
+    for name, flags in (("plain", ()), ("saving", saving)):
+        said = rl(tiny, tmp_path / name, "--steps", 3, "--reward.weights", "{ lines = -1.0 }", "--algo.kl", 0.1, *flags)
+        assert said.code == 0, said.err
+    assert rows(tmp_path / "plain") == rows(tmp_path / "saving")
+    weights = {path.read_bytes() for path in tmp_path.glob("*/checkpoints/000003/model.safetensors")}
+    assert len(weights) == 1
+
+
 GUARDED = (
     "--steps", 6, "--exam.every", 2, "--save.every", 1,
     "--train.lr", 3.0, "--guard.restores", 1, "--guard.lr_factor", 1e-9,
@@ -233,6 +243,43 @@ def test_a_guarded_run_that_was_cut_after_going_back_ends_the_same(tiny: Pipelin
         said = finished(tiny, tmp_path / "run", *flags, "--resume")
         assert said.code == 0 and f"going on from step {last}" in said.err
         assert facts(tmp_path, ("run",)) == expected
+
+
+OWN = """from whet.tasks.game24 import Game24
+
+
+class Bare(Game24):
+    name = "bare"
+
+    def problems(self, split):
+        return super().problems(split) if split in {splits} else iter(())
+"""
+
+
+def bare(tiny: Pipeline, folder: Path, splits: tuple[str, ...], *flags: object) -> Said:
+    """Train on a task that makes problems of some splits alone."""
+    task = write(folder.parent / "own.py", OWN.format(splits=splits))
+    return rl(tiny, folder, "--task", f"{task}:Bare", "--steps", 1, *flags)
+
+
+def test_a_task_without_problems_says_what_to_set(tiny: Pipeline, tmp_path: Path) -> None:
+    said = bare(tiny, tmp_path / "run", ())
+    assert said.code == 2
+    assert said.last == (
+        "whet: the task 'bare' makes no problems of the split rl: set `problems` to a folder that has some"
+    )
+
+
+def test_without_dev_problems_there_is_no_exam_to_sum_up(tiny: Pipeline, tmp_path: Path) -> None:
+    said = bare(tiny, tmp_path / "run", ("rl",))
+    assert said.code == 0, said.err
+    assert RunStore.view(tmp_path / "run").summary() == {"model": "checkpoints/000001", "step": 1, "exam_pass@1": None}
+
+
+def test_a_guard_without_dev_problems_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:
+    said = bare(tiny, tmp_path / "run", ("rl",), "--guard.restores", 1, "--exam.every", 1)
+    assert said.code == 2
+    assert said.last == "whet: guard.restores = 1 needs exams to watch, and the split dev has no problems to ask"
 
 
 def test_a_guard_without_exams_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from small import Pipeline, whet, write
+
+from whet.data.problems import write_problems
+from whet.tasks.game24 import Game24
+from whet.types import Message
 
 
 def test_the_report_is_one_file_that_asks_for_nothing_else(tiny: Pipeline) -> None:
@@ -22,11 +28,34 @@ def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -
     words = tiny.said.err.split("What was learned\n")[1].splitlines()
     assert re.fullmatch(r"  after sft +\S+\s% \[\S+,\s\S+\] of 409 unseen problems solved, \S+ % greedily", words[0])
     assert words[1].startswith("  after rl ")
+    question = next(iter(Game24().problems("dev"))).prompt[-1].content
     assert words[-3:] == [
         f"Report   {tiny.folder}/report.html",
-        f'Ask it   whet try {tiny.folder} "4 6 8 1"',
+        f'Ask it   whet try {tiny.folder} "{question}"',
         f"Take it  whet export {tiny.folder} OUT",
     ]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [("How many?", "How many?"), ('a "b"', "YOUR QUESTION"), ("x " * 40, "YOUR QUESTION"), ("a\nb", "YOUR QUESTION")],
+)
+def test_the_question_to_ask_is_one_of_the_task_itself_where_it_fits_on_a_line(
+    tiny: Pipeline, tmp_path: Path, question: str, shown: str
+) -> None:
+    problem = replace(next(iter(Game24().problems("dev"))), prompt=(Message(role="user", content=question),))
+    write_problems(tmp_path / "own", "dev", [problem])
+    text = f"""kind = "run"
+[stages.sft]
+kind = "sft"
+steps = 1
+data = "{tiny.folder}/02-traces"
+problems = "{tmp_path}/own"
+model = {{ new = "tiny", positions = 128 }}
+exam = {{ samples = 1 }}
+"""
+    said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert f'Ask it   whet try {tmp_path}/run "{shown}"' in said.err.splitlines(), said.err
 
 
 def test_a_pipeline_with_one_evaluation_tells_of_it_alone(tiny: Pipeline, tmp_path: Path) -> None:
@@ -48,7 +77,9 @@ sampling = {{ max_tokens = 16 }}
 
 def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\n')
-    assert whet("run", file, "--out", tmp_path / "run").code == 0
+    said = whet("run", file, "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert said.last == f"Report   {tmp_path}/run/report.html", "there is no model to ask or to take"
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stages"] == []
     assert list(summary["seconds"]) == ["problems"]

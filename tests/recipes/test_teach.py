@@ -5,7 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from small import Pipeline, half_written, write
+import pytest
+from small import Pipeline, half_written, whet, write
 
 from whet.recipes.teach import TeachConfig, teach, write_groups
 from whet.store.run import RunStore
@@ -55,6 +56,39 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
 
 def test_another_seed_writes_other_answers(tmp_path: Path) -> None:
     assert taught(tmp_path / "a", workers=1) != taught(tmp_path / "b", workers=1, seed=1)
+
+
+OWN = """from whet.tasks.game24 import Game24
+
+
+class Strict(Game24):
+    name = "strict"
+
+    def solve(self, problem, seed):
+        return "1 + 1 = 2"
+
+
+class Empty(Game24):
+    name = "empty"
+
+    def problems(self, split):
+        return iter(())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Strict", "the task's own answer to strict/5e587f332d26 is graded no_answer (the last line is not an answer)"),
+        ("Empty", "the task 'empty' makes no problems of the split sft: set `problems` to a folder that has some"),
+    ],
+)
+def test_a_task_of_ones_own_that_is_at_fault_is_one_sentence(tmp_path: Path, name: str, words: str) -> None:
+    task = write(tmp_path / "own.py", OWN)
+    file = write(tmp_path / "t.toml", f'kind = "teach"\nworkers = 1\ntask = "{task}:{name}"\n')
+    said = whet("teach", file, "--out", tmp_path / "run")
+    assert said.code == 2 and words in said.last
+    assert "Traceback" not in said.err and not (tmp_path / "run" / "summary.json").exists()
 
 
 def long_lesson(tmp_path: Path) -> subprocess.Popen[str]:

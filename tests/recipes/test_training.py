@@ -14,11 +14,13 @@ from whet.evals.run import ExamConfig, Examiner
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.recipes.evaluate import SAMPLED
+from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rollout.collect import Player
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
 from whet.tasks.pool import Grader
+from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model
 
@@ -111,3 +113,25 @@ def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
         assert kept.resume()[0] == 3
         assert (kept.best.step, kept.best.value) == (2, 0.1)
         assert kept.result()[0] == 2
+
+
+def test_a_guard_takes_the_critic_back_with_the_policy(tiny: Pipeline, tmp_path: Path, example: EvalSummary) -> None:
+    with open_run(tmp_path / "run") as run:
+        before = keeper(tiny, run, Scripted([0.5, 0.5, 0.1], example))
+        policy, learner = before.policy, before.learner
+        critic = Critic(policy.model, CriticConfig(head_start=1), TrainConfig(), steps=10)
+        guard = Guard(GuardConfig(restores=1), run, learner, before.examiner.cfg)
+        kept = Keeper(SaveConfig(), run, policy, learner, before.examiner, parts={"critic": critic}, guard=guard)
+        kept.before(0, {})
+        head, norm = critic.model.head.weight, policy.model.norm.weight
+        head.data.fill_(2.0)
+        critic.num_steps, critic.num_updates = 2, 2
+        kept.after(2, 10, {})
+        head.data.fill_(3.0)
+        norm.data.fill_(3.0)
+        critic.num_steps, critic.num_updates = 4, 4
+        kept.after(4, 10, {})
+        assert guard.num_restores == 1
+        assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best exam"
+        assert norm.max().item() != 3.0
+        assert (critic.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"

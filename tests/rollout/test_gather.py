@@ -9,7 +9,6 @@ import pytest
 from whet.algos.weights import sequence_mean
 from whet.engine.base import Sampling
 from whet.engine.scripted import ScriptedEngine
-from whet.errors import ConfigError
 from whet.rollout.collect import Ask, Player, collect, play
 from whet.rollout.gather import GatherConfig, gather, is_equal
 from whet.tasks.pool import Grader
@@ -108,11 +107,6 @@ def test_both_phases_of_every_round_are_refilled() -> None:
     script, cfg = Script([1, 1, 0], [1, 0, 1], [0, 0, 0]), GatherConfig(first=2, refill=2)
 
     assert rewards(gathered(script, cfg, 1)) == [[1, 1], [1, 0, 1]]
-
-
-def test_no_more_answers_first_than_there_are_in_all() -> None:
-    with pytest.raises(ConfigError, match=r"gather.first = 2 should be below group_size = 2"):
-        gathered(Script([1, 0]), GatherConfig(first=2), 1)
 
 
 def test_a_group_in_two_phases_is_the_group_of_one() -> None:

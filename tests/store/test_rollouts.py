@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from whet.errors import DataError
-from whet.store.rollouts import read_rollouts, read_token_columns, write_rollouts
+from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Score, Step, Verdict
 
 
@@ -73,23 +73,6 @@ def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
 def test_no_rollouts_are_a_file_too(tmp_path: Path) -> None:
     write_rollouts(tmp_path / "a.parquet", [])
     assert read_rollouts(tmp_path / "a.parquet") == []
-
-
-def test_numbers_per_token_are_kept_beside_the_rollouts(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    advantages = [np.array([1, 2, 3], dtype=np.float32), np.array([4], dtype=np.float32)]
-    write_rollouts(path, [(rollout(0), rollout(1, 1))], token_columns={"advantage": advantages})
-    columns = read_token_columns(path)
-    assert list(columns) == ["advantage"]
-    assert [column.tolist() for column in columns["advantage"]] == [[1, 2, 3], [4]]
-    assert len(read_rollouts(path)) == 2
-
-
-def test_numbers_per_token_must_fit_the_tokens(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="entropy needs one number a token of r0"):
-        write_rollouts(
-            tmp_path / "a.parquet", [(rollout(0),)], token_columns={"entropy": [np.zeros(2, dtype=np.float32)]}
-        )
 
 
 def test_a_file_that_is_not_whole_is_named(tmp_path: Path) -> None:

@@ -68,17 +68,17 @@ def test_metrics_and_ledger_come_back_in_order(tmp_path: Path) -> None:
         run.log_metrics(1, {"loss": float(np.float32(0.5))})
         run.log_metrics(2, {"loss": 0.25, "count": 3})
         run.log_metrics(3, {"loss": float("nan"), "count": 4})
-        run.ledger("skipped", groups=2)
+        run.ledger("restore", best=2)
         counted = [{"step": 2, "loss": 0.25, "count": 3}, {"step": 3, "count": 4}]
         assert run.metrics() == [{"step": 1, "loss": 0.5}, *counted]
-        assert [event["event"] for event in run.events()] == ["start", "skipped"]
-        assert run.events()[1]["groups"] == 2
+        assert [event["event"] for event in run.events()] == ["start", "restore"]
+        assert run.events()[1]["best"] == 2
 
 
 def test_rollouts_and_evaluations_are_found_by_step(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         run.write_rollouts("train", 20, [group(20)])
-        run.write_rollouts("train", 3, [group(3)], token_columns={"ratio": [np.ones(2, dtype=np.float32)]})
+        run.write_rollouts("train", 3, [group(3)])
         run.write_rollouts("eval", 5, [group(5)])
         run.write_eval(20, {"pass@1": 0.5})
         run.write_eval(3, {"pass@1": 0.25})

@@ -27,7 +27,10 @@ class AlgoConfig(Config):
     """How rewards become gradients. A setting that is none is what the name's row says."""
 
     name: AlgoName = "grpo"
+    """A row of `whet/algos/rows.py`, with its paper; the settings below replace what stands there."""
     advantage: AdvantageName | None = None
+    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean (momentum), nothing
+    (to_go), or a critic (gae)."""
     ddof: Literal[0, 1] = 1
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -41,16 +44,22 @@ class AlgoConfig(Config):
     steps: Blend = Blend()
     """For tango: the share of judged steps in the advantage."""
     ratio: RatioName | None = None
+    """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one, which is none."""
     surrogate: SurrogateName | None = None
+    """What ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds nothing."""
     clip_low: float | None = Field(default=None, ge=0.0)
+    """For clip: where the advantage is negative, gains stop paying below a ratio of 1 - clip_low."""
     clip_high: float | None = Field(default=None, ge=0.0)
     """Gains stop paying above a ratio of 1 + clip_high; for cispo the cap of the ratio."""
     dual_clip: float | None = Field(default=None, gt=1.0)
     """Most that a token of negative advantage may cost, in multiples of it; none is no such bound."""
     weights: WeightsName | None = None
+    """How the losses of tokens are averaged: over all tokens of a step, within each sequence first (sequence_mean),
+    summed within it (sequence_sum), or divided by the longest answer allowed (constant)."""
     old: Literal["learner", "engine"] = "learner"
     """Whose log-probabilities at the start of the step ratios compare with: computed again, or as sampled."""
     staleness: Staleness = Staleness()
+    """Correction for tokens that the engine sampled at other probabilities than the learner's."""
     kl: float = Field(default=0.0, ge=0.0)
     """Weight of the KL to the starting policy; 0 needs no reference model."""
     kl_in: KlPlace | None = None
@@ -64,6 +73,7 @@ class AlgoConfig(Config):
     minibatches: int = Field(default=1, ge=1)
     """Optimiser steps per batch of rollouts."""
     early_stop: EarlyStop = EarlyStop()
+    """What is left out once the policy has moved too far within a step."""
 
     @model_validator(mode="after")
     def _fits(self) -> "AlgoConfig":

@@ -23,6 +23,7 @@ class EarlyStop(Config):
     statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
     """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats a token."""
     quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
+    """For the statistic of that name: which one."""
     scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
     """What is left out: a micro-batch (which makes the result depend on the packing), the mini-batch, or it and the
     rest of the step. The statistic is over the micro-batch or else the mini-batch."""

@@ -23,7 +23,9 @@ class Staleness(Config):
     level: Literal["token", "sequence"] = "token"
     """sequence multiplies the factors of all its tokens into one."""
     low: float = Field(default=0.0, ge=0.0)
+    """Smallest factor within bounds."""
     high: float = Field(default=2.0, gt=0.0)
+    """Largest factor within bounds."""
 
 
 @torch.no_grad()

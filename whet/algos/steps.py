@@ -32,7 +32,9 @@ class Blend(Config):
     alpha: float | None = Field(default=None, ge=0.0, le=1.0)
     """Share at the start; none takes the algorithm's."""
     final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
+    """Share at the end."""
     decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
+    """The way from the first share to the last; none keeps the first."""
 
     @model_validator(mode="after")
     def _ends(self) -> "Blend":

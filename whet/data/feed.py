@@ -41,7 +41,7 @@ class Feed:
         per_step: int = 1,
     ) -> None:
         if not problems:
-            raise DataError("there are no problems to train on; check the task's split and filters")
+            raise DataError("there are no problems to train on: set `problems` to a folder that has some")
         self.problems, self.steps = tuple(problems), steps
         self.curriculum = Mixed() if curriculum is None else curriculum
         self._walks = self._walk(seed, per_step)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.jsonl import read_rows, write_rows
-from whet.tasks.base import Task
+from whet.tasks.base import Task, solvable
 from whet.types import Problem, Split
 
 
@@ -30,8 +30,25 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
         return list(task.problems(split))
     file = problem_file(Path(folder), split)
     if not file.is_file():
-        raise DataError(f"{folder} has no {file.name}: give the folder of a `make` stage, or leave problems out")
+        raise DataError(
+            f"{folder} has no {file.name}: give a folder with such files, as a `make` stage writes them, or leave "
+            "problems out"
+        )
     return read_problems(file)
+
+
+def some_problems_of(task: Task, folder: str | None, split: Split, *, unsolvable: bool = False) -> list[Problem]:
+    """Take what a stage cannot do without: the problems of a split that have a solution, or also those without."""
+    found = problems_of(task, folder, split)
+    kept = found if unsolvable else solvable(found)
+    if kept:
+        return kept
+    if folder is None and not found:
+        raise DataError(
+            f"the task {task.name!r} makes no problems of the split {split}: set `problems` to a folder that has some"
+        )
+    place = problem_file(Path(folder), split) if folder is not None else f"the split {split} of {task.name!r}"
+    raise DataError(f"{place} holds no problem{' that has a solution' if found else ''}: give another")
 
 
 def problem_file(folder: Path, split: Split) -> Path:

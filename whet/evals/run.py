@@ -21,8 +21,11 @@ class ExamConfig(Config):
     every: int = Field(default=0, ge=0)
     """Steps between two exams; 0 examines the last step only."""
     split: Split = "dev"
+    """Whose problems are asked; those known to have no solution are left out."""
     samples: int = Field(default=4, ge=1)
+    """Answers to each problem; the exam is their mean, with an interval over problems."""
     temperature: float = Field(default=1.0, ge=0.0)
+    """At which they are sampled, in place of `sampling.temperature`; 0 is greedy."""
 
 
 class Examiner:

@@ -45,9 +45,9 @@ def check_file(
     return [_shown(tasks[name], problems, workers) for name, problems in found.items()]
 
 
-def check_first(task: Task, problems: Sequence[Problem]) -> None:
+def check_first(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
     """Stop before training where the grader fails on the first problems."""
-    if failures := prove(task, problems[:FIRST_ROWS]).failures:
+    if failures := prove(task, problems[:FIRST_ROWS], limits=limits).failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise DataError(f"the grader of {task.name} fails on its own data{more}: {failures[0]}")
 

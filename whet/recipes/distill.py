@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.algos.distill import distill_objective
 from whet.algos.weights import token_mean
 from whet.config import Config
-from whet.data.problems import problems_of
+from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
@@ -16,7 +16,6 @@ from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.limits import Limits
 from whet.tasks.pool import Grader
@@ -74,9 +73,9 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     dtype = torch_dtype(cfg.train.dtype)
     model, tokenizer = open_model(cfg.model, dtype=dtype, texts=[], seed=cfg.seed)
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
-    teacher = open_teacher(cfg.teacher, policy, dtype=dtype)
+    teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
     learner = policy.learner(cfg.train, steps=cfg.steps)
-    problems = solvable(problems_of(task, cfg.problems, "rl"))
+    problems = some_problems_of(task, cfg.problems, "rl")
     grader = Grader(task, cfg.grading)
     exam = problems_of(task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
@@ -100,6 +99,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             policy.publish(step)
             groups = sample(step)
             examples = [example_of(rollout, temperature) for group in groups for rollout in group]
+            learner.make_room(examples)
             examples = with_reference(examples, teacher, cfg.train.micro_tokens)
             metrics = learner.update(weigh(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)

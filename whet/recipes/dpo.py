@@ -7,16 +7,17 @@ from pydantic import Field
 from whet.algos.preference import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.pairs import Fault, PairRule, PairView, preferences
-from whet.data.problems import problems_of
+from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
 from whet.evals.run import ExamConfig, Examiner, evaluate
+from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.sft import LINES, finish, read_data, take
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.limits import Limits
 from whet.tasks.pool import Grader
@@ -87,6 +88,7 @@ class DPOConfig(Config):
     """For own answers and exams."""
     engine: EngineConfig = EngineConfig()
     exam: ExamConfig = ExamConfig()
+    guard: GuardConfig = GuardConfig()
     grading: Limits = Limits()
     save: SaveConfig = SaveConfig()
     track: TrackConfig = TrackConfig()
@@ -102,7 +104,8 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     grader = Grader(task, cfg.grading)
     exam = problems_of(task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
-    keeper = Keeper(cfg.save, run, policy, learner, examiner)
+    guard = Guard(cfg.guard, run, learner, cfg.exam)
+    keeper = Keeper(cfg.save, run, policy, learner, examiner, guard=guard)
     with grader:
         rollouts = answers(cfg, run, policy, task, grader)
         view = preferences(
@@ -122,6 +125,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             open_trackers(cfg.track, run, COLUMNS, every=LINES, console=screen()) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
+            keeper.before(start, {})
             for step in range(start, cfg.steps):
                 batch = weigh_pairs(take(pairs, cfg.batch, step, cfg.seed))
                 tracker.log(step + 1, learner.update(batch, objective))
@@ -136,7 +140,7 @@ def answers(cfg: DPOConfig, run: RunStore, policy: Policy, task: Task, grader: G
         return read_data(cfg.data)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    asked = solvable(problems_of(task, cfg.problems, cfg.own.split))[: cfg.own.problems]
+    asked = some_problems_of(task, cfg.problems, cfg.own.split)[: cfg.own.problems]
     seed = derive(cfg.seed, "own")
     groups = evaluate(policy.player, grader, asked, cfg.sampling, samples=cfg.own.samples, seed=seed)
     return [rollout for group in groups for rollout in group]

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.data.problems import problems_of
+from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import evaluate
@@ -45,7 +45,7 @@ class EvalConfig(Config):
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Sample every problem, then answer it greedily; write answers, summaries, and say what came out."""
     task = build(cfg.task)
-    problems = problems_of(task, cfg.problems, cfg.split)
+    problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     player = Policy(model, tokenizer, engine=cfg.engine, name=cfg.model.path or "").player
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})

@@ -32,7 +32,13 @@ class Guard:
     """Compares every exam with the best. A fall is one whose 95 % interval lies below that of the best."""
 
     def __init__(
-        self, cfg: GuardConfig, run: RunStore, learner: Learner, exam: ExamConfig, *, then: Callable[[], None]
+        self,
+        cfg: GuardConfig,
+        run: RunStore,
+        learner: Learner,
+        exam: ExamConfig,
+        *,
+        then: Callable[[], None] = lambda: None,
     ) -> None:
         """Watch over a learner; `then` is called after going back."""
         self.cfg, self.run, self.learner, self.train, self.then = cfg, run, learner, learner.cfg, then

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Annotated
 
+import torch
 from pydantic import Field
 
+from whet.errors import TrainError
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model
@@ -43,9 +45,12 @@ KINDS: dict[str, type[Stage]] = {
 IGNORED = ("track",)
 """Settings that may differ when a run goes on."""
 
+NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
+"""How torch says that host memory does not do."""
+
 
 def run_stage(cfg: Stage, run: RunStore) -> None:
-    """Run the recipe that the settings belong to."""
+    """Run the recipe that the settings belong to; a machine whose memory does not do is told of in one sentence."""
     recipes: dict[type[Stage], Callable[..., None]] = {
         MakeConfig: make,
         TeachConfig: teach,
@@ -57,4 +62,18 @@ def run_stage(cfg: Stage, run: RunStore) -> None:
         VerificationsConfig: write_verifications,
         EvalConfig: evaluate_model,
     }
-    recipes[type(cfg)](cfg, run)
+    try:
+        recipes[type(cfg)](cfg, run)
+    except torch.OutOfMemoryError as error:
+        asked = str(error).partition(". ")[0]
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): lower train.micro_tokens or "
+            "engine.kv_gb, or set train.offload = true; `whet plan` says what fits"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
+            raise
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than this machine has: lower engine.slots or train.micro_tokens; "
+            "`whet plan` says what fits"
+        ) from None

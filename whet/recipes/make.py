@@ -1,6 +1,9 @@
 """Write a task's problems to disk, one file a split."""
 
-from typing import Literal
+from itertools import islice
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from whet.config import Config
 from whet.data.problems import problem_file, write_problems
@@ -8,7 +11,7 @@ from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import say
-from whet.types import SPLITS, Json
+from whet.types import SPLITS, Json, Split
 
 
 class MakeConfig(Config):
@@ -16,7 +19,10 @@ class MakeConfig(Config):
 
     kind: Literal["make"] = "make"
     seed: int = 0
+    """Every stage has one; problems are the same with any."""
     task: TaskConfig = Game24Config()
+    most: dict[Split, Annotated[int, Field(ge=0)]] = Field(default={})
+    """Most problems of a split, the first ones; a split that is not here is written whole."""
 
 
 def make(cfg: MakeConfig, run: RunStore) -> None:
@@ -24,7 +30,7 @@ def make(cfg: MakeConfig, run: RunStore) -> None:
     task = build(cfg.task)
     counts: dict[str, Json] = {}
     for split in SPLITS:
-        problems = list(task.problems(split))
+        problems = list(islice(task.problems(split), cfg.most.get(split)))
         write_problems(run.folder, split, problems)
         counts[split] = len(problems)
         say(f"{len(problems):>7,} {split} problems in {problem_file(run.folder, split)}")

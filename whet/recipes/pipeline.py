@@ -19,6 +19,9 @@ from rich.markup import escape
 from whet.config import Config, Loaded, kind_of, load, to_table
 from whet.errors import ConfigError
 from whet.recipes.kinds import IGNORED, KINDS, AnyStage, Stage, run_stage
+from whet.recipes.make import MakeConfig
+from whet.recipes.needs import check_needs
+from whet.recipes.smoke import lay_out, smaller
 from whet.recipes.story import last_words, write_story
 from whet.store.files import read_json, write_json
 from whet.store.lock import Lock
@@ -29,6 +32,8 @@ from whet.types import Json
 
 PLACES = ("problems", "data", "model.path", "teacher.path", "verifier.path")
 """Settings that may refer to an earlier stage."""
+STAND_INS = "stand-ins"
+"""Where a smoke run keeps what it takes in place of models and data from outside."""
 
 
 class PipelineConfig(Config):
@@ -63,8 +68,22 @@ class PipelineConfig(Config):
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
     """Read a pipeline; a seed that a stage took over from the pipeline says so."""
     loaded = load(PipelineConfig, file, overrides)
+    _check_references(loaded.config.stages)
     inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
     origin = {key: "seed" if key in inherited and at == "default" else at for key, at in loaded.origin.items()}
+    return Loaded(config=loaded.config, origin=origin)
+
+
+def load_smoke(file: Path, overrides: Sequence[str], place: Path) -> Loaded[PipelineConfig]:
+    """Read a pipeline in its smoke form; what is set by a flag stays as it is set."""
+    given = load_pipeline(file, [])
+    loaded = load(PipelineConfig, None, overrides, defaults=smaller(to_table(given.config), place))
+    _check_references(loaded.config.stages)
+    before, after = (flat(to_table(config)) for config in (given.config, loaded.config))
+    origin = {
+        key: at if at == "cli" else given.origin[key] if key in before and before[key] == after[key] else "smoke"
+        for key, at in loaded.origin.items()
+    }
     return Loaded(config=loaded.config, origin=origin)
 
 
@@ -75,13 +94,27 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, Stage]:
         return dict(load_pipeline(file, overrides).config.stages)
     if kind not in KINDS:
         raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
-    return {kind: load(KINDS[kind], file, overrides).config}
+    stages: dict[str, Stage] = {kind: load(KINDS[kind], file, overrides).config}
+    _check_references(stages)
+    return stages
+
+
+def run_file(file: Path, overrides: Sequence[str], out: Path | None, *, resume: bool, smoke: bool) -> None:
+    """Run a file's pipeline, or its smoke form, in a folder named for it."""
+    if not smoke:
+        loaded = load_pipeline(file, overrides)
+        check_needs(loaded.config.stages)
+        run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
+        return
+    folder = out or Path("runs") / f"{file.stem}-smoke"
+    loaded = load_smoke(file, overrides, folder / STAND_INS)
+    lay_out(loaded.config.stages, folder / STAND_INS)
+    run_pipeline(loaded, folder, resume=resume)
 
 
 def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
-    _check_references(cfg.stages)
     folders = {name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)}
     keys: dict[str, str] = {}
     lock = Lock(folder)
@@ -91,7 +124,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume)
         write_story(cfg.seed, cfg.stages, folders, folder)
-        console.print(last_words(folder))
+        console.print(last_words(cfg.stages, folders, folder))
     finally:
         lock.close()
 
@@ -110,7 +143,7 @@ def _run_one(name: str, stage: Stage, origin: dict[str, str], folder: Path, key:
     console.print(f"[bold]{folder.name}[/]")
     began, spent = time.time(), _spent(before, folder)
     # The key has seen the references; where they lead to may be written in another way, or have moved.
-    ignore = (*IGNORED, *PLACES)
+    ignore = (*_ignored(stage), *PLACES)
     with RunStore.open(
         folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
     ) as run:
@@ -148,24 +181,28 @@ def _retire(folder: Path) -> Path:
 
 def _key(stage: Stage, keys: dict[str, str]) -> str:
     """Hash a stage's settings with the keys of the stages it refers to."""
-    table = {name: item for name, item in to_table(stage).items() if name not in IGNORED}
-    used = {name: keys[name] for name in _references(table) if name in keys}
+    table = {name: item for name, item in to_table(stage).items() if name not in _ignored(stage)}
+    used = {name: keys[name] for name in _references(stage)}
     text = json.dumps([table, used], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _references(value: Json) -> list[str]:
-    if isinstance(value, str):
-        return [value[1:]] if value.startswith("@") else []
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
-    return [name for item in items for name in _references(item)]
+def _ignored(stage: Stage) -> tuple[str, ...]:
+    """Name the settings that change no result: problems are written without a lot drawn."""
+    return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
+
+
+def _references(stage: Stage) -> list[str]:
+    values = flat(to_table(stage))
+    places = [values.get(key) for key in PLACES]
+    return [place[1:] for place in places if isinstance(place, str) and place.startswith("@")]
 
 
 def _check_references(stages: Mapping[str, Stage]) -> None:
-    """Find a wrong reference before the first stage runs, not when its own turn comes."""
+    """Find a wrong reference before anything is done with the stages, not when its own turn comes."""
     earlier: list[str] = []
     for name, stage in stages.items():
-        for other in _references(to_table(stage)):
+        for other in _references(stage):
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(

@@ -3,28 +3,28 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig, Algorithm
+from whet.algos.catalog import AlgoConfig, resolved
 from whet.algos.catalog import build as build_algorithm
 from whet.config import Config
 from whet.data.examples import Example
 from whet.data.feed import Feed
-from whet.data.problems import problems_of
+from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.errors import ConfigError
 from whet.evals.run import ExamConfig, Examiner
 from whet.recipes.check import check_first
+from whet.recipes.exactness import proved
 from whet.recipes.guard import Guard, GuardConfig, Patience
 from whet.recipes.sft import finish
-from whet.recipes.training import Keeper, Part, SaveConfig
+from whet.recipes.training import Keeper, Part, SaveConfig, numbers
 from whet.rng import derive
 from whet.rollout.ahead import Ahead, Sample
 from whet.rollout.collect import Ask, play
 from whet.rollout.gather import GatherConfig, gather
 from whet.store.run import RunStore
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task
 from whet.tasks.curriculum import CurriculumConfig, Mixed
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.limits import Limits
@@ -38,9 +38,10 @@ from whet.train.credit import credit, flatten
 from whet.train.critic import CriticConfig, build_critic, kept, policy_steps, with_values
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, reference_of, torch_dtype
+from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.reference import reference_of
 from whet.train.update import update, with_reference
-from whet.types import Group, Json, Problem
+from whet.types import Group, Problem
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -87,25 +88,34 @@ class RLConfig(Config):
     save: SaveConfig = SaveConfig()
     track: TrackConfig = TrackConfig()
 
+    @model_validator(mode="after")
+    def _fits(self) -> "RLConfig":
+        first, name = self.gather.first, self.algo.name
+        if first is not None and first >= self.group_size:
+            raise ValueError(f"gather.first = {first} should be below group_size = {self.group_size}")
+        if resolved(self.algo).steps is not None:
+            raise ValueError(f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo')
+        return self
+
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than their siblings."""
     settle(cfg.train.deterministic)
-    task, algo = build(cfg.task), build_algorithm(cfg.algo, max_tokens=cfg.sampling.max_tokens)
-    _check_algorithm(cfg.algo.name, algo)
-    problems = solvable(problems_of(task, cfg.problems, "rl"))
+    task = build(cfg.task)
+    problems = some_problems_of(task, cfg.problems, "rl")
     feed = Feed(
         problems, cfg.curriculum, seed=derive(cfg.seed, "feed"), steps=cfg.steps, per_step=cfg.problems_per_step
     )
-    check_first(task, feed.problems)
+    check_first(task, feed.problems, cfg.grading)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
-    reference = reference_of(model) if algo.needs_reference else None
+    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    algo = build_algorithm(proved(cfg.algo, policy, run, lag=cfg.lag), max_tokens=cfg.sampling.max_tokens)
+    reference = reference_of(model, offload=cfg.train.offload_reference) if algo.needs_reference else None
     critic = build_critic(algo, model, cfg.critic, cfg.train, steps=cfg.steps)
     notes: list[Note] = [
         lambda examples: with_reference(examples, reference, cfg.train.micro_tokens),
         lambda examples: with_values(examples, critic),
     ]
-    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
     grader = Grader(task, cfg.grading)
     batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
@@ -114,7 +124,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     parts: dict[str, Part] = {"feed": feed, "batches": batches, "patience": patience, **kept(critic)}
     keeper = Keeper(cfg.save, run, policy, learner, examiner, parts=parts, guard=guard)
     start, state = keeper.resume()
-    baseline = _numbers(state.get("baseline"))
+    baseline = numbers(state.get("baseline"))
     with (
         grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
@@ -128,6 +138,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             trained = cfg.gather.trained(groups)
             temperature = temperature_at(cfg, step)
             examples = flatten(trained, algo, temperature=temperature)
+            learner.make_room(examples)
             for note in notes:
                 examples = note(examples)
             examples, baseline = credit(trained, examples, algo, baseline, progress=step / cfg.steps)
@@ -171,12 +182,3 @@ def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> 
     sampling = cfg.sampling.model_copy(update={"temperature": temperature_at(cfg, step), "max_tokens": limit})
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
     return Ask(index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size))
-
-
-def _check_algorithm(name: str, algo: Algorithm) -> None:
-    if algo.step_credit is not None:
-        raise ConfigError(f"algo.name = {name!r} credits judged steps, and this recipe has no judge; use grpo or rloo")
-
-
-def _numbers(value: Json) -> dict[str, float]:
-    return {key: float(str(number)) for key, number in value.items()} if isinstance(value, dict) else {}

@@ -126,4 +126,4 @@ def _order(count: int, seed: int, epoch: int) -> list[int]:
 def finish(run: RunStore, keeper: Keeper) -> None:
     """Close a training run: name the checkpoint it hands on, and sum up."""
     step, folder = keeper.result()
-    run.finish({"model": str(folder.relative_to(run.folder)), "step": step, "exam_pass@1": keeper.best.value})
+    run.finish({"model": str(folder.relative_to(run.folder)), "step": step, "exam_pass@1": keeper.best.shown})

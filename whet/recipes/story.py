@@ -1,20 +1,30 @@
 """What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from rich.markup import escape
 
+from whet.data.problems import problems_of
 from whet.evals.report import write_report
 from whet.evals.report_data import Curve, Line, NamedEval, ReportData, Sample, StageTime, Unit
 from whet.evals.samples import draw_samples
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
 from whet.evals.wording import learned, percent_interval
+from whet.recipes.distill import DistillConfig
+from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
+from whet.recipes.exactness import EVENT
 from whet.recipes.kinds import Stage
+from whet.recipes.rl import RLConfig
+from whet.recipes.sft import SFTConfig
+from whet.recipes.turns import TangoConfig
+from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
+from whet.tasks.base import solvable
 from whet.tasks.registry import build
 from whet.types import Group, Json, Rollout
 
@@ -34,6 +44,7 @@ CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("groups/equal", "Groups of equal reward", Unit.SHARE),
 )
 """Metrics drawn in the report, with their names there."""
+Trains = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig
 
 
 def write_story(seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> None:
@@ -47,8 +58,8 @@ def write_story(seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Pa
     write_report(_report(seed, exams, runs, seconds, folder), folder / "report.html")
 
 
-def last_words(folder: Path) -> str:
-    """Say what was learned and where to look."""
+def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> str:
+    """Say what was learned and where to look; where a model was trained, how to ask it and to take it."""
     summary = read_json(folder / "summary.json")
     assert isinstance(summary, dict), "write_story wrote an object"
     lines = ["", "[bold]What was learned[/]"]
@@ -61,14 +72,22 @@ def last_words(folder: Path) -> str:
         )
     seconds, place = summary["seconds"], escape(str(folder))
     took = sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
-    lines += [
-        f"  in {took / 60:.1f} minutes",
-        "",
-        f"Report   {place}/report.html",
-        f'Ask it   whet try {place} "4 6 8 1"',
-        f"Take it  whet export {place} OUT",
-    ]
+    lines += [f"  in {took / 60:.1f} minutes", "", f"Report   {place}/report.html"]
+    trained = [stage for stage in stages.values() if isinstance(stage, Trains)]
+    if trained:
+        question = escape(_question(trained[-1], folders))
+        lines += [f'Ask it   whet try {place} "{question}"', f"Take it  whet export {place} OUT"]
     return "\n".join(lines)
+
+
+def _question(stage: Trains, folders: Mapping[str, Path]) -> str:
+    """Choose a question that a model was examined with, if a shell takes it as it is."""
+    place = stage.problems
+    if place is not None and place.startswith("@"):
+        place = str(folders[place[1:]])
+    exam = solvable(problems_of(build(stage.task), place, stage.exam.split))
+    text = exam[0].prompt[-1].content if exam else ""
+    return text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
 
 
 def _row(name: str, run: RunStore) -> dict[str, Json]:
@@ -95,7 +114,7 @@ def _report(
         for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
             summary = EvalSummary.from_json(found[number])
             evals.append(NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy))
-        answers.append(_groups(runs[name].rollouts("eval", SAMPLED)))
+        answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
     before, after = (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
     gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
     return ReportData(
@@ -152,7 +171,17 @@ def _settings(name: str, run: RunStore) -> str:
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
-    return {"seed": str(seed), **shown, **_restores(runs)}
+    return {"seed": str(seed), **shown, **_exactness(runs), **_restores(runs)}
+
+
+def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
+    """Say of each stage that was tried whether engine and learner agreed bit for bit."""
+    found = {name: [row for row in run.events() if row["event"] == EVENT] for name, run in runs.items()}
+    return {
+        f"{name}, log-probabilities": "; ".join(dict.fromkeys(f"{row['model']}: {row['said']}" for row in rows))
+        for name, rows in found.items()
+        if rows
+    }
 
 
 def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
@@ -164,13 +193,6 @@ def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
         for name, rows in found.items()
         if rows
     }
-
-
-def _groups(rollouts: list[Rollout]) -> list[Group]:
-    groups: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        groups.setdefault(rollout.group, []).append(rollout)
-    return [tuple(group) for group in groups.values()]
 
 
 def _measured(name: str, stage: EvalConfig) -> str:

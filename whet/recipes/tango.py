@@ -6,24 +6,26 @@ A verifier's turn samples one solution a problem and several verifications of it
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from statistics import fmean
 
 from whet.algos.advantages import State
 from whet.algos.balance import balanced
 from whet.algos.verdicts import Agreement, agreement, verifier_metrics
 from whet.data.feed import Feed
-from whet.data.problems import problems_of
+from whet.data.problems import problems_of, some_problems_of
 from whet.errors import ConfigError
 from whet.evals.run import Examiner
 from whet.recipes.check import check_first
+from whet.recipes.exactness import proved
 from whet.recipes.guard import Patience
-from whet.recipes.training import Keeper, Part
+from whet.recipes.training import Keeper, Part, numbers
 from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.rollout.judging import minted, outcome_pairs, signed, step_pairs, with_steps
 from whet.store.run import RunStore
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task
 from whet.tasks.pool import Grader
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify
@@ -49,7 +51,7 @@ COLUMNS = {
 def tango(cfg: TangoConfig, run: RunStore) -> None:
     """Improve both: each step is one side's, on solutions of fresh problems and verifications of them."""
     settle(cfg.train.deterministic or cfg.verifier_train.deterministic)
-    pair = open_pair(cfg, run.folder.name)
+    pair = open_pair(cfg, run)
     exam = problems_of(pair.task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, pair.grader, exam, cfg.sampling, seed=cfg.seed)
     generator, verifier = pair.generator, pair.verifier
@@ -76,7 +78,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             keeper.after(step + 1, cfg.steps, memory.to_json())
     best, folder = keeper.result()
     model = str(folder.relative_to(run.folder))
-    run.finish({"model": model, "verifier": f"{model}/others/verifier", "step": best, "exam_pass@1": keeper.best.value})
+    run.finish({"model": model, "verifier": f"{model}/others/verifier", "step": best, "exam_pass@1": keeper.best.shown})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class Memory:
     @staticmethod
     def from_json(row: Mapping[str, Json]) -> "Memory":
         names = ("baseline", "verifier_baseline", "counts")
-        states = {name: _numbers(row.get(name)) for name in names}
+        states = {name: numbers(row.get(name)) for name in names}
         return Memory(**states, is_guarded=row.get("is_guarded") is True)
 
 
@@ -149,26 +151,29 @@ class Pair:
         return signed(collect(policy.player, self.grader, problems, sampling, samples=samples, seed=seed))
 
 
-def open_pair(cfg: TangoConfig, name: str) -> Pair:
+def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     task, judge = build(cfg.task), Verify(cfg.verify)
     if task.name == judge.name:
         raise ConfigError(f"the task is named {task.name!r}, as the verifier's own is: give it another name")
-    feed = Feed(solvable(problems_of(task, cfg.problems, "rl")), seed=derive(cfg.seed, "feed"))
-    check_first(task, feed.problems)
+    feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
+    check_first(task, feed.problems, cfg.grading)
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
+    name, prove = run.folder.name, partial(proved, run=run)
     generator = open_side(
         cfg.model, cfg.algo, cfg.sampling, cfg.train, cfg.engine,
-        updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed,
+        updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed, prove=prove,
     )  # fmt: skip
     verifier = open_side(
         cfg.verifier, cfg.verifier_algo, cfg.verifier_sampling, cfg.verifier_train, cfg.verifier_engine,
-        updates=updates[Turn.VERIFIER], name=f"{name}-verifier", seed=cfg.seed,
+        updates=updates[Turn.VERIFIER], name=f"{name}-verifier", seed=cfg.seed, prove=prove,
     )  # fmt: skip
     if verifier.policy.engine.context <= cfg.verifier_sampling.max_tokens:
         raise ConfigError(
             f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for a solution in the "
             f"verifier's context of {verifier.policy.engine.context} tokens"
         )
+    for side, other in ((generator, verifier), (verifier, generator)):
+        side.learner.room.engines.append(other.policy.engine)
     grader = Grader([task, judge], cfg.grading)
     return Pair(cfg=cfg, task=task, judge=judge, feed=feed, generator=generator, verifier=verifier, grader=grader)
 
@@ -233,7 +238,3 @@ def _agreements(pair: Pair, solved: Sequence[Group], judged: Sequence[Group]) ->
     """How final verdicts agree with the truth, and verdicts on steps with what the task knows of them."""
     steps = step_pairs(solved, judged, pair.judge, pair.task)
     return agreement(outcome_pairs(judged, pair.judge)), agreement(steps)
-
-
-def _numbers(value: Json) -> State:
-    return {key: float(str(number)) for key, number in value.items()} if isinstance(value, dict) else {}

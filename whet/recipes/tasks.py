@@ -13,7 +13,7 @@ from whet.recipes.data import Makes
 from whet.tasks.base import Task
 from whet.tasks.code.sandbox import described
 from whet.tasks.registry import named, names
-from whet.track.progress import console, say
+from whet.track.progress import printer, say
 from whet.types import SPLITS, Problem
 
 CHECKED = 5
@@ -35,7 +35,7 @@ def list_tasks() -> None:
         example = " ".join(problems[0].prompt[-1].content.split())[:60] if problems else "from files: whet data import"
         count = "any number" if isinstance(task, Makes) else f"{len(problems):,}" if problems else ""
         table.add_row(name, count, span, escape(example))
-    console.print(table)
+    printer.print(table)
     say(described())
 
 

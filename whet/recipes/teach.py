@@ -13,11 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from whet.config import Config
-from whet.data.problems import problems_of
+from whet.data.problems import some_problems_of
 from whet.errors import DataError
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console
@@ -44,8 +44,7 @@ class TeachConfig(Config):
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
     """Write the answers of every problem, each graded: a wrong one would be a fault of the task."""
-    problems = problems_of(build(cfg.task), cfg.problems, cfg.split)
-    problems = problems if cfg.unsolvable else solvable(problems)
+    problems = some_problems_of(build(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
     groups: list[Group] = []
     with bar("traces", len(problems) * cfg.per_problem) as advance:
         for group in _written(cfg, problems):
@@ -107,7 +106,11 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
 
 def _graded(task: Task, row: Rollout) -> Rollout:
     score = task.score(row.problem, row.text)
-    assert score.verdict is Verdict.CORRECT, f"the worked answer to {row.problem.id} is {score.verdict}: {score.note}"
+    if score.verdict is not Verdict.CORRECT:
+        raise DataError(
+            f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): mend {task.name}'s "
+            "solve or score"
+        )
     return replace(row, score=score)
 
 

@@ -1,4 +1,4 @@
-"""What SFT and RL share around their steps: where to start, when to examine, what to keep, how to end."""
+"""What recipes that train share around their steps: where to start, when to examine, what to keep, how to end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Protocol
 from pydantic import Field
 
 from whet.config import Config
+from whet.errors import ConfigError
 from whet.evals.run import Examiner
 from whet.evals.summary import EvalSummary
 from whet.recipes.guard import Guard
@@ -15,6 +16,7 @@ from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.progress import console, say
 from whet.train.checkpoint import Trained, load_training, save_training
+from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
 from whet.types import Json
@@ -35,6 +37,11 @@ class Best:
 
     step: int = -1
     value: float = -1.0
+
+    @property
+    def shown(self) -> float | None:
+        """Its value; None where there has been none."""
+        return None if self.step < 0 else self.value
 
 
 class Part(Protocol):
@@ -69,6 +76,11 @@ class Keeper:
         self.parts = {**(parts or {}), **({"guard": guard} if guard is not None else {})}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = Best()
+        if guard is not None and guard.is_on and not examiner.problems:
+            raise ConfigError(
+                f"guard.restores = {guard.cfg.restores} needs exams to watch, and the split {examiner.cfg.split} has "
+                "no problems to ask"
+            )
 
     def resume(self) -> tuple[int, dict[str, Json]]:
         """Take back the newest sound checkpoint; the step to go on with and its state, or 0 and nothing."""
@@ -91,7 +103,7 @@ class Keeper:
 
     def before(self, step: int, state: dict[str, Json]) -> None:
         """Before the first step: with a guard, examine and save, so that there is something to go back to."""
-        if self.guard is not None and self.guard.is_on and self.best.step < 0 and step == 0 and self.examiner.problems:
+        if self.guard is not None and self.guard.is_on and self.best.step < 0 and step == 0:
             self._examine(0)
             self._save(0, state)
 
@@ -117,12 +129,21 @@ class Keeper:
         self.run.log_metrics(step, found)
 
     def _go_back(self) -> bool:
-        """Take weights and optimiser of the best exam, and go on with the schedule; False where they are gone."""
-        found, learners = self.checkpoints.best(), [self.learner, *(o.learner for o in (self.others or {}).values())]
+        """Take weights and optimisers of the best exam, and go on with the schedule; False where they are gone.
+
+        A critic goes back too, as it would else value a policy that is no more; one that was in its head start then
+        has it again.
+        """
+        found = self.checkpoints.best()
         if found is None:
             return False
+        folder, critics = found[1], {name: part for name, part in self.parts.items() if isinstance(part, Critic)}
+        others = [other.learner for other in (self.others or {}).values()]
+        learners: list[Learner | Critic] = [self.learner, *others, *critics.values()]
         counts = [learner.num_steps for learner in learners]
-        load_training(found[1], self.policy, self.learner, self.others)
+        state = load_training(folder, self.policy, self.learner, self.others)
+        for name, critic in critics.items():
+            critic.load(folder, state.get(name))
         for learner, count in zip(learners, counts, strict=True):
             learner.num_steps = count
         return True
@@ -143,6 +164,11 @@ class Keeper:
         found = self.checkpoints.best() or self.checkpoints.latest()
         assert found is not None, "a run that ended has a checkpoint"
         return found
+
+
+def numbers(value: Json) -> dict[str, float]:
+    """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
+    return {key: float(str(number)) for key, number in value.items()} if isinstance(value, dict) else {}
 
 
 def _percent(summary: EvalSummary) -> str:

@@ -10,14 +10,13 @@ import numpy as np
 from pydantic import Field
 
 from whet.config import Config
-from whet.data.problems import problems_of
+from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.limits import Limits
 from whet.tasks.pool import Grader
@@ -51,7 +50,7 @@ class VerificationsConfig(Config):
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
     task, judge = build(cfg.task), Verify(cfg.verify)
-    problems = solvable(problems_of(task, cfg.problems, cfg.split))
+    problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     player = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name).player
     with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet.errors import DataError
+from whet.rollout.collect import siblings
 from whet.store.rollouts import read_rollouts, write_rollouts
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json
 
 Sample = Callable[[int], list[Group]]
 """Step -> its groups, sampled with the weights of now."""
@@ -37,15 +38,8 @@ class Ahead:
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
             raise DataError(f"checkpoint {folder} does not say how many batches wait: begin the run again")
-        self._waiting = deque(_siblings(read_rollouts(_file(folder, index))) for index in range(state))
+        self._waiting = deque(siblings(read_rollouts(_file(folder, index))) for index in range(state))
 
 
 def _file(folder: Path, index: int) -> Path:
     return folder / f"waiting-{index:03d}.parquet"
-
-
-def _siblings(rollouts: list[Rollout]) -> list[Group]:
-    groups: dict[str, list[Rollout]] = {}
-    for rollout in rollouts:
-        groups.setdefault(rollout.group, []).append(rollout)
-    return [tuple(group) for group in groups.values()]

@@ -1,6 +1,6 @@
 """An engine plays a task: problems in, scored groups out, in the order of the problems."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from whet.engine.base import Engine, Request, Sampling
@@ -93,3 +93,11 @@ def _rollout(player: Player, problem: Problem, prompt: Tokens, id: str, completi
         completion=completion,
         text=player.chat.message(completion.tokens),
     )
+
+
+def siblings(rollouts: Iterable[Rollout]) -> list[Group]:
+    """Put rollouts that were stored one by one into their groups again, in order."""
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in rollouts:
+        groups.setdefault(rollout.group, []).append(rollout)
+    return [tuple(group) for group in groups.values()]

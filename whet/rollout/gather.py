@@ -7,7 +7,6 @@ from statistics import fmean
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import ConfigError
 from whet.rollout.collect import Ask
 from whet.types import Finish, Group
 
@@ -75,8 +74,6 @@ def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: Answer) -> list[Grou
     """Answer in one go or in two. A group that is completed is the one that a single go would have given."""
     if cfg.first is None:
         return answer(asks)
-    if any(cfg.first >= len(ask.numbers) for ask in asks):
-        raise ConfigError(f"gather.first = {cfg.first} should be below group_size = {len(asks[0].numbers)}")
     begun = answer([replace(ask, numbers=ask.numbers[: cfg.first]) for ask in asks])
     open_asks = [ask for ask, group in zip(asks, begun, strict=True) if _is_open(group)]
     rest = answer([replace(ask, numbers=ask.numbers[cfg.first :]) for ask in open_asks])

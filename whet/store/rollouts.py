@@ -1,7 +1,7 @@
 """Rollouts in zstd Parquet: one row a rollout, token streams as lists of numbers, problems written once each."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -15,26 +15,13 @@ from whet.errors import DataError
 from whet.store.files import replacing
 from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, Score, Step, Verdict
 
-PREFIX = "per_token/"
-"""Of the optional columns with one number a completion token."""
 V = TypeVar("V")
 N = TypeVar("N", bound=np.generic)
 
 
-def write_rollouts(
-    path: Path, groups: Iterable[Group], *, token_columns: Mapping[str, Sequence[NDArray[np.float32]]] | None = None
-) -> None:
-    """Write groups as one file, whole or not at all.
-
-    `token_columns` adds numbers per completion token (advantage, ratio, entropy), one array a rollout, in the order of
-    the groups.
-    """
-    rollouts = [rollout for group in groups for rollout in group]
-    columns = _columns(rollouts)
-    for name, arrays in (token_columns or {}).items():
-        for rollout, array in zip(rollouts, arrays, strict=True):
-            assert len(array) == len(rollout.completion.tokens), f"{name} needs one number a token of {rollout.id}"
-        columns[PREFIX + name] = _lists(arrays, np.float32)
+def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
+    """Write groups as one file, whole or not at all."""
+    columns = _columns([rollout for group in groups for rollout in group])
     with replacing(path) as new:
         pq.write_table(pa.table(columns), new, compression="zstd")
 
@@ -46,13 +33,6 @@ def read_rollouts(path: Path) -> list[Rollout]:
         return _rollouts(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(f"{path} is not a rollout file ({error}): delete it or write it again") from error
-
-
-def read_token_columns(path: Path) -> dict[str, list[NDArray[np.float32]]]:
-    """Read the numbers kept per token, by column; empty where none were written."""
-    table = _table(path)
-    names = [name for name in table.column_names if name.startswith(PREFIX)]
-    return {name.removeprefix(PREFIX): _arrays(table, name, np.float32) for name in names}
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:

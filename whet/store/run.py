@@ -10,9 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from whet.config import Config, Loaded, differences, load, show, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.store import jsonl
@@ -90,22 +87,15 @@ class RunStore:
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
     def ledger(self, event: str, **facts: Json) -> None:
-        """Note that something happened, with the time: a resume, a skipped group, a grader that ran out of time."""
+        """Note that something happened, with the time: a start, a resume, a restore, the end."""
         jsonl.append(self._ledger, {"time": now(), "event": event, **facts})
 
     def events(self) -> list[jsonl.Row]:
         return _own_rows(self._ledger)
 
-    def write_rollouts(
-        self,
-        name: Name,
-        step: int,
-        groups: Iterable[Group],
-        *,
-        token_columns: Mapping[str, Sequence[NDArray[np.float32]]] | None = None,
-    ) -> Path:
+    def write_rollouts(self, name: Name, step: int, groups: Iterable[Group]) -> Path:
         path = self._rollout_file(name, step)
-        write_rollouts(path, groups, token_columns=token_columns)
+        write_rollouts(path, groups)
         return path
 
     def rollouts(self, name: Name, step: int) -> list[Rollout]:

@@ -11,6 +11,8 @@ from rich.text import Text
 from whet.errors import visible
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
+printer = Console(highlight=False, soft_wrap=True)
+"""For what a command was asked for, which goes to stdout; all that is said on the way goes to stderr."""
 
 QUIET_SECONDS = 10.0
 """Where there is no terminal, a line of progress comes this often."""

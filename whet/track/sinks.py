@@ -38,7 +38,7 @@ def open_trackers(
 
 
 class JsonlTracker:
-    """Writes the run's own metrics file, from which report and viewer read."""
+    """Writes the run's own metrics file, from which the report is drawn."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

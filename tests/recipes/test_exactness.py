@@ -1,0 +1,52 @@
+"""What a run does about engine and learner agreeing or not: one sentence, a line in the ledger, the algorithm."""
+
+from pathlib import Path
+
+import pytest
+
+from whet.algos.catalog import AlgoConfig
+from whet.recipes.exactness import EVENT, noted, proved
+from whet.recipes.rl import RLConfig
+from whet.recipes.story import write_story
+from whet.store.files import write_json
+from whet.store.run import RunStore
+from whet.testing.tiny import tiny_policy
+from whet.train.policy import ModelSource
+from whet.train.selftest import Exactness
+
+EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
+CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
+ALGO = AlgoConfig(minibatches=4)
+
+
+def opened(folder: Path) -> RunStore:
+    return RunStore.open(folder, RLConfig(model=ModelSource(path="m")), {}, resume=False)
+
+
+@pytest.mark.parametrize(("found", "lag", "old"), [(EXACT, 0, "engine"), (EXACT, 2, "learner"), (CLOSE, 0, "learner")])
+def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
+    found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(tmp_path / "run") as run:
+        assert noted(found, ALGO, "05-rl", run, lag=lag).old == old
+        (event,) = [row for row in run.events() if row["event"] == EVENT]
+    sentence = found.sentence(ALGO, lag=lag)
+    assert event["exact"] is found.is_exact and event["said"] == sentence
+    assert (event["model"], event["tokens"], event["largest_gap"]) == ("05-rl", 128, found.largest_gap)
+    assert capsys.readouterr().err == f"05-rl: {sentence}\n"
+
+
+def test_the_report_says_it_too(tmp_path: Path) -> None:
+    with opened(tmp_path / "rl") as run:
+        noted(CLOSE, ALGO, "05-rl", run)
+        noted(CLOSE, ALGO, "05-rl", run)
+        write_json(run.folder / "stage.json", {"seconds": 1.0})
+    write_story(2, {}, {"rl": tmp_path / "rl"}, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("so old log-probabilities are computed again") == 1
+
+
+def test_on_a_cpu_nothing_is_tried(tmp_path: Path) -> None:
+    with opened(tmp_path / "run") as run:
+        assert proved(ALGO, tiny_policy(), run) is ALGO
+        assert [row["event"] for row in run.events()] == ["start"]
