@@ -129,8 +129,25 @@ def _numbered_row(problem: Problem, gold: str) -> Row:
 
 
 def _has_key(signs: Sequence[str], text: str) -> bool:
-    bare = re.sub(r"(?<![0-9.])0+(?=[0-9])", "", text)
+    bare = re.sub(r"(?<![0-9.])0+(?=[0-9])|\b(?:a|an|the)\s", "", text)
     return any(sign in found for sign in signs for found in (key(text), key(bare)))
+
+
+def _adds_up(answer: str, text: str) -> bool:
+    """Whether a polynomial is the answer in other terms: 38x - 1x is 37x."""
+    return _coefficients(text) == _coefficients(answer)
+
+
+def _coefficients(text: str) -> dict[int, int] | None:
+    written = re.sub(r"[\s{}$.]", "", text)
+    if not re.fullmatch(r"([+-]*\d*x(\^\d)?|[+-]*\d+)+", written):
+        return None
+    found: dict[int, int] = {}
+    for signs, number, power in re.findall(r"([+-]*)(\d*)((?:x(?:\^\d)?)?)", written):
+        if number or power:
+            degree = 0 if not power else int(power[2:] or 1)
+            found[degree] = found.get(degree, 0) + (-1) ** signs.count("-") * int(number or 1)
+    return {degree: count for degree, count in found.items() if count}
 
 
 def _has_all(signs: Sequence[str], text: str, fold: Callable[[str], str] = str) -> bool:
@@ -201,6 +218,8 @@ def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tup
         )
     if name.endswith("_run"):
         return spoils.digit, _has_numbers
+    if "x^" in answer:
+        return spoils.digit, lambda text: has_it(text) or _adds_up(answer, text)
     if re.fullmatch(r"-?\d+", answer):
         return spoils.number, has_it
     return (spoils.digit if any(sign.isdigit() for sign in answer) else spoils.word), has_it

@@ -36,13 +36,14 @@ HOSTILE = {
     "open boxes": r"\boxed{" * 100_000,
     "dollars": "$1" * 200_000,
     "marks": "the answer is " * 50_000,
+    "part without a value": r"\boxed{\dots\sum\left(y\pi\bmod\lim_{x \to 0}\sqrt9999\right)}",
     "code": r"\boxed{__import__('os').system('touch marker')}",
     "code too": r"\boxed{\text{open('marker', 'w').write('x')} or 42}",
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("gold", ["42", r"x^2+\sqrt{2}"])
+@pytest.mark.parametrize("gold", ["42", "9613", r"x^2+\sqrt{2}"])
 def test_hostile_answers_are_wrong_soon(gold: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     start = time.perf_counter()

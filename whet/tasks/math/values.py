@@ -48,11 +48,12 @@ def same_value(a: Node, b: Node) -> bool | None:
     for point in range(len(_SCALES)):
         try:
             is_equal = is_close(value(a, point), value(b, point))
+            if not (tree.symbols(a) | tree.symbols(b)):
+                return is_equal
+            is_real = _is_real(a, point) and _is_real(b, point)
         except NoValueError:
             continue
-        if not (tree.symbols(a) | tree.symbols(b)):
-            return is_equal
-        if not (_is_real(a, point) and _is_real(b, point)):
+        if not is_real:
             complex_found.append(is_equal)
             continue
         if not is_equal:
