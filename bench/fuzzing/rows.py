@@ -218,11 +218,10 @@ def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tup
         )
     if name.endswith("_run"):
         return spoils.digit, _has_numbers
-    if "x^" in answer:
-        return spoils.digit, lambda text: has_it(text) or _adds_up(answer, text)
     if re.fullmatch(r"-?\d+", answer):
         return spoils.number, has_it
-    return (spoils.digit if any(sign.isdigit() for sign in answer) else spoils.word), has_it
+    may_be = (lambda text: has_it(text) or _adds_up(answer, text)) if "x^" in answer else has_it
+    return (spoils.digit if any(sign.isdigit() for sign in answer) else spoils.word), may_be
 
 
 _PLAIN: dict[str, Spoil] = {
