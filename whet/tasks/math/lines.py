@@ -26,6 +26,8 @@ _UNSURE = re.compile(
     r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$", re.IGNORECASE
 )
 """Before a number it says that the answer is another, or may be."""
+_DIVIDED = re.compile(r"\s?/\s?[\\$({0-9]")
+"""Behind a piece it says that the piece is a part: what can be divided has been read as a whole before."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
 _ASIDE = re.compile(
     r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than|instead of|because"
@@ -120,6 +122,8 @@ def _piece(line: Find, *, is_first: bool) -> Find | None:
         between = line.text[min(chosen.end, other.end) : max(chosen.start, other.start)]
         if between.isspace():
             return line if is_first else None
+    if _DIVIDED.match(line.text, chosen.end):
+        return line if is_first else None
     if not is_first:
         chosen = _restated(line.text, telling) or _listed(line.text, telling) or chosen
     return Find(text=chosen.text, start=line.start + chosen.start, end=line.start + chosen.end)
