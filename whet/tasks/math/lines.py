@@ -26,7 +26,7 @@ _UNSURE = re.compile(
     r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$", re.IGNORECASE
 )
 """Before a number it says that the answer is another, or may be."""
-_DIVIDED = re.compile(r"\s?/\s?[\\$({0-9]")
+_DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """Behind a piece it says that the piece is a part: what can be divided has been read as a whole before."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
 _ASIDE = re.compile(
