@@ -189,8 +189,9 @@ def step(
     requests = requests_of(spec, number)
     done, found["sample"] = meter.of(lambda: dict(engine.generate(requests)))
     examples = credited(spec, requests, done)
+    # Given back before the next phase begins, so that its peak does not count the cache of the one before.
+    learner.make_room(examples)
     if reference is not None:
-        learner.make_room(examples)
         read, found["read"] = meter.of(lambda: with_reference(examples, reference, learner.cfg.micro_tokens))
         examples = read
     _, found["update"] = meter.of(lambda: update(learner, examples, algo, seed=number))

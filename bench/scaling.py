@@ -35,10 +35,14 @@ def main() -> int:
     parser.set_defaults(new_tokens=64, train=[])
     args = parser.parse_args()
     base = work_of(args)
-    cells = [measure(args, cell_work(base, batch, total)) for batch in args.batches for total in args.totals]
-    for cell in cells:
+    cells = []
+    for work in [cell_work(base, batch, total) for batch in args.batches for total in args.totals]:
+        cells.append(cell := measure(args, work))
         share = 100 * cell.measured / cell.limit
-        print(f"{cell.batch:>6} x {cell.length:>6}: {cell.measured:>12,.0f} tokens/s, {share:5.1f} % of the limit")
+        print(
+            f"{cell.batch:>6} x {cell.length:>6}: {cell.measured:>12,.0f} tokens/s, {share:5.1f} % of the limit",
+            flush=True,
+        )
     if args.svg:
         args.svg.write_text(chart(cells, f"Rollout of {args.model} on {args.device}, {args.new_tokens} tokens a cell"))
     print(json.dumps([{name: getattr(cell, name) for name in Cell.__dataclass_fields__} for cell in cells]))
@@ -58,8 +62,9 @@ def measure(args: argparse.Namespace, work: Work) -> Cell:
     ours = roster.ours(args)
     spec = Spec(work=work, task="rollout", vocab_size=cfg.vocab_size, folder=None, settings=ours.settings)
     with tempfile.TemporaryDirectory() as place:
-        sides = [ours, Side(name="ceilings", module="ceilings")]
-        record, machine = take_turns(sides, [spec, spec], Path(place))
+        # Ceilings first: the engine takes most of what memory is free.
+        sides = [Side(name="ceilings", module="ceilings"), ours]
+        machine, record = take_turns(sides, [spec, spec], Path(place))
     if record.failure:
         raise SystemExit(f"{work.num_requests} x {work.context} failed: {record.failure}")
     limit = rollout_seconds(cfg, work, ceilings(machine))
