@@ -1,6 +1,7 @@
 """Co-training of a generator and a verifier: whose turn it is, what both learn from, and that it resumes exactly."""
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,10 @@ from whet.recipes.tango import Memory, Turned
 from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
 from whet.store.hashes import sha256
 from whet.store.run import RunStore
+from whet.tasks.verify import Verify
 from whet.text.tokenizer import Tokenizer
 from whet.train.policy import ModelSource
-from whet.types import Role, Rollout, Verdict
+from whet.types import Problem, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]
 TASK = '''
@@ -89,6 +91,15 @@ train = {{ lr = 5e-3, warmup = 5 }}
 sampling = {{ max_tokens = 2 }}
 exam = {{ samples = 1 }}
 """
+FORMS = """kind = "run"
+[stages.forms]
+kind = "verifications"
+task = "{task}"
+model = {{ path = "{folder}/02-sft" }}
+samples = 24
+steps = "{steps}"
+sampling = {{ max_tokens = 8 }}
+"""
 TANGO = """kind = "tango"
 seed = 4
 task = "{task}"
@@ -139,6 +150,37 @@ def danced(tmp_path_factory: pytest.TempPathFactory) -> Danced:
     said = whet("tango", file, "--out", place / "run")
     assert said.code == 0, said.err
     return Danced(folder=place, file=file, run=place / "run", said=said)
+
+
+def test_a_verifier_can_begin_with_what_the_task_says_of_steps(danced: Danced, tmp_path: Path) -> None:
+    for steps in ("lot", "exact"):
+        text = FORMS.format(task=f"{danced.folder / 'copy.py'}:Copy", folder=danced.folder / "models", steps=steps)
+        file = write(tmp_path / f"{steps}.toml", text)
+        said = whet("run", file, "--out", tmp_path / steps)
+        assert said.code == 0, said.err
+    judge = Verify()
+    found = {}
+    for steps in ("lot", "exact"):
+        rows = RunStore.view(tmp_path / steps / "01-forms").rollouts("train", 0)
+        found[steps] = {row.problem.id: (row.problem, judge.marks(row.problem, row.text)) for row in rows}
+        assert all(row.score is not None and row.score.verdict is Verdict.CORRECT for row in rows)
+
+    assert found["lot"].keys() == found["exact"].keys()
+    # A wrong solution of the copy task says another bit in some line; all steps right means the whole is right.
+    exact = [(problem.answer == "CORRECT", marks) for problem, marks in found["exact"].values() if marks is not None]
+    assert any(not right for right, _ in exact)
+    assert all(all(marks) for right, marks in exact if right)
+    assert any(found["lot"][key] != found["exact"][key] for key in found["lot"])
+    shown = [_said_bits(problem) for problem, _ in found["exact"].values()]
+    assert [list(marks or ()) for _, marks in found["exact"].values()] == shown
+
+
+def _said_bits(problem: Problem) -> list[bool]:
+    """Compare the lines of a solution with the bits of its question, from the verifier's prompt alone."""
+    lines = problem.prompt[-1].content.splitlines()
+    bits = next(line for line in lines if ": " in line).split(": ")[1].split()
+    said = [line.split("| ", 1)[1].strip() for line in lines if re.match(r"\d+\| ", line)]
+    return [place < len(bits) and line == bits[place] for place, line in enumerate(said)]
 
 
 def cfg(**settings: object) -> TangoConfig:

@@ -1,6 +1,8 @@
 """Write verifications of a model's own solutions, for a verifier to learn its layout from by SFT.
 
-Only the final verdict is the truth; which step of a wrong solution is called wrong is drawn by lot.
+The final verdict is the truth. Which step of a wrong solution is called wrong is drawn by lot, so that a verifier has
+nothing but outcomes to learn from; or steps are called what the task says of them, in the place of what a pretrained
+verifier would know.
 """
 
 from dataclasses import replace
@@ -43,6 +45,8 @@ class VerificationsConfig(Config):
     """Solutions of each problem."""
     sampling: Sampling = Sampling()
     verify: VerifyConfig = VerifyConfig()
+    steps: Literal["lot", "exact"] = "lot"
+    """What steps are called; with exact, what the task can tell, and right where it cannot."""
     grading: Limits = Limits()
     engine: EngineConfig = EngineConfig()
 
@@ -56,18 +60,26 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
         seed = derive(cfg.seed, "verifications")
         solved = collect(player, grader, problems, cfg.sampling, samples=cfg.samples, seed=seed, progress=advance)
-    asked = [problem for group in solved for rollout in group if (problem := judge.mint(rollout)) is not None]
+    asked = [
+        (problem, rollout) for group in solved for rollout in group if (problem := judge.mint(rollout)) is not None
+    ]
     if not asked:
         raise DataError("none of the sampled solutions has steps to judge; raise samples or sampling.max_tokens")
-    rows = {problem.id: _row(judge, problem, derive(cfg.seed, problem.id)) for problem in asked}
+    rows = {}
+    for problem, rollout in asked:
+        if cfg.steps == "exact":
+            text = judge.write(problem, [label is not False for label in judge.labels(task, rollout)])
+        else:
+            text = judge.solve(problem, derive(cfg.seed, problem.id))
+        rows[problem.id] = _row(judge, problem, text)
     run.write_rollouts("train", 0, [(row,) for row in rows.values()])
     num_right = sum(row.problem.answer == WORDS[True] for row in rows.values())
     console.print(f"{len(rows):>7,} verifications, {num_right:,} of them of right solutions, repeats left out")
     run.finish({"verifications": len(rows), "correct": num_right})
 
 
-def _row(judge: Verify, problem: Problem, seed: int) -> Rollout:
-    text, nothing = judge.solve(problem, seed), np.zeros(0, dtype=np.int32)
+def _row(judge: Verify, problem: Problem, text: str) -> Rollout:
+    nothing = np.zeros(0, dtype=np.int32)
     row = Rollout(
         id=f"{problem.id}:0",
         group=problem.id,

@@ -1,8 +1,8 @@
 """The judge's task: say of each step of another model's solution whether it is right, and of the whole.
 
 Problems are minted from rollouts; the truth is the verdict of the solution's own grader. Exact labels of single steps,
-where a task has them, are for measuring a verifier and never part of a problem. The layout of answers is RL-Tango's, in
-`whet/text/step_form.py`.
+where a task has them, are for measuring a verifier, or for its SFT, and never part of a problem. The layout of answers
+is RL-Tango's, in `whet/text/step_form.py`.
 
 answer   CORRECT or INCORRECT
 payload  {"num_steps": 3}
@@ -114,10 +114,14 @@ class Verify(Task):
 
         Nothing is known of single steps: in a wrong solution one of them, drawn by lot, is called wrong.
         """
-        is_right, count = problem.answer == WORDS[True], _num_steps(problem)
-        faulty = None if is_right else stream(seed, "verify", problem.id).randrange(count)
-        steps = "".join(f"<step>\\boxed{{{WORDS[place != faulty]}}}</step>\n" for place in range(count))
-        final = f"<final_verification>\\boxed{{{WORDS[is_right]}}}</final_verification>"
+        count = _num_steps(problem)
+        faulty = None if problem.answer == WORDS[True] else stream(seed, "verify", problem.id).randrange(count)
+        return self.write(problem, [place != faulty for place in range(count)])
+
+    def write(self, problem: Problem, marks: Iterable[bool]) -> str:
+        """Write a verification with these verdicts on steps and the true final one."""
+        steps = "".join(f"<step>\\boxed{{{WORDS[mark]}}}</step>\n" for mark in marks)
+        final = f"<final_verification>\\boxed{{{problem.answer}}}</final_verification>"
         return f"<step_verification>\n{steps}</step_verification>\n{final}"
 
     def read(self, text: str) -> Verification:
@@ -131,7 +135,7 @@ class Verify(Task):
         return marks if len(marks) == len(steps) == _num_steps(problem) else None
 
     def labels(self, task: Task, rollout: Rollout) -> list[bool | None]:
-        """What the solution's own task says of each step, where it can tell. For measuring only."""
+        """What the solution's own task says of each step, where it can tell."""
         notes = list(task.notes(rollout.problem, rollout.text))
         found: list[bool | None] = []
         place = 0
