@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from whet.engine import pages, slots
+from whet.engine import compiled, pages, slots
 from whet.engine.base import Request, Sampling
 from whet.engine.loop import Detokenize
 from whet.engine.native import EngineConfig, NativeEngine
@@ -17,7 +17,8 @@ from whet.types import Completion, Tokens
 
 STOPS = frozenset({3, 17})
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
-BUILDS: dict[str, Build] = {"slots": slots.Slots, "pages": pages.build_pages}
+BUILDS: dict[str, Build] = {"slots": slots.Slots, "compiled": compiled.build_slots, "pages": pages.build_pages}
+"""`compiled` is `slots` again on a machine without a compiler."""
 
 
 class CountingTransformer(Transformer):

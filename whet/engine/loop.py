@@ -7,8 +7,6 @@ What has reached its length limit needs no look: it is closed at once, and answe
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import numpy as np
-
 from whet.engine.base import Request
 from whet.engine.graphs import DecodeGraphs
 from whet.engine.runner import Runner
@@ -54,6 +52,7 @@ class Loop:
         """Answer every request, stamped with a version."""
         self.scheduler.start(requests)
         self.rows.clear()
+        self.store.start()
         self.version, self._ended = version, []
         return self._serve_ahead() if self.store.has_lag else self._serve_in_step()
 
@@ -115,7 +114,7 @@ class Loop:
         for seat in ends:
             self.scheduler.withdraw(seat)
             self.seats.close(seat)
-        self._ended = np.nonzero(np.isin(self.scheduler.running_B, list(ends)))[0].tolist() if ends else []
+        self._ended = self.scheduler.rows_of(ends)
         self.link.counts.tokens += sum(ends.values())
         self.link.counts.preemptions = self.scheduler.num_preempted
         return answers

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.engine.base import Request
+from whet.engine.compiled import build_slots
 from whet.engine.graphs import DecodeGraphs
 from whet.engine.loop import Answer, Detokenize, Loop
 from whet.engine.pages import build_pages
 from whet.engine.prompts import PREFILL_TOKENS
-from whet.engine.slots import Slots
 from whet.engine.store import Build, Store
 from whet.engine.transfer import Counts, Link
 from whet.environment import keep_freed_memory
@@ -58,7 +58,7 @@ class NativeEngine:
         if is_cpu:
             keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
-        self._build: Build = build or (Slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb))
+        self._build: Build = build or (build_slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb))
         self._link = Link(device)
         self._graphs = None if is_cpu else DecodeGraphs()
         self._loop: Loop | None = None

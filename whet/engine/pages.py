@@ -39,6 +39,9 @@ class Pages:
         self.room = Blocks(pages=pages, rows=slots + 1, longest=context, page=PAGE)
         self.table_RP = torch.zeros(self.room.table_RP.shape, dtype=torch.int32, device=weight.device)
 
+    def start(self) -> None:
+        """Nothing is kept of the weights."""
+
     def holds(self, tokens: int) -> bool:
         return self.room.holds(tokens)
 

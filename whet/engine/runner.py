@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from whet.engine.compiled import CompiledSlots
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
 from whet.engine.prompts import Layout, passes
 from whet.engine.sampling import sample
@@ -70,7 +71,9 @@ class Runner:
         if self.store.is_recorded:
             size, longest = rounded_rows(num_rows, self.slots), rounded_length(longest)
         for _ in range(steps):
-            if self.team is not None and isinstance(self.store, Slots):
+            if isinstance(self.store, CompiledSlots):
+                self._step_compiled(self.store, size, has_cuts)
+            elif isinstance(self.store, Slots) and self.team is not None:
                 self._step_apart(self.store, self.team, size, has_cuts)
             elif self.graphs is None:
                 self._step(size, longest, has_cuts)
@@ -118,8 +121,27 @@ class Runner:
         attends = store.decode_shares(self.rows, shares)
         team.run([partial(act, used, attend) for used, attend in zip(shares, attends, strict=True)])
 
+    def _step_compiled(self, store: CompiledSlots, size: int, has_cuts: bool) -> None:
+        """Do the same by the C kernel."""
+        step, used = store.step(self.rows, size), slice(0, size)
+        token_B, logprob_B = torch.empty(size, dtype=torch.int64), torch.empty(size)
+        hidden_BH = self.end_RH.new_empty(size, self.end_RH.shape[1]) if has_cuts else None
+        act = partial(step.run, token_B, logprob_B, hidden_BH)
+        if self.team is None:
+            act(used)
+        else:
+            self.team.run([partial(act, share) for share in self.team.shares(size)])
+        if hidden_BH is not None:
+            # Rows without cuts keep their token: it must be the same whether a row with cuts is beside or not.
+            are_cut_B = self.rows.cuts_of(used).are_cut_B
+            cut = self._drawn(used, self.model.logits(hidden_BH), has_cuts)
+            token_B, logprob_B = torch.where(are_cut_B, cut[0], token_B), torch.where(are_cut_B, cut[1], logprob_B)
+        self.rows.record(used, self.rows.column_of(used), token_B, logprob_B, self.is_stop_V)
+
     def _sample(self, used: slice, logits_BV: Tensor, has_cuts: bool) -> None:
-        column_B1 = self.rows.column_of(used)
-        uniform_B = self.rows.uniform_RX[used].gather(1, column_B1)[:, 0]
-        token_B, logprob_B = sample(logits_BV, uniform_B, self.rows.cuts_of(used), has_cuts=has_cuts)
-        self.rows.record(used, column_B1, token_B, logprob_B, self.is_stop_V)
+        token_B, logprob_B = self._drawn(used, logits_BV, has_cuts)
+        self.rows.record(used, self.rows.column_of(used), token_B, logprob_B, self.is_stop_V)
+
+    def _drawn(self, used: slice, logits_BV: Tensor, has_cuts: bool) -> tuple[Tensor, Tensor]:
+        uniform_B = self.rows.uniform_RX[used].gather(1, self.rows.column_of(used))[:, 0]
+        return sample(logits_BV, uniform_B, self.rows.cuts_of(used), has_cuts=has_cuts)

@@ -8,7 +8,7 @@ Shapes: R rows, B rows that are taken in together, M rows that move.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -135,6 +135,13 @@ class Scheduler:
         self.seat_R[target_M] = self.seat_R[source_M]
         self.num_rows = left
         return source_M, target_M
+
+    def rows_of(self, seats: Collection[int]) -> list[int]:
+        """Find the rows that serve these seats."""
+        is_asked_S = np.zeros(len(self.seats.request_S), dtype=bool)
+        is_asked_S[list(seats)] = True
+        rows: list[int] = np.nonzero(is_asked_S[self.running_B])[0].tolist()
+        return rows
 
     def withdraw(self, seat: int) -> None:
         """Take a seat that has ended out of those that wait, if it is among them."""

@@ -77,7 +77,8 @@ class Seats:
 
     def context(self, seat: int) -> Tokens:
         """Lay out what has to be run to go on sampling: the prompt and the tokens so far."""
-        return np.concatenate([np.asarray(self.request(seat).prompt, dtype=np.int32), self.tokens(seat)])
+        prompt = np.asarray(self.request(seat).prompt, dtype=np.int32)
+        return np.concatenate([prompt, self.tokens(seat)]) if self.count_S[seat] else prompt
 
     def cached(self, seat_B: Indices, more: int) -> Indices:
         """Count the tokens that will be cached after `more` steps: all but the newest, which no step has read."""

@@ -36,6 +36,9 @@ class Slots:
         self._num_used = 0
         self._block = weight.new_zeros(()).expand(cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim)
 
+    def start(self) -> None:
+        """Nothing is kept of the weights."""
+
     def holds(self, tokens: int) -> bool:
         return True
 
@@ -65,11 +68,15 @@ class Slots:
             grid = self.room.grid(share)
             column_B = rows.position_of(share) - torch.from_numpy(grid.before_B)
             found.append(Decode(self, grid, share.start, column_B))
-        self._num_used = max(each.num_blocks for each in found)
-        while len(self.blocks) < self._num_used:
+        self.reserve_blocks(max(each.num_blocks for each in found))
+        return found
+
+    def reserve_blocks(self, number: int) -> None:
+        """Make room for so many blocks of all rows; the others are not in use."""
+        self._num_used = number
+        while len(self.blocks) < number:
             # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must be a number.
             self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
-        return found
 
     def _reserve(self, lines: int, length: int) -> None:
         """Make room for so many prompts of that length."""

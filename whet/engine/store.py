@@ -27,6 +27,10 @@ class Store(Protocol):
     @property
     def room(self) -> Room: ...
 
+    def start(self) -> None:
+        """Begin a call of the engine: weights may have moved since the last one."""
+        ...
+
     def holds(self, tokens: int) -> bool:
         """Say whether a request of so many tokens can ever run."""
         ...

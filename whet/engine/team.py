@@ -19,11 +19,12 @@ FEWEST_ROWS = 32
 
 
 class Team:
-    """As many threads as torch may use, each of which keeps to one core."""
+    """As many threads as torch may use, the caller's among them, each of which keeps to one core."""
 
     def __init__(self, members: int) -> None:
         self.members = members
-        self._pool = ThreadPoolExecutor(members, "decode", initializer=torch.set_num_threads, initargs=(1,))
+        others = max(1, members - 1)
+        self._pool = ThreadPoolExecutor(others, "decode", initializer=torch.set_num_threads, initargs=(1,))
 
     def shares(self, rows: int) -> list[slice]:
         """Cut rows into nearly equal shares, fewer where there are too few.
@@ -41,21 +42,28 @@ class Team:
             acts[0]()
             return
         threads = torch.get_num_threads()
-        waiting = [self._pool.submit(_without_gradient, act) for act in acts]
+        waiting = [self._pool.submit(_without_gradient, act) for act in acts[1:]]
         try:
-            for each in waiting:
-                each.result()
+            torch.set_num_threads(1)
+            _without_gradient(acts[0])
         finally:
-            # A thread that starts takes its number from the one set last, anywhere.
-            torch.set_num_threads(threads)
+            try:
+                for each in waiting:
+                    each.result()
+            finally:
+                # A thread that starts takes its number from the one set last, anywhere.
+                torch.set_num_threads(threads)
 
 
 def team_for(model: Transformer) -> Team | None:
     """Gather a team where it pays: a small model on a CPU with more than one core."""
-    weight = model.embed.weight
-    size = sum(each.numel() * each.element_size() for each in model.parameters())
     threads = torch.get_num_threads()
-    return Team(threads) if weight.device.type == "cpu" and threads > 1 and size <= MOST_BYTES else None
+    return Team(threads) if model.embed.weight.device.type == "cpu" and threads > 1 and is_small(model) else None
+
+
+def is_small(model: Transformer) -> bool:
+    """Say whether every core may read all weights for itself."""
+    return sum(each.numel() * each.element_size() for each in model.parameters()) <= MOST_BYTES
 
 
 @torch.no_grad()

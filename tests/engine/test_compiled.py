@@ -1,0 +1,184 @@
+"""The C kernel against plain torch: the same tokens and log-probabilities, for every shape of model that it takes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engines import CountingTransformer, all_requests, random_prompts, small_engine
+
+from whet.engine.base import Request, Sampling
+from whet.engine.compiled import CompiledSlots, Step, build_slots
+from whet.engine.native import NativeEngine
+from whet.engine.slots import Slots
+from whet.engine.store import Build
+from whet.kernels import c_library
+from whet.models.config import ModelConfig
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.transformer import Transformer, initialise
+from whet.testing.tiny import tiny_model
+
+pytestmark = pytest.mark.skipif(c_library.library() is None, reason="there is no C compiler")
+
+USUAL = ModelConfig(
+    family="llama",
+    vocab_size=97,
+    hidden_size=64,
+    intermediate_size=96,
+    num_layers=3,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+    max_positions=160,
+    rope_theta=10000.0,
+    norm_eps=1e-6,
+    tied=True,
+    qkv_bias=False,
+    qk_norm=False,
+)
+SHAPES: dict[str, dict[str, Any]] = {
+    "bias": {"family": "qwen2", "qkv_bias": True},
+    "norms": {"family": "qwen3", "qk_norm": True},
+    "short heads": {"family": "llama", "head_dim": 16, "num_heads": 4, "num_kv_heads": 4, "vocab_size": 17},
+    "long heads": {"family": "llama", "head_dim": 64, "num_heads": 3, "num_kv_heads": 1, "tied": False},
+    "odd panels": {"family": "qwen3", "hidden_size": 48, "intermediate_size": 80, "vocab_size": 131},
+}
+"""What differs from the usual."""
+
+
+def shaped(name: str) -> Transformer:
+    model = Transformer(replace(USUAL, **SHAPES[name]))
+    initialise(model, 3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.5).add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.05)
+    return model
+
+
+def requests_for(vocab: int) -> list[Request]:
+    """Prompts of many lengths, some with several samples, and answers that fill up to eight blocks."""
+    source = np.random.default_rng(5)
+    settings = [Sampling(max_tokens=120), Sampling(temperature=0.0, max_tokens=40), Sampling(temperature=0.6)]
+    found = []
+    for number in range(40):
+        prompt = source.integers(0, vocab, size=1 + number % 37).astype(np.int32)
+        for sample in range(1 + number % 3):
+            sampling = settings[(number + sample) % 3].model_copy(update={"max_tokens": 3 + (7 * number) % 110})
+            found.append(Request(id=f"{number}:{sample}", prompt=prompt, sampling=sampling, seed=number * 8 + sample))
+    return found
+
+
+def engine_of(model: Transformer, build: Build = build_slots, slots: int = 24) -> NativeEngine:
+    return small_engine(model, build=build, stops=frozenset({1}), slots=slots)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_it_gives_what_plain_torch_gives(name: str) -> None:
+    model = shaped(name)
+    requests = requests_for(model.cfg.vocab_size)
+
+    found = dict(engine_of(model).generate(requests))
+    wanted = dict(engine_of(model, Slots).generate(requests))
+
+    # Two ways to add up may part where two tokens are equally likely, or a number falls between two.
+    same = [key for key in wanted if found[key].tokens.tobytes() == wanted[key].tokens.tobytes()]
+    assert len(same) >= len(wanted) - 1
+    # Both are off by up to 7e-5 from what float64 gives: these weights make large logits.
+    assert max(np.abs(found[key].logprobs - wanted[key].logprobs).max() for key in same) < 1e-4
+    assert {found[key].finish for key in same} == {wanted[key].finish for key in same}
+
+
+@pytest.fixture
+def running() -> Iterator[tuple[CompiledSlots, Step]]:
+    """A step of 30 rows in the middle of their answers, some of which have moved."""
+    engine = engine_of(shaped("norms"), slots=30)
+    answers = engine.generate(requests_for(97))
+    for _ in range(12):
+        next(answers)
+    loop = engine._loop
+    assert loop is not None and isinstance(loop.store, CompiledSlots)
+    loop.rows.draw(slice(0, loop.scheduler.num_rows))
+    yield loop.store, loop.store.step(loop.rows, loop.scheduler.num_rows)
+
+
+def test_a_row_has_the_same_bits_whatever_runs_beside(running: tuple[CompiledSlots, Step]) -> None:
+    step = running[1]
+    rows = len(step.position_B)
+    found = []
+    for width in (rows, 1, 2, 5, 13):
+        token_B, logprob_B = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
+        hidden_BH = torch.empty(rows, 64)
+        for first in range(0, rows, width):
+            step.run(token_B, logprob_B, hidden_BH, slice(first, min(rows, first + width)))
+        found.append((token_B, logprob_B, hidden_BH))
+
+    assert rows > 13
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_rows_that_move_keep_their_place(running: tuple[CompiledSlots, Step]) -> None:
+    slot_R = running[0].slot_R
+
+    assert sorted(slot_R.tolist()) == list(range(30))
+    assert slot_R.tolist() != list(range(30))
+
+
+def test_tokens_come_as_often_as_they_are_likely() -> None:
+    model, count = tiny_model(), 6000
+    requests = all_requests(random_prompts(1), count, Sampling(max_tokens=2))
+    done = dict(engine_of(model, slots=512).generate(requests))
+    # The first token is drawn by torch, the second by the kernel.
+    pairs = [completion.tokens for completion in done.values() if len(completion.tokens) == 2]
+    first = np.bincount([int(tokens[0]) for tokens in pairs]).argmax()
+    second = [int(tokens[1]) for tokens in pairs if tokens[0] == first]
+    likely: dict[int, float] = {}
+    for completion in done.values():
+        if len(completion.tokens) == 2 and completion.tokens[0] == first:
+            likely[int(completion.tokens[1])] = float(np.exp(completion.logprobs[1]))
+
+    share = np.bincount(second, minlength=max(likely) + 1) / len(second)
+    assert len(second) > 150 and sum(likely.values()) > 0.8
+    for token, probability in likely.items():
+        assert abs(share[token] - probability) < 5 * (probability / len(second)) ** 0.5 + 1e-9
+
+
+def test_a_token_that_cannot_come_never_does() -> None:
+    """The head sees one number, 1, and gives every third token a logit of 0 and the others one far below."""
+    model = shaped("long heads")
+    assert model.head is not None
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("out.weight", "down.weight")):
+                weight.zero_()
+        model.embed.weight.zero_()
+        model.embed.weight[:, 0] = 1.0
+        model.norm.weight.zero_()
+        model.norm.weight[0] = 1.0
+        model.head.weight.fill_(-1e4)
+        model.head.weight[::3] = 0.0
+
+    done = dict(engine_of(model, slots=100).generate(requests_for(97)))
+
+    tokens = np.concatenate([completion.tokens for completion in done.values()])
+    assert len(tokens) > 2000 and set(tokens.tolist()) == set(range(0, 97, 3))
+
+
+def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {
+        "another model": CountingTransformer(shaped("norms").cfg),
+        "half precision": shaped("norms").to(torch.bfloat16),
+        "adapters": LoraTransformer(shaped("norms"), LoraConfig(rank=2), base=""),
+        "odd sizes": Transformer(replace(shaped("norms").cfg, hidden_size=40)),
+    }
+
+    for why, model in refused.items():
+        assert type(build_slots(model, slots=2, context=8)) is Slots, why
+    assert type(build_slots(shaped("norms"), slots=2, context=8)) is CompiledSlots
+    monkeypatch.setattr("whet.engine.team.MOST_BYTES", 1000)
+    assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots
+    monkeypatch.undo()
+    monkeypatch.setattr(c_library, "library", lambda: None)
+    assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots

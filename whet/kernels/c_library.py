@@ -1,0 +1,77 @@
+"""The C kernels: compiled on first use with the machine's own compiler, kept, and left out where there is none.
+
+What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another compiler, as it
+does for make; `CC=false` leaves them out.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("decode.c")
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+SECONDS = 60
+"""A compiler that takes longer is given up."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Load the kernels, compiled now if they were not before; None where that cannot be done."""
+    compiler = shutil.which(os.environ.get("CC") or "cc")
+    if compiler is None:
+        return None
+    try:
+        file = _folder() / f"decode-{_key(compiler)}.so"
+        if not file.is_file():
+            _compile(compiler, file)
+        return ctypes.CDLL(str(file))
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _folder() -> Path:
+    """The user's own cache; where it cannot be had, a folder that ends with the process."""
+    try:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What lies there is run, so nobody else may have put it there.
+        if place.stat().st_uid == os.getuid() and not place.stat().st_mode & 0o022 and os.access(place, os.W_OK):
+            return place
+    except (OSError, RuntimeError):
+        pass  # no home, or none that can be written
+    return Path(_temporary().name)
+
+
+@cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="whet-")
+
+
+def _key(compiler: str) -> str:
+    """Name source, compiler and processor: code for one processor may not run on another that shares the folder."""
+    said = _run([compiler, "--version"])
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.is_file() else []
+    known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    parts = [SOURCE.read_bytes(), repr(FLAGS).encode(), compiler.encode(), said, platform.machine().encode()]
+    return hashlib.sha256(b"\0".join([*parts, *(line.encode() for line in known)])).hexdigest()[:24]
+
+
+def _compile(compiler: str, file: Path) -> None:
+    """Write the library under another name first, so that nobody loads half of it."""
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        made = Path(folder) / file.name
+        _run([compiler, *FLAGS, "-o", str(made), str(SOURCE), "-lm"])
+        made.replace(file)
+
+
+def _run(command: list[str]) -> bytes:
+    """Let the compiler that the user has, or names, do its work."""
+    nothing = subprocess.DEVNULL
+    return subprocess.run(command, stdin=nothing, capture_output=True, timeout=SECONDS, check=True).stdout  # noqa: S603
