@@ -43,21 +43,20 @@ def chart(cells: Sequence[Cell], title: str) -> str:
         shapes += [_text(x, HEIGHT - BOTTOM + 18, f"{length:,}", anchor="middle")]
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
     shapes += [_text(middle, HEIGHT - 10, "tokens of each sequence (tokens/s upwards; dashed: limit)", anchor="middle")]
-    for colour, batch in zip(COLOURS, sorted({cell.batch for cell in cells}), strict=False):
+    for number, (colour, batch) in enumerate(zip(COLOURS, sorted({cell.batch for cell in cells}), strict=False)):
         row = sorted((cell for cell in cells if cell.batch == batch), key=lambda cell: cell.length)
-        shapes += _lines(colour, batch, [(place(c.length, c.measured), place(c.length, c.limit)) for c in row])
+        shapes += _lines(colour, [(place(c.length, c.measured), place(c.length, c.limit)) for c in row])
+        shapes += [_text(WIDTH - RIGHT + 8, TOP + 4 + 16 * number, f"{batch:,} at once", fill=colour)]
     view = f"0 0 {WIDTH} {HEIGHT}"
     return tag("svg", *shapes, xmlns="http://www.w3.org/2000/svg", viewBox=view, width=WIDTH, height=HEIGHT)
 
 
-def _lines(colour: str, batch: int, points: list[tuple[tuple[float, float], tuple[float, float]]]) -> list[Markup]:
+def _lines(colour: str, points: list[tuple[tuple[float, float], tuple[float, float]]]) -> list[Markup]:
     measured, limit = [point for point, _ in points], [point for _, point in points]
     path: dict[str, str | int] = {"fill": "none", "stroke": colour, "stroke_width": 2}
     shapes = [tag("polyline", points=_joined(measured), **path)]
     shapes += [tag("polyline", points=_joined(limit), stroke_dasharray="5 4", **path)]
-    shapes += [tag("circle", cx=x, cy=y, r=4, fill=colour) for x, y in measured]
-    shapes += [_text(limit[-1][0] + 8, limit[-1][1] + 4, f"{batch:,} at once", fill=colour)]
-    return shapes
+    return shapes + [tag("circle", cx=x, cy=y, r=4, fill=colour) for x, y in measured]
 
 
 def _joined(points: Sequence[tuple[float, float]]) -> str:
