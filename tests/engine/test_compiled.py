@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 from engines import CountingTransformer, all_requests, random_prompts, small_engine
+from torch import Tensor
 
 from whet.engine.base import Request, Sampling
-from whet.engine.compiled import CompiledSlots, Step, build_slots
+from whet.engine.compiled import CompiledSlots, build_slots
+from whet.engine.loop import Loop
 from whet.engine.native import NativeEngine
+from whet.engine.sampling import uniforms
 from whet.engine.slots import Slots
 from whet.engine.store import Build
 from whet.kernels import c_library
@@ -91,39 +94,83 @@ def test_it_gives_what_plain_torch_gives(name: str) -> None:
 
 
 @pytest.fixture
-def running() -> Iterator[tuple[CompiledSlots, Step]]:
-    """A step of 30 rows in the middle of their answers, some of which have moved."""
-    engine = engine_of(shaped("norms"), slots=30)
+def running() -> Iterator[Loop]:
+    """A loop with rows in the middle of their answers, some of which have moved."""
+    engine = engine_of(shaped("norms"), slots=70)
     answers = engine.generate(requests_for(97))
     for _ in range(12):
         next(answers)
-    loop = engine._loop
-    assert loop is not None and isinstance(loop.store, CompiledSlots)
-    loop.rows.draw(slice(0, loop.scheduler.num_rows))
-    yield loop.store, loop.store.step(loop.rows, loop.scheduler.num_rows)
+    assert engine._loop is not None
+    yield engine._loop
 
 
-def test_a_row_has_the_same_bits_whatever_runs_beside(running: tuple[CompiledSlots, Step]) -> None:
-    step = running[1]
-    rows = len(step.position_B)
-    found = []
-    for width in (rows, 1, 2, 5, 13):
-        token_B, logprob_B = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
-        hidden_BH = torch.empty(rows, 64)
-        for first in range(0, rows, width):
-            step.run(token_B, logprob_B, hidden_BH, slice(first, min(rows, first + width)))
-        found.append((token_B, logprob_B, hidden_BH))
-
-    assert rows > 13
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+def looked_at(loop: Loop, size: int, threads: int = 1) -> list[Tensor]:
+    """Tokens, log-probabilities and final states of a step that is not recorded."""
+    assert loop.runner.compiled is not None
+    hidden_BH, before = torch.empty(size, 64), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        loop.runner.compiled.run(size, hidden_BH)
+    finally:
+        torch.set_num_threads(before)
+    return [*loop.rows.filed(slice(0, size)), hidden_BH]
 
 
-def test_rows_that_move_keep_their_place(running: tuple[CompiledSlots, Step]) -> None:
-    slot_R = running[0].slot_R
+def test_a_row_has_the_same_bits_whatever_runs_beside(running: Loop) -> None:
+    rows = running.scheduler.num_rows
+    wanted = looked_at(running, rows)
 
-    assert sorted(slot_R.tolist()) == list(range(30))
-    assert slot_R.tolist() != list(range(30))
+    assert rows >= 64
+    for size in (1, 2, 5, 13, 50):
+        assert all(torch.equal(a, b[:size]) for a, b in zip(looked_at(running, size), wanted, strict=True))
+
+
+def test_a_row_has_the_same_bits_on_any_number_of_threads(running: Loop) -> None:
+    rows = running.scheduler.num_rows
+    wanted = looked_at(running, rows)
+
+    assert all(torch.equal(a, b) for a, b in zip(looked_at(running, rows, threads=2), wanted, strict=True))
+
+
+def test_it_records_what_torch_would(running: Loop) -> None:
+    rows, used = running.rows, slice(0, running.scheduler.num_rows)
+    rows.limit_R[used.stop // 2] = rows.count_R[used.stop // 2] + 1
+    rows.live_R[3] = 0
+    running.runner.is_stop_V[looked_at(running, used.stop)[0][5]] = True
+    before = rows.ints_FR.clone()
+    rows.record(used, rows.column_of(used), *rows.filed(used), running.runner.is_stop_V)
+    wanted, report = rows.ints_FR.clone(), rows.report_RX.clone()
+
+    rows.ints_FR.copy_(before)
+    assert running.runner.compiled is not None
+    running.runner.compiled.run(used.stop)
+
+    assert torch.equal(rows.ints_FR, wanted) and torch.equal(rows.report_RX, report)
+    assert wanted[-1, [3, 5, used.stop // 2]].tolist() == [0, 0, 0] and wanted[-1, used].sum() > used.stop // 2
+
+
+def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
+    """A head of zeros makes all tokens equally likely, so that a token tells its number."""
+    seed_B = torch.tensor([0, 1, -1, 2**62, -(2**63), 12345])
+    assert running.runner.compiled is not None and isinstance(running.store, CompiledSlots)
+    running.rows.seed_R[: len(seed_B)] = seed_B
+    running.rows.temperature_R.fill_(1.0)
+    with torch.no_grad():
+        running.store.model.head_weight_VH.zero_()
+    running.store.start()
+
+    token_B = looked_at(running, len(seed_B))[0]
+
+    uniform_B = uniforms(seed_B, running.rows.count_R[: len(seed_B)])
+    assert token_B.tolist() == (uniform_B * 97).long().tolist()
+
+
+def test_rows_that_move_keep_their_place(running: Loop) -> None:
+    assert isinstance(running.store, CompiledSlots)
+    slot_R = running.store.slot_R
+
+    assert sorted(slot_R.tolist()) == list(range(70))
+    assert slot_R.tolist() != list(range(70))
 
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:

@@ -128,7 +128,7 @@ def test_a_row_that_moves_takes_its_tokens_along(build: Build) -> None:
 
     store.room.release(_indices(0))
     store.room.move(_indices(1), _indices(0))
-    store.move(torch.tensor([1]), torch.tensor([0]), 70)
+    store.move(_indices(1), _indices(0))
 
     torch.testing.assert_close(_decode(model, store, [sequences[1]])[0], _whole(model, sequences[1])[-1])
 
@@ -148,7 +148,7 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
 
     store.room.release(_indices(0))
     store.room.move(_indices(2), _indices(0))
-    store.move(torch.tensor([2]), torch.tensor([0]), 999)
+    store.move(_indices(2), _indices(0))
 
     for left in (2, 1):
         out = _decode(model, store, [sequences[2][:-left], sequences[1][:-left]])

@@ -1,4 +1,4 @@
-"""Decode steps of small models on a CPU by the C kernel: one call a thread and step, instead of hundreds of operations.
+"""Decode steps of small models on a CPU by the C kernel: one call a step, instead of hundreds of operations.
 
 The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the kernel's final states.
 
@@ -8,13 +8,15 @@ sizes of a weight.
 
 import ctypes
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whet.engine.prompts import Layout
-from whet.engine.slots import BLOCK, Prefill, Slots
+from whet.engine.seats import Indices
+from whet.engine.slots import Prefill, Slots
 from whet.engine.state import Rows
-from whet.engine.team import is_small
+from whet.engine.team import FEWEST_ROWS, is_small
 from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.kernels import c_library
@@ -38,15 +40,15 @@ class _Cache(ctypes.Structure):
         *((name, _POINTER) for name in ("keys", "prompt")),
         *((name, _INT) for name in ("prompts", "columns", "length")),
         ("blocks", _POINTER),
-        ("slots", _INT),
+        *((name, _INT) for name in ("num_blocks", "slots")),
     )
 
 
 class _Rows(ctypes.Structure):
     _fields_ = (
-        *((name, _INT) for name in ("count", "columns")),
-        *((name, _POINTER) for name in ("token", "position", "slot", "prompt", "before", "column", "place")),
-        *((name, _POINTER) for name in ("uniform", "temperature", "hidden", "drawn", "logprob")),
+        *((name, _INT) for name in ("used", "threads", "columns")),
+        *((name, _POINTER) for name in ("token", "count", "live", "first", "base", "limit", "seed", "temperature")),
+        *((name, _POINTER) for name in ("report", "slot", "prompt", "length", "is_stop", "hidden")),
     )
 
 
@@ -76,11 +78,8 @@ class CompiledSlots(Slots):
 
     def __init__(self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int) -> None:
         super().__init__(model, slots=slots, context=context)
-        library.pack.argtypes, library.pack.restype = (_POINTER, _INT, _INT, _POINTER), None
-        library.panel.argtypes, library.panel.restype = (), _INT
-        library.step.argtypes, library.step.restype = (_POINTER, _POINTER, _POINTER), ctypes.c_int
-        self.model, self.library, self.panel = model, library, int(library.panel())
-        self.slot_R = torch.arange(slots)
+        self.model, self.library, self.panel = model, library, int(library.decode_panel())
+        self.slot_R = np.arange(slots)
         self.keys_KPGDL = torch.empty(0)
         self._filed: set[int] = set()
         self._kept: list[Tensor] = []
@@ -113,18 +112,35 @@ class CompiledSlots(Slots):
         self._filed.update(self.room.prompt_R[layout.row_T].tolist())
         return super().prefill(layout, link)
 
-    def move(self, source_M: Tensor, target_M: Tensor, longest: int) -> None:
+    def move(self, source_M: Indices, target_M: Indices) -> None:
         self.slot_R[source_M], self.slot_R[target_M] = self.slot_R[target_M], self.slot_R[source_M]
 
-    def step(self, rows: Rows, size: int) -> "Step":
-        """Prepare a step of the first rows."""
-        self._turn_keys()
-        return Step(self, rows, size)
+    def step(self, rows: _Rows) -> None:
+        """Run a step, with as many blocks as it needs."""
+        if self._filed:
+            self._turn_keys()
+            self._cache = self._described()
+        while needed := self.library.decode_step(*map(ctypes.byref, (self.shape, self._cache, rows))):
+            if needed < 0:
+                raise EngineError("there is no memory left for a decode step; lower engine.slots")
+            self.reserve_blocks(needed)
+            self._cache = self._described()
+
+    def _described(self) -> _Cache:
+        self._addresses = (_POINTER * len(self.blocks))(*(block.data_ptr() for block in self.blocks))
+        return _Cache(
+            keys=self.keys_KPGDL.data_ptr(),
+            prompt=self.prompts.data_ptr(),
+            prompts=self.prompts.shape[2],
+            columns=self.keys_KPGDL.shape[4],
+            length=self.prompts.shape[4],
+            blocks=ctypes.addressof(self._addresses),
+            num_blocks=len(self.blocks),
+            slots=len(self.slot_R),
+        )
 
     def _turn_keys(self) -> None:
         """Copy the keys of prompts that have been filed since the last step."""
-        if not self._filed:
-            return
         keys_KPGLD, line_M = self.prompts[:, 0], torch.tensor(sorted(self._filed))
         layers, prompts, groups, length, size = keys_KPGLD.shape
         room = layers, prompts, groups, size, -(-length // LANES) * LANES
@@ -150,7 +166,7 @@ class CompiledSlots(Slots):
     def _pack(self, weight_NM: Tensor) -> int | None:
         n, m = weight_NM.shape
         to = torch.empty(-(-n // self.panel) * self.panel * m)
-        self.library.pack(self._address(weight_NM), n, m, to.data_ptr())
+        self.library.decode_pack(self._address(weight_NM), n, m, to.data_ptr())
         return self._address(to)
 
     def _address(self, x: Tensor | None) -> int | None:
@@ -162,35 +178,21 @@ class CompiledSlots(Slots):
 
 
 class Step:
-    """One step of the first rows, to be run share by share."""
+    """A step of the first rows. All it needs stays where it is, so addresses are looked up once."""
 
-    def __init__(self, store: CompiledSlots, rows: Rows, size: int) -> None:
-        self.store, self.rows = store, rows
-        used = slice(0, size)
-        self.prompt_B, self.before_B = map(torch.from_numpy, store.room.prompts_of(used))
-        self.position_B = rows.position_of(used)
-        self.column_B = self.position_B - self.before_B
-        self.place_B = rows.column_of(used)[:, 0].contiguous()
-        store.reserve_blocks(int(self.column_B.max()) // BLOCK + 1)
-        self._blocks = (_POINTER * len(store.blocks))(*(block.data_ptr() for block in store.blocks))
-        self._cache = _Cache(
-            keys=store.keys_KPGDL.data_ptr(),
-            prompt=store.prompts.data_ptr(),
-            prompts=store.prompts.shape[2],
-            columns=store.keys_KPGDL.shape[4],
-            length=store.prompts.shape[4],
-            blocks=ctypes.addressof(self._blocks),
-            slots=len(store.slot_R),
-        )
+    def __init__(self, store: CompiledSlots, rows: Rows, is_stop_V: Tensor) -> None:
+        self.store, self._kept, room = store, (rows, is_stop_V), store.room
+        moved = rows.token_R, rows.count_R, rows.live_R, rows.first_R, rows.base_R, rows.limit_R, rows.seed_R
+        tensors = *moved, rows.temperature_R, rows.report_RX
+        arrays = store.slot_R, room.prompt_R, room.length_P
+        addresses = *(each.data_ptr() for each in tensors), *(each.ctypes.data for each in arrays)
+        self._rows = _Rows(0, 1, rows.columns, *addresses, is_stop_V.data_ptr())
 
-    def run(self, token_B: Tensor, logprob_B: Tensor, hidden_BH: Tensor | None, used: slice) -> None:
-        """Run a share of the rows and draw a token for each; fill in the final states too, if they are wanted."""
-        results = None if hidden_BH is None else hidden_BH[used], token_B[used], logprob_B[used]
-        rows = self.rows
-        settings = rows.token_R, self.position_B, self.store.slot_R, self.prompt_B, self.before_B, self.column_B
-        given = [each[used] for each in (*settings, self.place_B, rows.uniform_RX, rows.temperature_R)]
-        addresses = (None if each is None else each.data_ptr() for each in (*given, *results))
-        taken = _Rows(used.stop - used.start, rows.uniform_RX.shape[1], *addresses)
-        parts = (ctypes.byref(part) for part in (self.store.shape, self._cache, taken))
-        if self.store.library.step(*parts):
-            raise EngineError("there is no memory left for a decode step; lower engine.slots")
+    def run(self, size: int, hidden_BH: Tensor | None = None) -> None:
+        """Draw a token for each row and record it.
+
+        Where final states are wanted they are filled in, and tokens are left in the report, for the caller to record.
+        """
+        self._rows.used, self._rows.threads = size, max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
+        self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
+        self.store.step(self._rows)

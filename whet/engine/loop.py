@@ -12,7 +12,7 @@ from whet.engine.graphs import DecodeGraphs
 from whet.engine.runner import Runner
 from whet.engine.scheduler import Scheduler
 from whet.engine.seats import Report, Seats
-from whet.engine.state import Rows
+from whet.engine.state import HostRows, Rows
 from whet.engine.store import Store
 from whet.engine.transfer import Link
 from whet.models.transformer import Transformer
@@ -42,30 +42,30 @@ class Loop:
         self.store, self.link, self.window, self.stops, self.detokenize = store, link, window, stops, detokenize
         # Requests that have left their row may still wait for their last tokens, so there are more seats than rows.
         self.seats = Seats(2 * slots, context)
-        self.rows = Rows(slots, window, link)
+        self.rows = (HostRows if link.device.type == "cpu" else Rows)(slots, window, link)
         self.scheduler = Scheduler(store.room, self.seats, slots=slots, context=context, window=window)
         self.runner = Runner(model, store, self.rows, link, stops=stops, prefill_tokens=prefill_tokens, graphs=graphs)
         self.version = 0
         self._ended: list[int] = []
 
-    def serve(self, requests: Iterable[Request], version: int) -> Iterator[Answer]:
-        """Answer every request, stamped with a version."""
+    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Answer]]:
+        """Answer every request, stamped with a version; those that end together come together."""
         self.scheduler.start(requests)
         self.rows.clear()
         self.store.start()
         self.version, self._ended = version, []
         return self._serve_ahead() if self.store.has_lag else self._serve_in_step()
 
-    def _serve_in_step(self) -> Iterator[Answer]:
+    def _serve_in_step(self) -> Iterator[list[Answer]]:
         while True:
             self._begin()
             if not self.scheduler.num_rows:
                 return
-            yield from self._harvest(self._post()())
+            yield self._harvest(self._post()())
             self._close(self._ended)
             self._decode()
 
-    def _serve_ahead(self) -> Iterator[Answer]:
+    def _serve_ahead(self) -> Iterator[list[Answer]]:
         while True:
             report = self._post() if self.scheduler.num_rows else None
             self._close([*self._ended, *self.scheduler.full()])
@@ -75,7 +75,7 @@ class Loop:
                 return
             self._decode()
             if report is not None:
-                yield from self._harvest(report())
+                yield self._harvest(report())
 
     def _begin(self) -> None:
         admission = self.scheduler.admit()
@@ -88,9 +88,8 @@ class Loop:
         seats, seat_B = self.seats, self.scheduler.running_B
         steps = min(self.window, int((seats.limit_S - seats.bound_S)[seat_B].max(initial=0)))
         if steps:
-            longest, has_cuts = int(seats.cached(seat_B, steps).max()), bool(seats.has_cuts_S[seat_B].any())
+            longest, has_cuts = self.scheduler.advance(steps), bool(seats.has_cuts_S[seat_B].any())
             self.runner.window(len(seat_B), steps, longest=longest, has_cuts=has_cuts)
-            self.scheduler.advance(steps)
 
     def _post(self) -> Callable[[], Report]:
         seat_B = self.scheduler.running_B.copy()
@@ -99,10 +98,9 @@ class Loop:
 
     def _close(self, rows: Sequence[int]) -> None:
         if rows:
-            before, longest = self.scheduler.num_rows, int(self.seats.cached(self.scheduler.running_B, 0).max())
+            before = self.scheduler.num_rows
             source_M, target_M = self.scheduler.drop(rows)
-            after = self.scheduler.num_rows
-            self.runner.drop(source_M, target_M, before=before, after=after, longest=longest)
+            self.runner.drop(source_M, target_M, before=before, after=self.scheduler.num_rows)
         self._ended = []
 
     def _harvest(self, report: Report) -> list[Answer]:

@@ -82,7 +82,6 @@ class NativeEngine:
             self._graphs.forget()
             torch.cuda.empty_cache()
 
-    @torch.no_grad()
     def generate(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """Sample every request; yield each with its id when it ends, in no promised order."""
         if self._is_running:
@@ -90,10 +89,15 @@ class NativeEngine:
         self._is_running = True
         self._link.counts = Counts()
         try:
-            loop = self._ready_loop()
-            yield from loop.serve(self._checked(requests, loop.store), self.version)
+            for answers in self._serve(requests):
+                yield from answers
         finally:
             self._is_running = False
+
+    @torch.no_grad()
+    def _serve(self, requests: Iterable[Request]) -> Iterator[list[Answer]]:
+        loop = self._ready_loop()
+        yield from loop.serve(self._checked(requests, loop.store), self.version)
 
     def _ready_loop(self) -> Loop:
         if self._loop is None:
@@ -113,11 +117,15 @@ class NativeEngine:
         return self._loop
 
     def _checked(self, requests: Iterable[Request], store: Store) -> Iterator[Request]:
+        prompt = None
         for request in requests:
+            if request.prompt is not prompt:
+                self._check_prompt(request)
+                prompt = request.prompt
             self._check(request, store)
             yield request
 
-    def _check(self, request: Request, store: Store) -> None:
+    def _check_prompt(self, request: Request) -> None:
         length = len(request.prompt)
         if length == 0:
             raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
@@ -133,9 +141,11 @@ class NativeEngine:
                     f"request {request.id} has token {token} in its prompt, but the model knows {known} tokens; "
                     "use the tokenizer that belongs to the model"
                 )
+
+    def _check(self, request: Request, store: Store) -> None:
         if request.sampling.stop and self.detokenize is None:
             raise EngineError(f"request {request.id} has stop strings, but this engine was built without a tokenizer")
-        longest = min(length + request.sampling.max_tokens, self.context)
+        longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
         if not store.holds(longest):
             raise EngineError(
                 f"request {request.id} may grow to {longest} tokens, more than the whole cache holds; "

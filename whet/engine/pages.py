@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whet.engine.blocks import Blocks
 from whet.engine.prompts import Layout
+from whet.engine.seats import Indices
 from whet.engine.state import Rows
 from whet.engine.transfer import Link
 from whet.errors import EngineError
@@ -60,7 +61,7 @@ class Pages:
             for keys, values in zip(self.keys, self.values, strict=True):
                 keys[target_M], values[target_M] = keys[source_M], values[source_M]
 
-    def move(self, source_M: Tensor, target_M: Tensor, longest: int) -> None:
+    def move(self, source_M: Indices, target_M: Indices) -> None:
         """Lists of pages are brought up to date by `sync`."""
 
     def sync(self, num_rows: int, longest: int, link: Link) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from whet.engine.compiled import CompiledSlots
+from whet.engine.compiled import CompiledSlots, Step
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
 from whet.engine.prompts import Layout, passes
 from whet.engine.sampling import sample
@@ -44,6 +44,7 @@ class Runner:
         self.end_RH = weight.new_zeros(self.slots + 1, weight.shape[1])
         self.is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=weight.device)
         self.is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
+        self.compiled = Step(store, rows, self.is_stop_V) if isinstance(store, CompiledSlots) else None
 
     def begin(self, admission: Admission, seats: Seats) -> None:
         """Run the contexts of new rows, each once, and sample the first token of every row."""
@@ -66,13 +67,14 @@ class Runner:
     def window(self, num_rows: int, steps: int, *, longest: int, has_cuts: bool) -> None:
         """Decode `steps` tokens of the first rows, none of which will have cached more than `longest`."""
         self.store.sync(num_rows, longest, self.link)
-        self.rows.draw(slice(0, num_rows))
+        if has_cuts or self.compiled is None:
+            self.rows.draw(slice(0, num_rows))
         size = num_rows
         if self.store.is_recorded:
             size, longest = rounded_rows(num_rows, self.slots), rounded_length(longest)
         for _ in range(steps):
-            if isinstance(self.store, CompiledSlots):
-                self._step_compiled(self.store, size, has_cuts)
+            if self.compiled is not None:
+                self._step_compiled(self.compiled, size, has_cuts)
             elif isinstance(self.store, Slots) and self.team is not None:
                 self._step_apart(self.store, self.team, size, has_cuts)
             elif self.graphs is None:
@@ -85,12 +87,11 @@ class Runner:
         counts.row_steps += steps * size
         counts.recordings = 0 if self.graphs is None else len(self.graphs)
 
-    def drop(self, source_M: Indices, target_M: Indices, *, before: int, after: int, longest: int) -> None:
+    def drop(self, source_M: Indices, target_M: Indices, *, before: int, after: int) -> None:
         """Shrink from `before` to `after` rows, moving some into the gaps."""
         if len(source_M):
-            source, target = self.link.send(source_M, target_M)
-            self.rows.move(source, target)
-            self.store.move(source, target, longest)
+            self.rows.move(source_M, target_M)
+            self.store.move(source_M, target_M)
         self.rows.end(slice(after, before))
 
     def _prefill(self, layout: Layout) -> None:
@@ -121,21 +122,17 @@ class Runner:
         attends = store.decode_shares(self.rows, shares)
         team.run([partial(act, used, attend) for used, attend in zip(shares, attends, strict=True)])
 
-    def _step_compiled(self, store: CompiledSlots, size: int, has_cuts: bool) -> None:
+    def _step_compiled(self, step: Step, size: int, has_cuts: bool) -> None:
         """Do the same by the C kernel."""
-        step, used = store.step(self.rows, size), slice(0, size)
-        token_B, logprob_B = torch.empty(size, dtype=torch.int64), torch.empty(size)
-        hidden_BH = self.end_RH.new_empty(size, self.end_RH.shape[1]) if has_cuts else None
-        act = partial(step.run, token_B, logprob_B, hidden_BH)
-        if self.team is None:
-            act(used)
-        else:
-            self.team.run([partial(act, share) for share in self.team.shares(size)])
-        if hidden_BH is not None:
-            # Rows without cuts keep their token: it must be the same whether a row with cuts is beside or not.
-            are_cut_B = self.rows.cuts_of(used).are_cut_B
-            cut = self._drawn(used, self.model.logits(hidden_BH), has_cuts)
-            token_B, logprob_B = torch.where(are_cut_B, cut[0], token_B), torch.where(are_cut_B, cut[1], logprob_B)
+        if not has_cuts:
+            step.run(size)
+            return
+        used, hidden_BH = slice(0, size), self.end_RH.new_empty(size, self.end_RH.shape[1])
+        step.run(size, hidden_BH)
+        # Rows without cuts keep their token: it must be the same whether a row with cuts is beside or not.
+        are_cut_B = self.rows.cuts_of(used).are_cut_B
+        pairs = zip(self._drawn(used, self.model.logits(hidden_BH), has_cuts), self.rows.filed(used), strict=True)
+        token_B, logprob_B = (torch.where(are_cut_B, cut_B, kept_B) for cut_B, kept_B in pairs)
         self.rows.record(used, self.rows.column_of(used), token_B, logprob_B, self.is_stop_V)
 
     def _sample(self, used: slice, logits_BV: Tensor, has_cuts: bool) -> None:

@@ -90,7 +90,9 @@ class Scheduler:
     def admit(self) -> Admission | None:
         """Take in what waits and fits, pulling new requests only when those that gave way are back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
-        first, fresh, source_B = self.num_rows, list[int](), list[int]()
+        fresh: list[int] = []
+        source_B: list[int] = []
+        first = self.num_rows
         while self.num_rows < self.slots and (seat := self._next()) is not None:
             row, key = self.num_rows, self.seats.context(seat).tobytes()
             if not self._place(row, seat, sources.get(key)):
@@ -113,10 +115,11 @@ class Scheduler:
         seat_B, source = self.seat_R[rows].copy(), np.array(source_B)
         return Admission(rows=rows, seat_B=seat_B, source_B=source, fresh=fresh, kept=kept)
 
-    def advance(self, steps: int) -> None:
-        """Note that all rows go `steps` tokens further."""
-        running_B = self.running_B
-        self.seats.bound_S[running_B] = np.minimum(self.seats.bound_S[running_B] + steps, self.seats.limit_S[running_B])
+    def advance(self, steps: int) -> int:
+        """Note that all rows go `steps` tokens further; returns the most that one of them will then have cached."""
+        running_B, cached_B = self.running_B, self.seats.cached(self.running_B, steps)
+        self.seats.bound_S[running_B] = cached_B + 1 - self.seats.start_S[running_B]
+        return int(cached_B.max())
 
     def full(self) -> list[int]:
         """List the rows that must have reached their length limit by now, whatever they sampled."""

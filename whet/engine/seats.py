@@ -88,7 +88,8 @@ class Seats:
     def read(self, report: Report) -> list[int]:
         """File the new tokens of a report; returns the seats that it shows to have ended."""
         known_B = np.where(report.seat_B >= 0, self.count_S[report.seat_B], report.count_B)
-        row_M, column_M = np.nonzero(np.arange(report.tokens_BX.shape[1]) < (report.count_B - known_B)[:, None])
+        new_B = report.count_B - known_B
+        row_M, column_M = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
         seat_M, place_M = report.seat_B[row_M], known_B[row_M] + column_M
         self.tokens_SW[seat_M, place_M] = report.tokens_BX[row_M, column_M]
         self.logprobs_SW[seat_M, place_M] = report.logprobs_BX[row_M, column_M]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from whet.engine.prompts import Layout
+from whet.engine.seats import Indices
 from whet.engine.shared import Grid, SharedPrompts
 from whet.engine.state import Rows
 from whet.engine.transfer import Link
@@ -51,9 +52,10 @@ class Slots:
     def copy(self, longest: int, link: Link) -> None:
         """What rows share lies in one place."""
 
-    def move(self, source_M: Tensor, target_M: Tensor, longest: int) -> None:
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        source, target = torch.from_numpy(source_M), torch.from_numpy(target_M)
         for block in self.blocks[: self._num_used]:
-            block.index_copy_(2, target_M, block.index_select(2, source_M))
+            block.index_copy_(2, target, block.index_select(2, source))
 
     def sync(self, num_rows: int, longest: int, link: Link) -> None:
         """Nothing is kept outside the device."""

@@ -72,6 +72,12 @@ class Rows:
         """Say which column of the report the next token of each row goes to."""
         return (self.count_R[rows] - self.base_R[rows])[:, None]
 
+    def filed(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Give what stands in those columns: a token and its log-probability."""
+        column_B1 = self.column_of(rows)
+        token_B1, logprob_B1 = (each[rows].gather(1, column_B1) for each in (self._tokens_RX, self._logprobs_RX))
+        return token_B1[:, 0].long(), logprob_B1[:, 0]
+
     def record(self, rows: slice, column_B1: Tensor, token_B: Tensor, logprob_B: Tensor, is_stop_V: Tensor) -> None:
         """File the sampled tokens of live rows and end those that stop or are full."""
         self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
@@ -97,9 +103,38 @@ class Rows:
 
         return read
 
-    def move(self, source_M: Tensor, target_M: Tensor) -> None:
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        source, target = self.link.send(source_M, target_M)
         for fields in (self.ints_FR, self.floats_FR):
-            fields[:, target_M] = fields[:, source_M]
+            fields[:, target] = fields[:, source]
 
     def end(self, rows: slice) -> None:
         self.live_R[rows] = 0
+
+
+class HostRows(Rows):
+    """The same on a CPU. What is done after each step is done by numpy: for arrays so small torch takes longer."""
+
+    def __init__(self, rows: int, window: int, link: Link) -> None:
+        super().__init__(rows, window, link)
+        self._fields = self.ints_FR.numpy(), self.floats_FR.numpy()
+        self._live, self._count, self._base = self.live_R.numpy(), self.count_R.numpy(), self.base_R.numpy()
+        self._filed = self._tokens_RX.numpy(), self._logprobs_RX.numpy()
+
+    def post(self, seat_B: Indices) -> Callable[[], Report]:
+        self.link.counts.fetches += 1
+        used = slice(0, len(seat_B))
+        is_done_B, count_B = self._live[used] == 0, self._count[used].copy()
+        tokens_BX, logprobs_BX = (each[used].copy() for each in self._filed)
+        report = Report(
+            seat_B=seat_B, is_done_B=is_done_B, count_B=count_B, tokens_BX=tokens_BX, logprobs_BX=logprobs_BX
+        )
+        self._base[used] = count_B
+        return lambda: report
+
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        for fields in self._fields:
+            fields[:, target_M] = fields[:, source_M]
+
+    def end(self, rows: slice) -> None:
+        self._live[rows] = 0

@@ -5,10 +5,9 @@ Shapes: S pieces of context, T their tokens laid end to end, B rows, M rows or p
 
 from typing import Protocol
 
-from torch import Tensor
-
 from whet.engine.prompts import Layout
 from whet.engine.scheduler import Room
+from whet.engine.seats import Indices
 from whet.engine.state import Rows
 from whet.engine.transfer import Link
 from whet.models.transformer import Attend, Transformer
@@ -43,7 +42,7 @@ class Store(Protocol):
         """Copy what rows that begin now share with others, once it has been filed."""
         ...
 
-    def move(self, source_M: Tensor, target_M: Tensor, longest: int) -> None:
+    def move(self, source_M: Indices, target_M: Indices) -> None:
         """Follow rows that move to close gaps."""
         ...
 

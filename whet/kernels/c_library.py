@@ -13,11 +13,19 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-SOURCE = Path(__file__).with_name("decode.c")
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
+FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 SECONDS = 60
 """A compiler that takes longer is given up."""
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "decode_pack": ((_POINTER, _INT, _INT, _POINTER), None),
+    "decode_panel": ((), _INT),
+    "decode_step": ((_POINTER, _POINTER, _POINTER), ctypes.c_int),
+}
+"""What each kernel takes and returns."""
 
 
 @cache
@@ -27,12 +35,16 @@ def library() -> ctypes.CDLL | None:
     if compiler is None:
         return None
     try:
-        file = _folder() / f"decode-{_key(compiler)}.so"
+        file = _folder() / f"kernels-{_key(compiler)}.so"
         if not file.is_file():
             _compile(compiler, file)
-        return ctypes.CDLL(str(file))
+        found = ctypes.CDLL(str(file))
     except (OSError, subprocess.SubprocessError):
         return None
+    for name, (taken, given) in SIGNATURES.items():
+        kernel = getattr(found, name)
+        kernel.argtypes, kernel.restype = taken, given
+    return found
 
 
 def _folder() -> Path:
@@ -59,7 +71,13 @@ def _key(compiler: str) -> str:
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
     known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    parts = [SOURCE.read_bytes(), repr(FLAGS).encode(), compiler.encode(), said, platform.machine().encode()]
+    parts = [
+        *(file.read_bytes() for file in SOURCES),
+        repr(FLAGS).encode(),
+        compiler.encode(),
+        said,
+        platform.machine().encode(),
+    ]
     return hashlib.sha256(b"\0".join([*parts, *(line.encode() for line in known)])).hexdigest()[:24]
 
 
@@ -67,7 +85,7 @@ def _compile(compiler: str, file: Path) -> None:
     """Write the library under another name first, so that nobody loads half of it."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
-        _run([compiler, *FLAGS, "-o", str(made), str(SOURCE), "-lm"])
+        _run([compiler, *FLAGS, "-o", str(made), *(str(file) for file in SOURCES if file.suffix == ".c"), "-lm"])
         made.replace(file)
 
 

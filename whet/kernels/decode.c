@@ -1,84 +1,15 @@
-/* One decode step of a small float32 model on a CPU: all layers, the head and the draw, for a share of the rows.
+/* One decode step of a small float32 model on a CPU: all layers, the head, the draw and its record.
  *
  * Every row is computed by itself, in one order, so what it gives does not depend on the rows beside it. Products are
  * summed over k from first to last; only scores, norms and softmax use several partial sums, always the same ones.
  * whet/engine/compiled.py lays out the arguments, and tests compare the result with plain torch.
  */
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "vectors.h"
 
-#define LANES 16
+#include <omp.h>
+
 #define BLOCK 16 /* tokens of a row that lie together, as in whet/engine/slots.py */
 #define TILE 48  /* rows that go through all layers together */
-#ifdef __AVX512F__
-#define ROWS 12
-#define COLS 2
-#else
-#define ROWS 6
-#define COLS 1
-#endif
-#define PANEL (LANES * COLS)
-
-typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int64_t i64;
-
-static inline vec load(const float *p) { return *(const vec *)p; }
-static inline void store(float *p, vec x) { *(vec *)p = x; }
-
-/* a where the mask is set, else b */
-static inline vec pick(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
-
-/* Halves are added to each other until one number is left. */
-static inline float sum(vec x) {
-    typedef float half __attribute__((vector_size(32)));
-    typedef float quarter __attribute__((vector_size(16)));
-    half a, b;
-    memcpy(&a, &x, 32), memcpy(&b, (char *)&x + 32, 32);
-    a += b;
-    quarter c, d;
-    memcpy(&c, &a, 16), memcpy(&d, (char *)&a + 16, 16);
-    c += d;
-    return (c[0] + c[2]) + (c[1] + c[3]);
-}
-
-static inline float largest(vec x) {
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
-}
-
-/* e^x for x <= 0, by 2^n times a polynomial; 0 where it would be less than e^-87. */
-static inline vec exponential(vec x) {
-    const float magic = 12582912.0f;
-    vec shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-    vec r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    return pick(x < -87.0f, (vec){0}, (vec)((ivec)p + ((ivec)shifted << 23)));
-}
-
-/* y[R, PANEL] = x[R, k] times a panel of weights, laid out [k, PANEL]. */
-static inline __attribute__((always_inline)) void multiply(
-    const int R, i64 k, const float *x, i64 ldx, const float *w, const float *bias, float *y, i64 ldy) {
-    vec acc[ROWS][COLS];
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < COLS; c++) acc[r][c] = bias ? load(bias + c * LANES) : (vec){0};
-    for (i64 i = 0; i < k; i++, w += PANEL) {
-        vec row[COLS];
-        for (int c = 0; c < COLS; c++) row[c] = load(w + c * LANES);
-        for (int r = 0; r < R; r++)
-            for (int c = 0; c < COLS; c++) acc[r][c] += x[r * ldx + i] * row[c];
-    }
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < COLS; c++) store(y + r * ldy + c * LANES, acc[r][c]);
-}
 
 /* y[rows, n] = x[rows, k] w, n a multiple of PANEL. */
 static void linear(i64 rows, i64 k, i64 n, const float *x, const float *w, const float *bias, float *y) {
@@ -92,19 +23,13 @@ static void linear(i64 rows, i64 k, i64 n, const float *x, const float *w, const
 }
 
 /* The weights of a linear layer, [n, k], as panels; columns past n are 0. `to` has room for whole panels. */
-void pack(const float *w, i64 n, i64 k, float *to) {
+void decode_pack(const float *w, i64 n, i64 k, float *to) {
     for (i64 at = 0; at < n; at += PANEL)
         for (i64 i = 0; i < k; i++)
             for (i64 c = at; c < at + PANEL; c++) *to++ = c < n ? w[c * k + i] : 0.0f;
 }
 
-i64 panel(void) { return PANEL; }
-
-static float scale_of(const float *x, i64 n, float eps) {
-    vec squares = {0};
-    for (i64 i = 0; i < n; i += LANES) squares += load(x + i) * load(x + i);
-    return 1.0f / sqrtf(sum(squares) / (float)n + eps);
-}
+i64 decode_panel(void) { return PANEL; }
 
 /* stream += added, normed = its norm. */
 static void add_norm(i64 rows, i64 n, const float *added, i64 ld, float *stream, const float *weight, float eps,
@@ -172,26 +97,28 @@ typedef struct {
     const float *prompt;        /* keys and values of prompts: [layers, 2, prompts, groups, length, size] */
     i64 prompts, columns, length;
     float **blocks; /* [layers, 2, slots, groups, BLOCK, size] each; keys lie transposed: [size, BLOCK] */
-    i64 slots;
+    i64 num_blocks, slots;
 } Cache;
 
 typedef struct {
-    i64 count, columns;
-    const i64 *token, *position, *slot, *prompt, *before, *column, *place;
-    const double *uniform; /* [rows, columns] */
+    i64 used, threads, columns;
+    i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/state.py */
+    const i64 *first, *base, *limit, *seed;
     const float *temperature;
-    float *hidden; /* the final states, where they are wanted */
-    i64 *drawn;
-    float *logprob;
+    int32_t *report;
+    const i64 *slot, *prompt, *length; /* where a row keeps its tokens, its prompt, and how long each prompt is */
+    const char *is_stop;
+    float *hidden; /* the final states, where they are wanted; rows are then moved on by the caller */
 } Rows;
 
 /* What the new token of a row makes of its prompt and all that the row has added, itself included. */
 static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 layer, i64 b, const float *qkv,
                    float *scores, float *to) {
     const float **w = m->weights + 9 * layer;
-    i64 n = m->size, slot = rows->slot[b], column = rows->column[b], block = column / BLOCK, place = column % BLOCK;
-    i64 before = rows->before[b], padded = (before + LANES - 1) / LANES * LANES, total = padded + (block + 1) * BLOCK;
-    const float *table = m->rope + rows->position[b] * n;
+    i64 n = m->size, slot = rows->slot[b], before = rows->length[rows->prompt[b]];
+    i64 position = rows->first[b] + rows->count[b], column = position - before, block = column / BLOCK;
+    i64 place = column % BLOCK, padded = (before + LANES - 1) / LANES * LANES, total = padded + (block + 1) * BLOCK;
+    const float *table = m->rope + position * n;
     i64 apart = cache->slots * m->groups * BLOCK * n; /* from keys to values, and half of a layer */
     float turned[n];
     for (i64 g = 0; g < m->groups; g++) {
@@ -266,53 +193,92 @@ static void draw(const float *logits, i64 vocab, double uniform, float temperatu
     *logprob = (logits[found] - most) * scale - logf(total);
 }
 
-/* Returns 0, or 1 where there is no memory. */
-int step(const Model *m, const Cache *cache, const Rows *rows) {
-    i64 hidden = m->hidden, wide = (m->heads + 2 * m->groups) * m->size, many = m->heads * m->size;
-    i64 round = PANEL - 1, qkv_n = (wide + round) / PANEL * PANEL, out_n = (hidden + round) / PANEL * PANEL;
-    i64 gate_n = (2 * m->inner + round) / PANEL * PANEL, head_n = (m->vocab + round) / PANEL * PANEL, longest = 0;
-    for (i64 b = 0; b < rows->count; b++) {
-        i64 length = rows->before[b] + rows->column[b] + 1 + 3 * LANES;
-        longest = length > longest ? length : longest;
-    }
-    i64 largest = qkv_n > gate_n ? qkv_n : gate_n;
-    largest = head_n > largest ? head_n : largest;
-    i64 sizes = TILE * (2 * hidden + out_n + largest + (many > m->inner ? many : m->inner)) + longest + head_n;
-    float *memory = malloc((sizes + LANES) * sizeof(float));
-    if (!memory) return 1;
+/* The number in [0, 1) that draws a row's next token: whet/engine/sampling.py says how it is made. */
+static double uniform(uint64_t seed, uint64_t count) {
+    uint64_t x = seed + (count + 1) * 0x9E3779B97F4A7C15;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+    x = (x ^ x >> 27) * 0x94D049BB133111EB;
+    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
+/* Draw a row's next token and file it in the report, as `record` does in whet/engine/state.py. */
+static void next(const Model *m, const Rows *rows, i64 b, const float *logits, float *work) {
+    i64 token, column = 2 + rows->count[b] - rows->base[b];
+    float logprob;
+    draw(logits, m->vocab, uniform(rows->seed[b], rows->count[b]), rows->temperature[b], work, &token, &logprob);
+    int32_t *report = rows->report + b * (2 + 2 * rows->columns) + column;
+    *report = token;
+    memcpy(report + rows->columns, &logprob, sizeof(float));
+    if (rows->hidden) return;
+    rows->token[b] = token;
+    rows->count[b] += rows->live[b];
+    if (rows->is_stop[token] || rows->count[b] >= rows->limit[b]) rows->live[b] = 0;
+}
+
+static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
+static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
+static inline i64 panels(i64 n) { return (n + PANEL - 1) / PANEL * PANEL; }
+
+/* All layers for `count` rows, and what comes of them. */
+static void forward(const Model *m, const Cache *cache, const Rows *rows, i64 at, i64 count, float *memory) {
+    i64 hidden = m->hidden, many = m->heads * m->size, qkv_n = panels((m->heads + 2 * m->groups) * m->size);
+    i64 out_n = panels(hidden), gate_n = panels(2 * m->inner), head_n = panels(m->vocab);
     float *stream = memory, *normed = stream + TILE * hidden, *added = normed + TILE * hidden;
-    float *big = added + TILE * out_n, *mixed = big + TILE * largest;
-    float *scores = mixed + TILE * (many > m->inner ? many : m->inner), *work = scores + longest;
-    for (i64 at = 0; at < rows->count; at += TILE) {
-        i64 count = rows->count - at < TILE ? rows->count - at : TILE;
-        memset(stream, 0, count * hidden * sizeof(float));
+    float *big = added + TILE * out_n, *mixed = big + TILE * most(most(qkv_n, gate_n), head_n);
+    float *scores = mixed + TILE * most(many, m->inner);
+    memset(stream, 0, count * hidden * sizeof(float));
+    for (i64 r = 0; r < count; r++)
+        memcpy(added + r * out_n, m->embed + rows->token[at + r] * hidden, hidden * sizeof(float));
+    for (i64 layer = 0; layer < m->layers; layer++) {
+        const float **w = m->weights + 9 * layer;
+        add_norm(count, hidden, added, out_n, stream, w[0], m->eps, normed);
+        linear(count, hidden, qkv_n, normed, w[1], w[2], big);
         for (i64 r = 0; r < count; r++)
-            memcpy(added + r * out_n, m->embed + rows->token[at + r] * hidden, hidden * sizeof(float));
-        for (i64 layer = 0; layer < m->layers; layer++) {
-            const float **w = m->weights + 9 * layer;
-            add_norm(count, hidden, added, out_n, stream, w[0], m->eps, normed);
-            linear(count, hidden, qkv_n, normed, w[1], w[2], big);
-            for (i64 r = 0; r < count; r++)
-                attend(m, cache, rows, layer, at + r, big + r * qkv_n, scores, mixed + r * many);
-            linear(count, many, out_n, mixed, w[5], NULL, added);
-            add_norm(count, hidden, added, out_n, stream, w[6], m->eps, normed);
-            linear(count, hidden, gate_n, normed, w[7], NULL, big);
-            for (i64 r = 0; r < count; r++)
-                for (i64 i = 0; i < m->inner; i += LANES) {
-                    vec gate = load(big + r * gate_n + i), up = load(big + r * gate_n + m->inner + i);
-                    vec e = exponential(pick(gate < 0, gate, -gate)); /* of the side that cannot overflow */
-                    store(mixed + r * m->inner + i, pick(gate < 0, gate * e, gate) / (1.0f + e) * up);
-                }
-            linear(count, m->inner, out_n, mixed, w[8], NULL, added);
+            attend(m, cache, rows, layer, at + r, big + r * qkv_n, scores, mixed + r * many);
+        linear(count, many, out_n, mixed, w[5], NULL, added);
+        add_norm(count, hidden, added, out_n, stream, w[6], m->eps, normed);
+        linear(count, hidden, gate_n, normed, w[7], NULL, big);
+        for (i64 r = 0; r < count; r++)
+            for (i64 i = 0; i < m->inner; i += LANES) {
+                vec gate = load(big + r * gate_n + i), up = load(big + r * gate_n + m->inner + i);
+                vec e = exponential(pick(gate < 0, gate, -gate)); /* of the side that cannot overflow */
+                store(mixed + r * m->inner + i, pick(gate < 0, gate * e, gate) / (1.0f + e) * up);
+            }
+        linear(count, m->inner, out_n, mixed, w[8], NULL, added);
+    }
+    add_norm(count, hidden, added, out_n, stream, m->norm, m->eps, normed);
+    if (rows->hidden) memcpy(rows->hidden + at * hidden, normed, count * hidden * sizeof(float));
+    linear(count, hidden, head_n, normed, m->head, NULL, big);
+    for (i64 r = 0; r < count; r++) next(m, rows, at + r, big + r * head_n, scores);
+}
+
+/* Returns 0, or the number of blocks that are needed where there are fewer, or -1 where there is no memory. */
+int decode_step(const Model *m, const Cache *cache, const Rows *rows) {
+    i64 wide = most(most((m->heads + 2 * m->groups) * m->size, 2 * m->inner), m->vocab), longest = panels(m->vocab);
+    i64 blocks = 0;
+    for (i64 b = 0; b < rows->used; b++) {
+        i64 length = rows->first[b] + rows->count[b] + 1;
+        longest = most(longest, length + 3 * LANES);
+        blocks = most(blocks, (length - rows->length[rows->prompt[b]] + BLOCK - 1) / BLOCK);
+    }
+    if (blocks > cache->num_blocks) return blocks;
+    i64 rest = 2 * m->hidden + panels(m->hidden) + panels(wide) + most(m->heads * m->size, m->inner);
+    i64 size = TILE * rest + longest + LANES;
+    float *memory = malloc(rows->threads * size * sizeof(float));
+    if (!memory) return -1;
+    i64 taken = 0;
+#pragma omp parallel num_threads(rows->threads)
+    for (;;) {
+        i64 at, count;
+#pragma omp critical
+        {
+            /* Fewer towards the end, so that all threads end together. */
+            i64 share = ((rows->used - taken) / rows->threads + ROWS - 1) / ROWS * ROWS;
+            at = taken, count = least(least(most(share, ROWS), TILE), rows->used - taken);
+            taken += count;
         }
-        add_norm(count, hidden, added, out_n, stream, m->norm, m->eps, normed);
-        if (rows->hidden) memcpy(rows->hidden + at * hidden, normed, count * hidden * sizeof(float));
-        linear(count, hidden, head_n, normed, m->head, NULL, big);
-        for (i64 r = 0; r < count; r++) {
-            i64 b = at + r;
-            draw(big + r * head_n, m->vocab, rows->uniform[b * rows->columns + rows->place[b]], rows->temperature[b],
-                 work, rows->drawn + b, rows->logprob + b);
-        }
+        if (!count) break;
+        forward(m, cache, rows, at, count, memory + omp_get_thread_num() * size);
     }
     free(memory);
     return 0;
