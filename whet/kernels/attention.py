@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from whet.kernels.c_attention import attend, packed_lines
 from whet.kernels.order import CHUNK, TILE
-from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
@@ -46,7 +47,10 @@ def packed_attention(
     `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used as it is.
     """
     if not _fits(q_TND):
-        return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+        library = compiled(q_TND) if len(q_TND) else None
+        if library is None:
+            return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+        return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))
     tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
     if not needs_grad(q_TND, k_TGD, v_TGD):
         return triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2)

@@ -19,11 +19,22 @@ SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 SECONDS = 60
 """A compiler that takes longer is given up."""
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "attend_forward": ((_POINTER,), ctypes.c_int),
+    "attend_backward": ((_POINTER,), ctypes.c_int),
     "decode_pack": ((_POINTER, _INT, _INT, _POINTER), None),
     "decode_panel": ((), _INT),
     "decode_step": ((_POINTER, _POINTER, _POINTER), ctypes.c_int),
+    "rows_add_norm": ((_INT, _INT, *[_POINTER] * 3, _FLOAT, *[_POINTER] * 2, _INT), None),
+    "rows_add_norm_back": ((_INT, _INT, *[_POINTER] * 2, _FLOAT, *[_POINTER] * 5, _INT), None),
+    "rows_blocks": ((_INT,), _INT),
+    "rows_swiglu": ((_INT, _INT, *[_POINTER] * 2, _INT), None),
+    "rows_swiglu_back": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
+    "rows_turn": ((_POINTER,) * 4, None),
+    "rows_turn_back": ((_POINTER,) * 7, None),
+    "scores_measure": ((_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT), ctypes.c_int),
+    "scores_slope": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
 }
 """What each kernel takes and returns."""
 

@@ -3,13 +3,14 @@
 Shapes: T tokens, I inner. Gate and up lie side by side in one row of 2 I.
 """
 
+import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_gate
@@ -18,7 +19,11 @@ if HAS_TRITON:
 def swiglu(gate_up_TI: Tensor) -> Tensor:
     """Halve the rows: silu of the first half times the second."""
     if not usable(gate_up_TI):
-        return plain_swiglu(gate_up_TI)
+        library = compiled(*gate_up_TI.chunk(2, dim=-1))
+        if library is None:
+            return plain_swiglu(gate_up_TI)
+        gated_TI: Tensor = _CompiledSwiGLU.apply(library, gate_up_TI)  # type: ignore[no-untyped-call]
+        return gated_TI
     if not needs_grad(gate_up_TI):
         return triton_gate.forward(gate_up_TI)
     out_TI: Tensor = _SwiGLU.apply(gate_up_TI)  # type: ignore[no-untyped-call]
@@ -55,6 +60,29 @@ class _PlainSwiGLU(torch.autograd.Function):
         torch.ops.aten.silu_backward.grad_input(grads[0] * up_TI, gate_TI, grad_input=d_gate_TI)
         torch.mul(grads[0], opened_TI, out=d_up_TI)
         return d_gate_up_TI
+
+
+class _CompiledSwiGLU(torch.autograd.Function):
+    """The kernels in C; the same way forward with and without gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, library: ctypes.CDLL, gate_up_TI: Tensor) -> Tensor:
+        gate_up_TI = gate_up_TI.contiguous()
+        inner = gate_up_TI.shape[-1] // 2
+        out_TI = gate_up_TI.new_empty((*gate_up_TI.shape[:-1], inner))
+        rows, threads = out_TI.numel() // inner, torch.get_num_threads()
+        library.rows_swiglu(rows, inner, gate_up_TI.data_ptr(), out_TI.data_ptr(), threads)
+        ctx.library = library
+        ctx.save_for_backward(gate_up_TI)
+        return out_TI
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        (gate_up_TI,), d_out_TI = ctx.saved_tensors, grads[0].contiguous()
+        d_gate_up_TI, inner = torch.empty_like(gate_up_TI), d_out_TI.shape[-1]
+        addresses = (x.data_ptr() for x in (gate_up_TI, d_out_TI, d_gate_up_TI))
+        ctx.library.rows_swiglu_back(d_out_TI.numel() // inner, inner, *addresses, torch.get_num_threads())
+        return None, d_gate_up_TI
 
 
 class _SwiGLU(torch.autograd.Function):

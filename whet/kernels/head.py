@@ -1,7 +1,8 @@
 """From final hidden states to log-probabilities and tokens. Logits are float32, and a step never holds all of them.
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's log-probability of a token
-and the learner's come from the same statistics of the same logits, so they are the same bits.
+and the learner's come from the same statistics of the same logits, so they are the same bits; where the learner's come
+from C, on a CPU, they agree to rounding.
 """
 
 from typing import Any
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, usable
+from whet.kernels import c_scores
+from whet.kernels.switch import HAS_TRITON, compiled, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_head
@@ -52,11 +54,14 @@ def token_logprobs(
     """Score each label under softmax(logits / temperature); also the entropy of that distribution, if wanted, else 0.
 
     Both have gradients; detach what should have none. The backward pass computes chunks of logits again, unless all
-    fit in one chunk on a CPU, which then keeps the distributions. A temperature of 0 scores like 1, as `sample_rows`
-    does.
+    fit in one chunk on a CPU, which then keeps them. A temperature of 0 scores like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
     if not hidden_MH.is_cuda and not usable(hidden_MH) and len(hidden_MH) * len(weight_VH) <= elements:
+        library = compiled(hidden_MH, weight_VH)
+        if library is not None:
+            logits_MV = head_logits(hidden_MH, weight_VH)
+            return c_scores.scores(library, logits_MV, label_M, _scale(temperature_M), entropy=entropy)
         kept: tuple[Tensor, Tensor] = _KeptScores.apply(  # type: ignore[no-untyped-call]
             hidden_MH, weight_VH, label_M, temperature_M, entropy
         )

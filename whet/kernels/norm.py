@@ -4,13 +4,14 @@ Shapes: T tokens, H hidden. The sum is rounded to the dtype of its parts, the no
 rounded sum and rounded once.
 """
 
+import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_norm
@@ -19,7 +20,13 @@ if HAS_TRITON:
 def add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return the norm of x + residual, and that sum. Without a residual the sum is x itself."""
     if not usable(x_TH):
-        return plain_add_norm(x_TH, residual_TH, weight_H, eps)
+        library = compiled(x_TH, residual_TH, weight_H)
+        if library is None:
+            return plain_add_norm(x_TH, residual_TH, weight_H, eps)
+        found: tuple[Tensor, Tensor] = _CompiledAddNorm.apply(  # type: ignore[no-untyped-call]
+            library, x_TH, residual_TH, weight_H, eps
+        )
+        return found[0], x_TH if residual_TH is None else found[1]
     if not needs_grad(x_TH, residual_TH, weight_H):
         return triton_norm.forward(x_TH, residual_TH, weight_H, eps)
     if residual_TH is None:
@@ -40,6 +47,11 @@ def plain_add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, e
     if x_TH.element_size() < 4:
         return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
     return (sum_TH * inverse_rms(sum_TH, eps)).mul_(weight_H), sum_TH
+
+
+def address(x: Tensor | None) -> int | None:
+    """Say where a kernel in C finds a contiguous tensor, if there is one."""
+    return None if x is None else x.data_ptr()
 
 
 def inverse_rms(x: Tensor, eps: float) -> Tensor:
@@ -84,6 +96,44 @@ class _PlainAddNorm(torch.autograd.Function):
             d_x_TH += d_sum_TH
         d_weight_H = d_weight_TH.sum(0) if ctx.needs_input_grad[2] else None
         return d_x_TH, d_x_TH if ctx.has_residual else None, d_weight_H, None
+
+
+class _CompiledAddNorm(torch.autograd.Function):
+    """The kernels in C; the same way forward with and without gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, library: ctypes.CDLL, x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        assert weight_H.shape == x_TH.shape[-1:], "the weight has a number for each of a row"
+        assert residual_TH is None or residual_TH.shape == x_TH.shape, "what is added has the shape of the stream"
+        x_TH, weight_H = x_TH.contiguous(), weight_H.contiguous()
+        residual_TH = None if residual_TH is None else residual_TH.contiguous()
+        normed_TH, width = torch.empty_like(x_TH), x_TH.shape[-1]
+        # Where nothing is added the caller has the sum already, and an output must not be an input.
+        sum_TH = x_TH.new_empty(0) if residual_TH is None else torch.empty_like(x_TH)
+        given = x_TH.data_ptr(), address(residual_TH), weight_H.data_ptr()
+        results = normed_TH.data_ptr(), sum_TH.data_ptr()
+        library.rows_add_norm(x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads())
+        ctx.library, ctx.eps, ctx.has_residual = library, eps, residual_TH is not None
+        ctx.save_for_backward(x_TH if residual_TH is None else sum_TH, weight_H)
+        ctx.set_materialize_grads(False)
+        return normed_TH, sum_TH
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        d_normed_TH, d_sum_TH = (None if d is None else d.contiguous() for d in grads)
+        if d_normed_TH is None:
+            return None, d_sum_TH, d_sum_TH, None, None
+        sum_TH, weight_H = ctx.saved_tensors
+        rows, width = d_normed_TH.numel() // len(weight_H), len(weight_H)
+        d_x_TH = torch.empty_like(d_normed_TH)
+        d_weight_H = torch.empty_like(weight_H) if ctx.needs_input_grad[3] else None
+        parts = weight_H.new_empty(ctx.library.rows_blocks(rows), width)
+        slopes = (address(x) for x in (d_normed_TH, d_sum_TH, d_x_TH, d_weight_H, parts))
+        given = sum_TH.data_ptr(), weight_H.data_ptr(), ctx.eps
+        ctx.library.rows_add_norm_back(rows, width, *given, *slopes, torch.get_num_threads())
+        return None, d_x_TH, d_x_TH if ctx.has_residual else None, d_weight_H, None
 
 
 class _Norm(torch.autograd.Function):

@@ -5,6 +5,7 @@ norm is computed in float32 and rounded to the dtype of the projection, then rot
 D/2 cosines then D/2 sines a position, in float32, for heads in the half-split layout.
 """
 
+import ctypes
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.heads import Heads
-from whet.kernels.norm import inverse_rms, norm_slope
-from whet.kernels.switch import HAS_TRITON, needs_grad, usable
+from whet.kernels.norm import address, inverse_rms, norm_slope
+from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_rope
@@ -36,7 +37,15 @@ def turn(
     """
     split = Heads(queries=heads, groups=groups, eps=eps)
     if not usable(qkv_TX):
-        return plain_turn(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+        library = compiled(qkv_TX, rope_PD, q_norm_D, k_norm_D)
+        if library is None:
+            return plain_turn(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+        rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
+        given = (None if x is None else x.contiguous() for x in (qkv_TX, rope_TD, q_norm_D, k_norm_D))
+        split_up: tuple[Tensor, Tensor, Tensor] = _CompiledTurn.apply(  # type: ignore[no-untyped-call]
+            library, split, *given
+        )
+        return split_up
     positions_T = _row_each(qkv_TX) if positions_T is None else positions_T
     if not needs_grad(qkv_TX, q_norm_D, k_norm_D):
         return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
@@ -70,7 +79,7 @@ def turn_into(
         norms = q_norm_D, k_norm_D
         positions_B = _row_each(qkv_BX) if positions_B is None else positions_B
         return triton_rope.forward_into(qkv_BX, rope_PD, positions_B, split, *norms, keys_pages, values_pages, cell_B)
-    q_BND, k_BGD, v_BGD = plain_turn(qkv_BX, rope_PD, positions_B, split, q_norm_D, k_norm_D)
+    q_BND, k_BGD, v_BGD = turn(qkv_BX, rope_PD, positions_B, heads, groups, q_norm_D, k_norm_D, eps)
     is_filed_B = cell_B >= 0
     page_B, place_B = cell_B[is_filed_B] // keys_pages.shape[2], cell_B[is_filed_B] % keys_pages.shape[2]
     keys_pages[page_B, :, place_B] = k_BGD[is_filed_B]
@@ -170,6 +179,63 @@ class _PlainTurn(torch.autograd.Function):
             d_turned_TND, d_norms_TND = norm_slope(d_turned_TND, qk_TND, scale_TN1, norms_ND)
             d_norms_ND = d_norms_TND.sum(0) if ctx.needs_input_grad[2] else None
         return torch.cat([d_turned_TND, grads[2]], 1).flatten(1), None, d_norms_ND, None
+
+
+class _Projection(ctypes.Structure):
+    """What is to be turned, and how, as rows.c has it."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "heads", "groups", "size")),
+        *((name, ctypes.c_void_p) for name in ("qkv", "rope", "q_norm", "k_norm")),
+        ("eps", ctypes.c_float),
+        ("threads", ctypes.c_int64),
+    )
+
+
+def _projection(rope_TD: Tensor, split: Heads, *given: Tensor | None) -> _Projection:
+    """Lay out the projection, where it is needed, and the norms, where there are any."""
+    qkv, q_norm, k_norm = (address(x) for x in given)
+    sizes = len(rope_TD), split.queries, split.groups, rope_TD.shape[1]
+    return _Projection(*sizes, qkv, address(rope_TD), q_norm, k_norm, split.eps, torch.get_num_threads())
+
+
+class _CompiledTurn(torch.autograd.Function):
+    """The kernels in C; the same way forward with and without gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        library: ctypes.CDLL,
+        split: Heads,
+        qkv_TX: Tensor,
+        rope_TD: Tensor,
+        q_norm_D: Tensor | None,
+        k_norm_D: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        wide = (split.queries + 2 * split.groups) * rope_TD.shape[1]
+        assert qkv_TX.shape == (len(rope_TD), wide), "the table has a row a token, as wide as a head"
+        shapes = ((len(rope_TD), heads, rope_TD.shape[1]) for heads in (split.queries, split.groups, split.groups))
+        q_TND, k_TGD, v_TGD = (qkv_TX.new_empty(shape) for shape in shapes)
+        projection = _projection(rope_TD, split, qkv_TX, q_norm_D, k_norm_D)
+        library.rows_turn(ctypes.byref(projection), q_TND.data_ptr(), k_TGD.data_ptr(), v_TGD.data_ptr())
+        # Without norms the way back is a rotation alone: the projection need not be kept.
+        ctx.save_for_backward(rope_TD, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
+        ctx.library, ctx.split = library, split
+        return q_TND, k_TGD, v_TGD
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        rope_TD, q_norm_D, k_norm_D, qkv_TX = ctx.saved_tensors
+        d_q_TND, d_k_TGD, d_v_TGD = (d.contiguous() for d in grads)
+        (rows, size), heads = rope_TD.shape, ctx.split.queries + 2 * ctx.split.groups
+        d_qkv_TX = rope_TD.new_empty(rows, heads * size)
+        d_norms_2D = rope_TD.new_empty(2, size) if any(ctx.needs_input_grad[4:]) else None
+        parts = rope_TD.new_empty(ctx.library.rows_blocks(rows), 2, size)
+        projection = _projection(rope_TD, ctx.split, qkv_TX, q_norm_D, k_norm_D)
+        slopes = (address(x) for x in (d_q_TND, d_k_TGD, d_v_TGD, d_qkv_TX, d_norms_2D, parts))
+        ctx.library.rows_turn_back(ctypes.byref(projection), *slopes)
+        d_norms = (None, None) if d_norms_2D is None else d_norms_2D.unbind()
+        return None, None, d_qkv_TX, None, *d_norms
 
 
 class _Turn(torch.autograd.Function):

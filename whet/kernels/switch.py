@@ -1,21 +1,34 @@
-"""Whether the Triton kernels can run: they need the triton package, and tensors on a CUDA device.
+"""Whether the Triton kernels can run: they need the triton package, and tensors on a CUDA device. Likewise those in C:
+they need a compiler, and float32 on a CPU.
 
 With TRITON_INTERPRET=1 in the environment before the first import, Triton runs them on the CPU; only tests do that.
 """
 
+import ctypes
 import os
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from whet.kernels import c_library
+
 HAS_TRITON = find_spec("triton") is not None
+LANES = 16
+"""Numbers that a kernel in C takes at a time."""
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def usable(x: Tensor) -> bool:
     """Say whether a Triton kernel can take this tensor; where it cannot, the plain twin does the work."""
     return HAS_TRITON and (x.is_cuda or IS_INTERPRETED)
+
+
+def compiled(*tensors: Tensor | None) -> ctypes.CDLL | None:
+    """Give the C kernels where they can take these tensors: float32 on a CPU, rows that whole vectors fit."""
+    given = [x for x in tensors if x is not None]
+    fits = all(x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0 for x in given)
+    return c_library.library() if fits and not IS_INTERPRETED else None
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

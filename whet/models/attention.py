@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.attention import packed_attention, tile_table
-from whet.kernels.switch import usable
+from whet.kernels.c_attention import attend
+from whet.kernels.switch import compiled, usable
 from whet.models.rope import Turn
 
 
@@ -45,7 +46,11 @@ class MergedAttention:
         self.node_C, self.cell_U, self.longest = node_C, cell_U, longest
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in turn(qkv_TX))
+        q_UND, k_UGD, v_UGD = turn(qkv_TX)
+        library = compiled(q_UND)
+        if library is not None:
+            return attend(library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U)
+        q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
         mixed = F.scaled_dot_product_attention(
             q_SNCD, k_SGCD, v_SGCD, is_causal=True, enable_gqa=turn.heads != turn.groups
         )
