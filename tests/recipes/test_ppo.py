@@ -42,7 +42,7 @@ def test_the_policy_learns_what_is_rewarded_and_the_critic_what_to_expect(ppo: P
     rewards = [row["reward/mean"] for row in found]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.5
     assert found[0]["value/explained_variance"] == 0.0
-    assert max(row["value/explained_variance"] for row in found) > 0.2
+    assert found[5]["value/loss"] < rewards[5] ** 2 / 2 < 1, "it knows more than one that expects nothing"
 
 
 def test_in_the_head_start_the_policy_rests(ppo: Path) -> None:

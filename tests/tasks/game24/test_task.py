@@ -127,10 +127,10 @@ def test_five_thousand_answers_are_scored_in_a_second():
     pairs = [
         (task.problem(hand), task.solve(task.problem(hand), seed)) for hand in all_hands()[::20] for seed in range(5)
     ]
-    start = time.perf_counter()
+    start = time.process_time()  # whoever else is on the machine
     for problem, text in pairs * 5:
         task.score(problem, text)
-    assert len(pairs) * 5 / (time.perf_counter() - start) > 5_000
+    assert len(pairs) * 5 / (time.process_time() - start) > 5_000
 
 
 def test_wide_searches_show_from_a_few_to_over_sixty_steps():
