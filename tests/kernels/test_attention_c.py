@@ -158,3 +158,20 @@ def test_no_memory_is_one_sentence() -> None:
     given = case([4], 0, 2, 2, 32)
     with pytest.raises(TrainError, match="micro_tokens"):
         attend(Full(), *given.inputs, given.node_SC, given.cell_U)  # type: ignore[arg-type]
+
+
+def test_other_dtypes_are_left_to_torch() -> None:
+    q, k, v = (torch.randn(5, 2, 32, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    starts_S1 = torch.tensor([0, 5], dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        packed_attention(q, k.double(), v.double(), starts_S1, 5)
+
+
+def test_a_second_derivative_is_refused_not_wrong() -> None:
+    assert LIBRARY is not None
+    given = case([6], 0, 2, 2, 32)
+    inputs = [x.clone().requires_grad_() for x in given.inputs]
+    out = attend(LIBRARY, *inputs, given.node_SC, given.cell_U)
+    (slope,) = torch.autograd.grad(out.square().sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()

@@ -253,3 +253,9 @@ def _same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
 def _size(x: Tensor) -> float:
     """The root mean square: what a rounding error is small against."""
     return float(x.detach().pow(2).mean().sqrt())
+
+
+def test_norms_of_queries_alone_are_refused() -> None:
+    qkv_TX, rope_TD = torch.zeros(2, 4 * 16), torch.zeros(2, 16)
+    with pytest.raises(AssertionError, match="neither"):
+        turn(qkv_TX, rope_TD, None, 2, 1, torch.ones(16), None, 1e-6)

@@ -226,3 +226,11 @@ def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
 
     assert len(logprob_M) == len(entropy_M) == 0
     assert (torch.autograd.grad(logprob_M.sum(), inputs)[1] == 0).all()
+
+
+@pytest.mark.parametrize(("labels", "scales"), [(2, 3), (3, 1)])
+def test_rows_without_a_label_or_scale_are_refused(kernels: ctypes.CDLL, labels: int, scales: int) -> None:
+    with pytest.raises(AssertionError, match="a row"):
+        c_scores.scores(
+            kernels, torch.zeros(3, 16), torch.zeros(labels, dtype=torch.int64), torch.ones(scales), entropy=True
+        )

@@ -20,10 +20,9 @@ from whet.engine.team import FEWEST_ROWS, is_small
 from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.kernels import c_library
+from whet.kernels.switch import LANES
 from whet.models.transformer import Layer, Transformer
 
-LANES = 16
-"""Numbers that the kernel takes at a time; sizes of a model have to be multiples of it."""
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
@@ -87,6 +86,7 @@ class CompiledSlots(Slots):
     def start(self) -> None:
         """Lay the weights out as they are now."""
         self._kept, cfg = [], self.model.cfg
+        assert self.model.embed.weight.dtype == torch.float32, "a model stays what it was when the engine began"
         addresses: list[int | None] = []
         for layer in self.model.layers:
             assert isinstance(layer, Layer), "a Transformer is made of them"
@@ -165,7 +165,7 @@ class CompiledSlots(Slots):
 
     def _pack(self, weight_NM: Tensor) -> int | None:
         n, m = weight_NM.shape
-        to = torch.empty(-(-n // self.panel) * self.panel * m)
+        to = weight_NM.new_empty(-(-n // self.panel) * self.panel * m)
         self.library.decode_pack(self._address(weight_NM), n, m, to.data_ptr())
         return self._address(to)
 

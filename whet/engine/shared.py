@@ -72,11 +72,6 @@ class SharedPrompts:
         self.prompt_R[source_M] = -1
         self._grids.clear()
 
-    def prompts_of(self, rows: slice) -> tuple[Indices, Indices]:
-        """Say which prompt each row continues, and how long it is."""
-        prompt_B = self.prompt_R[rows]
-        return prompt_B, self.length_P[prompt_B]
-
     def grid(self, rows: slice) -> Grid:
         """Arrange some rows; the same until one begins, ends or moves."""
         key = rows.start, rows.stop

@@ -1,8 +1,8 @@
 /* Causal attention of packed sequences, and the way back, for float32 on a CPU.
  *
- * Sequences are lines of cells, and several may have cells in common at their start: `node` says which token stands in a
- * cell, `cell` which of its cells a token answers for. Only those are computed as queries. Every query is computed by
- * itself in one order, and gradients are added up line by line, so no bit depends on the number of threads.
+ * Sequences are lines of cells, and several may have tokens in common at their start: `node` says which token stands in
+ * a cell, `cell` which cell answers for a token. Only those are computed as queries. Every query is computed by itself in
+ * one order, and gradients are added up line by line, so no bit depends on the number of threads.
  * whet/kernels/c_attention.py gives the arguments, and tests compare the result with plain torch.
  */
 #include "vectors.h"

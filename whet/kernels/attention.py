@@ -47,7 +47,7 @@ def packed_attention(
     `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used as it is.
     """
     if not _fits(q_TND):
-        library = compiled(q_TND) if len(q_TND) else None
+        library = compiled(q_TND, k_TGD, v_TGD) if len(q_TND) else None
         if library is None:
             return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
         return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from whet.errors import TrainError
 
@@ -51,6 +52,8 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, library: ctypes.CDLL, q_UND: Tensor, k_UGD: Tensor, v_UGD: Tensor, node_SC: Tensor, cell_U: Tensor
     ) -> Tensor:
+        assert k_UGD.shape == v_UGD.shape and len(k_UGD) == len(q_UND) == len(cell_U), "a key and a value a token"
+        assert k_UGD.shape[2] == q_UND.shape[2] and q_UND.shape[1] % k_UGD.shape[1] == 0, "heads of one size, in groups"
         inputs = tuple(x.contiguous() for x in (node_SC, cell_U, q_UND, k_UGD, v_UGD))
         out_UND, lse_UN = torch.empty_like(inputs[2]), q_UND.new_empty(q_UND.shape[:2])
         _run(library.attend_forward, *inputs, out_UND, lse_UN)
@@ -59,6 +62,7 @@ class _Attend(torch.autograd.Function):
         return out_UND
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         node_SC, _, q_UND, k_UGD, v_UGD, *_ = saved

@@ -1,7 +1,7 @@
 """The C kernels: compiled on first use with the machine's own compiler, kept, and left out where there is none.
 
 What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another compiler, as it
-does for make; `CC=false` leaves them out.
+does for make but without arguments; `CC=false` leaves them out.
 """
 
 import ctypes

@@ -19,6 +19,7 @@ def scores(
     Both have gradients, for which the logits are kept as they are: nobody may change them.
     """
     assert logits_MV.dtype == torch.float32 and logits_MV.device.type == "cpu", "the kernel takes no other logits"
+    assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "a label and a scale a row"
     given = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
     both: tuple[Tensor, Tensor] = _Scores.apply(library, *given, entropy)  # type: ignore[no-untyped-call]
     return both
@@ -30,7 +31,7 @@ class _Scores(torch.autograd.Function):
         ctx: Any, library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, entropy: bool
     ) -> tuple[Tensor, Tensor]:
         rows, vocab = logits_MV.shape
-        logprob_M, entropy_M, kept_M3 = (torch.empty(shape) for shape in ((rows,), (rows,), (rows, 3)))
+        logprob_M, entropy_M, kept_M3 = (logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3)))
         given = logits_MV.data_ptr(), rows, vocab, label_M.data_ptr(), scale_M.data_ptr(), entropy
         found = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
         if library.scores_measure(*given, *found, torch.get_num_threads()):

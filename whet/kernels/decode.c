@@ -1,7 +1,7 @@
 /* One decode step of a small float32 model on a CPU: all layers, the head, the draw and its record.
  *
  * Every row is computed by itself, in one order, so what it gives does not depend on the rows beside it. Products are
- * summed over k from first to last; only scores, norms and softmax use several partial sums, always the same ones.
+ * summed over k from first to last; scores, norms, softmax and the mix of values use several partial sums, always the same ones.
  * whet/engine/compiled.py lays out the arguments, and tests compare the result with plain torch.
  */
 #include "vectors.h"

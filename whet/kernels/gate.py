@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
@@ -77,6 +78,7 @@ class _CompiledSwiGLU(torch.autograd.Function):
         return out_TI
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
         (gate_up_TI,), d_out_TI = ctx.saved_tensors, grads[0].contiguous()
         d_gate_up_TI, inner = torch.empty_like(gate_up_TI), d_out_TI.shape[-1]

@@ -1,4 +1,4 @@
-"""From final hidden states to log-probabilities and tokens. Logits are float32, and a step never holds all of them.
+"""From final hidden states to log-probabilities and tokens. Logits are float32, and only so many are held at once.
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's log-probability of a token
 and the learner's come from the same statistics of the same logits, so they are the same bits; where the learner's come

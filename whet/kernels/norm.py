@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
@@ -121,6 +122,7 @@ class _CompiledAddNorm(torch.autograd.Function):
         return normed_TH, sum_TH
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         d_normed_TH, d_sum_TH = (None if d is None else d.contiguous() for d in grads)
         if d_normed_TH is None:

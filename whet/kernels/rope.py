@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.kernels.heads import Heads
@@ -214,6 +215,8 @@ class _CompiledTurn(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         wide = (split.queries + 2 * split.groups) * rope_TD.shape[1]
         assert qkv_TX.shape == (len(rope_TD), wide), "the table has a row a token, as wide as a head"
+        assert (q_norm_D is None) == (k_norm_D is None), "queries and keys have norms, or neither"
+        assert all(norm is None or norm.shape == rope_TD.shape[1:] for norm in (q_norm_D, k_norm_D)), "a head wide"
         shapes = ((len(rope_TD), heads, rope_TD.shape[1]) for heads in (split.queries, split.groups, split.groups))
         q_TND, k_TGD, v_TGD = (qkv_TX.new_empty(shape) for shape in shapes)
         projection = _projection(rope_TD, split, qkv_TX, q_norm_D, k_norm_D)
@@ -224,6 +227,7 @@ class _CompiledTurn(torch.autograd.Function):
         return q_TND, k_TGD, v_TGD
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         rope_TD, q_norm_D, k_norm_D, qkv_TX = ctx.saved_tensors
         d_q_TND, d_k_TGD, d_v_TGD = (d.contiguous() for d in grads)

@@ -15,7 +15,7 @@ from whet.kernels import c_library
 
 HAS_TRITON = find_spec("triton") is not None
 LANES = 16
-"""Numbers that a kernel in C takes at a time."""
+"""Numbers that a kernel in C takes at a time; sizes of a model have to be multiples of it."""
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 

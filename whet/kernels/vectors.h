@@ -1,4 +1,4 @@
-/* Sixteen numbers at a time, and the products that all kernels are made of. */
+/* Sixteen numbers at a time: what the kernels have in common. */
 #ifndef WHET_VECTORS_H
 #define WHET_VECTORS_H
 

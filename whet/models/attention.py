@@ -47,7 +47,7 @@ class MergedAttention:
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
         q_UND, k_UGD, v_UGD = turn(qkv_TX)
-        library = compiled(q_UND)
+        library = compiled(q_UND, k_UGD, v_UGD)
         if library is not None:
             return attend(library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U)
         q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
