@@ -90,9 +90,7 @@ class Scheduler:
     def admit(self) -> Admission | None:
         """Take in what waits and fits, pulling new requests only when those that gave way are back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
-        fresh: list[int] = []
-        source_B: list[int] = []
-        first = self.num_rows
+        first, fresh, source_B = self.num_rows, list[int](), list[int]()
         while self.num_rows < self.slots and (seat := self._next()) is not None:
             row, key = self.num_rows, self.seats.context(seat).tobytes()
             if not self._place(row, seat, sources.get(key)):

@@ -73,9 +73,12 @@ static inline void scores(i64 size, i64 cells, const float *q, const float *keys
     for (i64 c = 0; c < cells; c += PANEL) multiply(ROWS, size, q, size, keys + c * size, NULL, to + c, ld);
 }
 
-/* The largest score of a row up to and including `last`; those from there to `cells` become -infinity. */
-static inline float hide(float *x, i64 last, i64 cells) {
+/* Scores past `last`, up to `cells`, become -infinity. */
+static inline void hide(float *x, i64 last, i64 cells) {
     for (i64 c = last + 1; c < cells; c++) x[c] = -INFINITY;
+}
+
+static inline float most_of(const float *x, i64 cells) {
     vec top = load(x);
     for (i64 c = LANES; c < cells; c += LANES) top = pick(load(x + c) > top, load(x + c), top);
     return largest(top);
@@ -118,7 +121,9 @@ static int line_forward(const Attention *a, i64 line, i64 g) {
             scores(n, seen, q, keys, p, cells);
             for (i64 r = 0; r < ROWS; r++) {
                 i64 last = at + r < end ? at + r : end - 1;
-                float *row = p + r * cells, most = hide(row, last, whole(seen, LANES));
+                float *row = p + r * cells;
+                hide(row, last, whole(seen, LANES));
+                float most = most_of(row, whole(seen, LANES));
                 total[r] = powers(row, whole(seen, LANES), most);
                 if (tokens[r] >= 0) a->lse[tokens[r] * a->heads + y] = most + logf(total[r]);
             }

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from whet.kernels.switch import address
+
 
 def scores(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
@@ -51,7 +53,7 @@ class _Scores(torch.autograd.Function):
         # What is kept serves a second way back too, so the gradient gets memory of its own.
         slope_MV = torch.empty_like(logits_MV)
         tensors = *rest, *grads, slope_MV
-        addresses = (None if x is None else x.data_ptr() for x in tensors)
+        addresses = (address(x) for x in tensors)
         ctx.library.scores_slope(logits_MV.data_ptr(), *logits_MV.shape, *addresses, torch.get_num_threads())
         return None, slope_MV, None, None, None
 

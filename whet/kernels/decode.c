@@ -31,6 +31,13 @@ void decode_pack(const float *w, i64 n, i64 k, float *to) {
 
 i64 decode_panel(void) { return PANEL; }
 
+/* What a vector is multiplied by to have a root mean square of 1. */
+static inline float scale_of(const float *x, i64 n, float eps) {
+    vec squares = {0};
+    for (i64 i = 0; i < n; i += LANES) squares += load(x + i) * load(x + i);
+    return 1.0f / sqrtf(sum(squares) / (float)n + eps);
+}
+
 /* stream += added, normed = its norm. */
 static void add_norm(i64 rows, i64 n, const float *added, i64 ld, float *stream, const float *weight, float eps,
                      float *normed) {

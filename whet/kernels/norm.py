@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_norm
@@ -48,11 +48,6 @@ def plain_add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, e
     if x_TH.element_size() < 4:
         return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
     return (sum_TH * inverse_rms(sum_TH, eps)).mul_(weight_H), sum_TH
-
-
-def address(x: Tensor | None) -> int | None:
-    """Say where a kernel in C finds a contiguous tensor, if there is one."""
-    return None if x is None else x.data_ptr()
 
 
 def inverse_rms(x: Tensor, eps: float) -> Tensor:

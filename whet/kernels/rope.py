@@ -14,8 +14,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.kernels.heads import Heads
-from whet.kernels.norm import address, inverse_rms, norm_slope
-from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
+from whet.kernels.norm import inverse_rms, norm_slope
+from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
 
 if HAS_TRITON:
     from whet.kernels import triton_rope

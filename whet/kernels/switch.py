@@ -31,6 +31,11 @@ def compiled(*tensors: Tensor | None) -> ctypes.CDLL | None:
     return c_library.library() if fits and not IS_INTERPRETED else None
 
 
+def address(x: Tensor | None) -> int | None:
+    """Say where a kernel in C finds a contiguous tensor, if there is one."""
+    return None if x is None else x.data_ptr()
+
+
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Say whether a result of these tensors must remember how it was made."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)

@@ -97,11 +97,4 @@ static inline __attribute__((always_inline)) void multiply(
         for (int c = 0; c < COLS; c++) store(y + r * ldy + c * LANES, acc[r][c]);
 }
 
-/* What a vector is multiplied by to have a root mean square of 1. */
-static inline float scale_of(const float *x, i64 n, float eps) {
-    vec squares = {0};
-    for (i64 i = 0; i < n; i += LANES) squares += load(x + i) * load(x + i);
-    return 1.0f / sqrtf(sum(squares) / (float)n + eps);
-}
-
 #endif
