@@ -1,6 +1,7 @@
 """Shaping terms: the cases of TRL, Open R1 and NeMo RL, and numbers worked by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,12 @@ def test_a_term_counts_for_the_verdicts_it_names(when: str, counted: list[int]) 
     term = _term(kind="thinking", when=when)
 
     assert [int(term.counts(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == counted
+
+
+def test_a_random_term_differs_between_siblings_and_is_the_same_twice() -> None:
+    term = _term(kind="random")
+    siblings = [replace(rollout(text=text), id=id) for id, text in (("a", "1"), ("b", "1"), ("a", "2"))]
+    values = [_worth(term, sibling) for sibling in siblings]
+
+    assert len(set(values)) == 3 and all(0.0 <= value < 1.0 for value in values)
+    assert [_worth(term, sibling) for sibling in siblings] == values

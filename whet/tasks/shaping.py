@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from whet.config import Config
+from whet.rng import stream
 from whet.text import habits, step_form
 from whet.types import Rollout, Score, Verdict
 
@@ -180,8 +181,29 @@ class StepForm(Shaping):
         return step_form.verification_form(rollout.text, steps if is_known and isinstance(steps, int) else None)
 
 
+class Random(Shaping):
+    """A number from 0 to 1 that says nothing of the answer: a control (Shao et al. 2025)."""
+
+    kind: Literal["random"]
+
+    def value(self, rollout: Rollout, score: Score) -> float:
+        """Draw it from the rollout's id and text, so that rewarding twice gives the same."""
+        return stream(0, "reward", rollout.id, rollout.text).random()
+
+
 Term = Annotated[
-    Outcome | Quality | Thinking | Tags | WeightedTags | Repeat | Ngrams | Overlong | Cosine | Linear | StepForm,
+    Outcome
+    | Quality
+    | Thinking
+    | Tags
+    | WeightedTags
+    | Repeat
+    | Ngrams
+    | Overlong
+    | Cosine
+    | Linear
+    | StepForm
+    | Random,
     Field(discriminator="kind"),
 ]
 
