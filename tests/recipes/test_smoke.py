@@ -81,6 +81,32 @@ def test_what_a_flag_sets_stays_and_every_value_says_where_it_is_from(file: Path
     assert [loaded.origin[key] for key in keys] == ["cli", "smoke", "recipe.toml", "default"]
 
 
+def test_a_flag_may_open_a_table_that_the_file_leaves_out(file: Path, tmp_path: Path) -> None:
+    rank = ("--stages.rl.model.lora.rank", "4")
+    rl = load_smoke(file, rank, Path("here")).config.stages["rl"]
+    ended = whet("run", file, "--smoke", "--out", tmp_path / "run", *rank)
+
+    assert isinstance(rl, RLConfig) and rl.model.lora is not None and rl.model.lora.rank == 4
+    assert ended.code == 0, ended.err
+
+
+def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
+    flags = ["--stages.rl.curriculum", '{ kind = "mixed" }', "--stages.rl.algo", '{ name = "ppo", minibatches = 3 }']
+    loaded = load_smoke(file, flags, Path("here"))
+    rl = loaded.config.stages["rl"]
+
+    assert isinstance(rl, RLConfig)
+    assert (rl.curriculum.kind, rl.algo.name, rl.algo.minibatches, rl.steps) == ("mixed", "ppo", 3, 3)
+
+
+def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
+    flags = ["--stages.rl.gather.first", "5", "--stages.rl.critic.head_start", "4"]
+    rl = load_smoke(file, flags, Path("here")).config.stages["rl"]
+
+    assert isinstance(rl, RLConfig)
+    assert (rl.gather.first, rl.group_size, rl.critic.head_start, rl.steps) == (5, 6, 4, 5)
+
+
 def test_a_small_pipeline_is_not_made_larger() -> None:
     stage: Table = {"kind": "rl", "steps": 2, "group_size": 2, "sampling": {"max_tokens": 8}, "model": {"path": "@sft"}}
 

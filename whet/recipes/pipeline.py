@@ -76,14 +76,14 @@ def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig
 
 def load_smoke(file: Path, overrides: Sequence[str], place: Path) -> Loaded[PipelineConfig]:
     """Read a pipeline in its smoke form; what is set by a flag stays as it is set."""
-    given = load_pipeline(file, [])
-    loaded = load(PipelineConfig, None, overrides, defaults=smaller(to_table(given.config), place))
-    _check_references(loaded.config.stages)
-    before, after = (flat(to_table(config)) for config in (given.config, loaded.config))
-    origin = {
-        key: at if at == "cli" else given.origin[key] if key in before and before[key] == after[key] else "smoke"
-        for key, at in loaded.origin.items()
-    }
+    given = load_pipeline(file, overrides)
+    table = to_table(given.config)
+    by_flag = {key for key, source in given.origin.items() if source == "cli"}
+    loaded = load(PipelineConfig, None, [], defaults=smaller(table, place, by_flag))
+    before = flat(table)
+    after = flat(to_table(loaded.config))
+    is_same = {key: key in before and before[key] == value for key, value in after.items()}
+    origin = {key: given.origin[key] if same else "smoke" for key, same in is_same.items()}
     return Loaded(config=loaded.config, origin=origin)
 
 

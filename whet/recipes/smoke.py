@@ -7,7 +7,7 @@ task itself makes. It shows that a recipe runs, never what it would learn.
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -61,6 +61,11 @@ MOST: Mapping[str, int] = {
     "model.lora.rank": 2,
 }
 """What numbers are brought down to, where a stage has them."""
+ABOVE: Mapping[str, Sequence[str]] = {
+    "steps": ("warmup", "critic.head_start"),
+    "group_size": ("gather.first",),
+}
+"""What has to stay above other numbers, which a flag may have set."""
 INSTEAD: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
@@ -79,11 +84,19 @@ MODELS = ("model", "teacher", "verifier")
 ARITHMETIC = Arithmetic()
 
 
-def smaller(table: Table, place: Path) -> Table:
-    """Give the settings of a pipeline in their smoke form; what they take from outside is then a folder of `place`."""
+def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
+    """Give the settings of a pipeline in their smoke form; the dotted keys in `fixed` keep their values.
+
+    What they take from outside is then a folder of `place`.
+    """
     stages = table["stages"]
     assert isinstance(stages, dict), "a pipeline has stages"
-    return {**table, "stages": {name: _stage(stage, place / name) for name, stage in stages.items()}}
+    small: Table = {}
+    for name, stage in stages.items():
+        prefix = f"stages.{name}."
+        own = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
+        small[name] = _stage(stage, place / name, own)
+    return {**table, "stages": small}
 
 
 def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
@@ -118,30 +131,45 @@ def family_of(model: str) -> str:
     return next((family for family in ("qwen3", "llama") if family in model.lower()), "qwen2")
 
 
-def _stage(stage: Json, own: Path) -> Table:
+def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
     """Bring one stage down; `own` is where its stand-ins go."""
     assert isinstance(stage, dict), "a stage is a table"
-    values, small = flat(stage), dict(stage)
+    small = dict(stage)
+    for key, value in _changes(stage, own):
+        if key not in fixed:
+            small = with_value(small, key, value)
+    values = flat(small)
+    for key, others in ABOVE.items():
+        value = values.get(key)
+        lower = [other for other in map(values.get, others) if isinstance(other, int)]
+        if isinstance(value, int) and lower and key not in fixed:
+            small = with_value(small, key, max(value, max(lower) + 1))
+    return small
+
+
+def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
+    """List the dotted keys of a stage that change, with what they become."""
+    values = flat(stage)
     for key, most in MOST.items():
         value = values.get(key)
         if isinstance(value, int):
-            small = with_value(small, key, min(value, most))
+            yield key, min(value, most)
     for key in INSTEAD.keys() & values.keys():
-        small = with_value(small, key, INSTEAD[key])
+        yield key, INSTEAD[key]
     if stage["kind"] == "make":
-        small["most"] = {split: min(most, int(str(values.get(f"most.{split}", most)))) for split, most in MADE.items()}
+        for split, most in MADE.items():
+            yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
     if num_levels := sum(key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values):
-        small["steps"] = num_levels
+        yield "steps", num_levels
     for key, file in (("problems", ""), ("data", ANSWERS)):
         if _is_outside(values.get(key, "@")):
-            small[key] = str(own / file)
+            yield key, str(own / file)
     for key in MODELS:
         path = values.get(f"{key}.path", "@")
         if isinstance(values.get(f"{key}.new"), str):
-            small = with_value(small, f"{key}.new", "tiny")
+            yield f"{key}.new", "tiny"
         elif _is_outside(path):
-            small = with_value(small, f"{key}.path", str(own / f"{key}-{family_of(str(path))}"))
-    return small
+            yield f"{key}.path", str(own / f"{key}-{family_of(str(path))}")
 
 
 def _is_outside(place: Json) -> bool:
