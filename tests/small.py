@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +121,16 @@ def files(folder: Path) -> dict[str, tuple[str, int]]:
         str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
         for path in found
     }
+
+
+def gradient_norms(folder: Path) -> dict[str, list[float]]:
+    """Read the gradient norms that a stage logged, by metric, one for each step that has it."""
+    norms: dict[str, list[float]] = {}
+    for line in (folder / "metrics.jsonl").read_text().splitlines():
+        for name, value in json.loads(line).items():
+            if name.endswith("grad_norm"):
+                norms.setdefault(name, []).append(value)
+    return norms
 
 
 def half_written(folder: Path) -> list[str]:

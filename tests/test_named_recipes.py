@@ -1,18 +1,24 @@
 """Every recipe in experiments/ runs all its stages in its smoke form, in this process, and docs/recipes.md lists it."""
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from small import whet
+from small import gradient_norms, whet
 
 from whet import toml
+from whet.algos.catalog import resolved
 from whet.algos.rows import ROWS, AlgoName
 from whet.config import differences, to_table
-from whet.recipes.pipeline import load_pipeline
+from whet.recipes.distill import DistillConfig
+from whet.recipes.dpo import DPOConfig
+from whet.recipes.pipeline import STAND_INS, load_pipeline, load_smoke
 from whet.recipes.rl import RLConfig
+from whet.recipes.sft import SFTConfig
+from whet.recipes.turns import TangoConfig, Turn, num_turns
 from whet.tables import flat
 from whet.tasks.reward import RewardSpec
 from whet.tasks.reward import load as load_reward
@@ -50,7 +56,9 @@ def test_every_promised_recipe_is_there() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=by_name)
-def test_a_recipe_runs_all_its_stages_in_its_smoke_form(file: Path, tmp_path: Path) -> None:
+def test_a_recipe_runs_all_its_stages_in_its_smoke_form_and_every_training_step_has_a_gradient(
+    file: Path, tmp_path: Path
+) -> None:
     torch.set_num_threads(1)
 
     said = whet("run", file, "--smoke", "--out", tmp_path / "run")
@@ -59,6 +67,25 @@ def test_a_recipe_runs_all_its_stages_in_its_smoke_form(file: Path, tmp_path: Pa
     folders = [tmp_path / "run" / f"{number:02d}-{name}" for number, name in enumerate(stages_of(file), start=1)]
     assert all((folder / "summary.json").is_file() for folder in folders)
     assert (tmp_path / "run" / "report.html").is_file()
+    stages = load_smoke(file, [], tmp_path / "run" / STAND_INS).config.stages
+    for folder, stage in zip(folders, stages.values(), strict=True):
+        if isinstance(stage, SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig):
+            norms = gradient_norms(folder)
+            assert {name: len(values) for name, values in norms.items()} == num_steps(stage), folder.name
+            assert all(0.0 < norm < math.inf for values in norms.values() for norm in values), (folder.name, norms)
+
+
+def num_steps(stage: SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig) -> dict[str, int]:
+    """Count the steps that log a gradient norm when every step of every model moves its weights."""
+    if isinstance(stage, TangoConfig):
+        return {
+            "train/grad_norm": num_turns(stage, Turn.GENERATOR, stage.steps),
+            "verifier_train/grad_norm": num_turns(stage, Turn.VERIFIER, stage.steps),
+        }
+    models = ["train"]
+    if isinstance(stage, RLConfig) and resolved(stage.algo).advantage == "gae":
+        models.append("value")
+    return {f"{model}/grad_norm": stage.steps for model in models}
 
 
 def test_the_documented_recipes_are_those_of_the_folder_with_their_models_and_data() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small import whet, write
+from small import gradient_norms, whet, write
 
 from whet.config import to_table
 from whet.data.problems import read_problems
@@ -67,8 +67,10 @@ def test_numbers_come_down_and_the_method_stays(file: Path) -> None:
 
     assert (small.steps, small.group_size, small.algo.minibatches, small.gather.refill) == (2, 3, 2, 2)
     assert (small.sampling.max_tokens, small.sampling.temperature) == (16, 0.7)
-    for key in ("task", "reward", "curriculum", "train", "seed"):
+    for key in ("task", "curriculum", "train", "seed"):
         assert getattr(small, key) == getattr(large, key), key
+    assert (small.reward.weights, small.reward.terms[:-1]) == (large.reward.weights, large.reward.terms)
+    assert small.reward.terms[-1].kind == "random"
     assert small.algo == large.algo.model_copy(update={"minibatches": 2})
 
 
@@ -88,6 +90,7 @@ def test_a_flag_may_open_a_table_that_the_file_leaves_out(file: Path, tmp_path: 
 
     assert isinstance(rl, RLConfig) and rl.model.lora is not None and rl.model.lora.rank == 4
     assert ended.code == 0, ended.err
+    assert min(gradient_norms(tmp_path / "run" / "02-rl")["train/grad_norm"]) > 0
 
 
 def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
@@ -105,6 +108,15 @@ def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
 
     assert isinstance(rl, RLConfig)
     assert (rl.gather.first, rl.group_size, rl.critic.head_start, rl.steps) == (5, 6, 4, 5)
+
+
+def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_path: Path) -> None:
+    models = """model = { path = "Qwen/Qwen3-0.6B" }\nteacher = { path = "Qwen/Qwen3-8B" }\n"""
+    file = write(tmp_path / "d.toml", f'kind = "run"\n[stages.d]\nkind = "distill"\ntask = "countdown"\n{models}')
+    ended = whet("run", file, "--smoke", "--out", tmp_path / "run")
+
+    assert ended.code == 0, ended.err
+    assert min(gradient_norms(tmp_path / "run" / "01-d")["train/grad_norm"]) > 1e-3
 
 
 def test_a_small_pipeline_is_not_made_larger() -> None:

@@ -1,5 +1,8 @@
 """The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a few problems.
 
+Every stage that trains takes steps with a gradient: a random term joins each reward, so that
+siblings differ.
+
 `smaller` turns settings into small ones, and what they take from outside (hub ids, data files, all problems of a task)
 into stand-ins below one folder. `lay_out` writes those: models of random weights, and problems and answers that the
 task itself makes. It shows that a recipe runs, never what it would learn.
@@ -66,6 +69,8 @@ ABOVE: Mapping[str, Sequence[str]] = {
     "group_size": ("gather.first",),
 }
 """What has to stay above other numbers, which a flag may have set."""
+RANDOM: Table = {"kind": "random"}
+"""Joins every reward: answers of random weights are all wrong, and equal siblings have no gradient."""
 INSTEAD: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
@@ -119,7 +124,7 @@ def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
         for folder in used:
             role, _, family = folder.name.partition("-")
             if role in MODELS and family:
-                _write_model(folder, texts, family)
+                _write_model(folder, texts, family, seed=MODELS.index(role))
 
 
 def family_of(model: str) -> str:
@@ -161,6 +166,10 @@ def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
             yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
     if num_levels := sum(key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values):
         yield "steps", num_levels
+    for key in ("reward", "verifier_reward"):
+        reward = stage.get(key)
+        if isinstance(reward, dict) and isinstance(terms := reward["terms"], list):
+            yield f"{key}.terms", [*terms, RANDOM]
     for key, file in (("problems", ""), ("data", ANSWERS)):
         if _is_outside(values.get(key, "@")):
             yield key, str(own / file)
@@ -212,13 +221,16 @@ def _answers(stage: Stage, problems: Sequence[Problem]) -> list[Group]:
     return mixed
 
 
-def _write_model(folder: Path, texts: list[str], family: str) -> None:
-    """Write a tiny model of random weights, with a tokenizer that knows the texts."""
+def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
+    """Write a tiny model of random weights, with a tokenizer that knows the texts.
+
+    Seeds differ by role: a student has nothing to learn from a teacher that is its copy.
+    """
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
     pieces = [piece for text in texts for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)]
     drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
     shape = replace(drawn.cfg, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
     model = Transformer(shape)
-    initialise(model, 0)
+    initialise(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)
