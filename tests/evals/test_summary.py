@@ -42,6 +42,16 @@ def test_unscored_answers_are_counted_and_left_out_of_the_mean() -> None:
     assert found.num_unscored == 2
 
 
+def test_unscored_answers_to_unsolvable_problems_are_counted_too() -> None:
+    found = summarise(
+        [
+            group(make_problem(0, level=0.5, solvable=True), RIGHT, UNSCORED),
+            group(make_problem(1, level=None, solvable=False), RIGHT, UNSCORED, None),
+        ]
+    )
+    assert found.num_unscored == 3
+
+
 def test_unsolvable_problems_stand_apart() -> None:
     found = summarise(
         [
