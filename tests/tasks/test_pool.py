@@ -214,6 +214,14 @@ def test_a_batch_too_large_to_read_fails_alone() -> None:
     assert [score.verdict for score in scores] == [Verdict.CORRECT, Verdict.UNSCORED, Verdict.WRONG]
 
 
+def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+        (score,) = graded(grader, "x" * 50_000_000)
+
+    assert score.verdict is Verdict.UNSCORED
+    assert grader.num_lost == 3
+
+
 def test_every_character_survives_the_way(pool: Grader) -> None:
     text = "a\n\x00\ud800\u2028é漢\\\"'\t"
 
