@@ -282,6 +282,13 @@ def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
             graded(grader, "raise")
 
 
+def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
+    with Grader(Trouble(), Limits(workers=0, unscored_share=0.25, unscored_count=5)) as grader:
+        scores = graded(grader, *["yes"] * 100, *["raise"] * 10)
+
+    assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 10
+
+
 def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:
     here = problem(task="bounded")
     with Grader(Bounded()) as inside, Grader(Bounded(), Limits(workers=1)) as outside:
