@@ -34,11 +34,10 @@ class Verdict(StrEnum):
 
 
 class Finish(StrEnum):
-    """Why a completion ended: a stop token or string, the length limit, or a caller that went away."""
+    """Why a completion ended: a stop token or string, or the length limit."""
 
     STOP = "stop"
     LENGTH = "length"
-    ABORT = "abort"
 
 
 class Role(StrEnum):

@@ -1,10 +1,12 @@
 """The correction from engine to learner: factors worked by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from whet.algos.losses import MAX_LOG_RATIO
 from whet.algos.staleness import Staleness, correction
 from whet.algos.terms import TokenTerms
 
@@ -34,6 +36,8 @@ def _terms(*, old: bool = True) -> TokenTerms:
         (Staleness(rule="truncate"), [2, 0.5, 1.5, 1], [1, 0, 0, 0]),
         (Staleness(rule="truncate", low=0.8), [2, 0.8, 1.5, 1], [1, 1, 0, 0]),
         (Staleness(rule="mask", low=0.6, high=3.0), [0, 0, 1.5, 1], [1, 1, 0, 0]),
+        # A factor on a bound is within.
+        (Staleness(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
         # A sequence's factor is the product: 4 × ½ = 2 and 1.5 × 1.
         (Staleness(rule="truncate", level="sequence", high=1.8), [1.8, 1.8, 1.5, 1.5], [1, 1, 0, 0]),
         (Staleness(rule="mask", level="sequence", high=1.8), [0, 0, 1.5, 1.5], [1, 1, 0, 0]),
@@ -46,3 +50,11 @@ def test_factors_are_bounded_or_dropped(cfg: Staleness, factors: list[float], ou
     torch.testing.assert_close(factor_M, torch.tensor(factors, dtype=torch.float32))
     assert is_outside_M.tolist() == [bool(value) for value in outside]
     assert not factor_M.requires_grad
+
+
+def test_a_factor_beyond_float32_stays_finite() -> None:
+    terms = replace(_terms(), old_M=torch.tensor([100.0, -1.0, -3.0, -0.5]))
+
+    factor_M, _ = correction(terms, Staleness(rule="truncate", high=1e30))
+
+    assert factor_M.tolist() == pytest.approx([math.exp(MAX_LOG_RATIO), 1.0, 1.0, 1.0])

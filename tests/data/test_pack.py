@@ -46,6 +46,19 @@ def test_samples_of_one_prompt_lie_together() -> None:
     assert [[item.rollout for item in group] for group in groups] == [["r9", "r7", "r5"], ["r8", "r6", "r4"]]
 
 
+def test_a_longer_example_of_another_prompt_widens_the_grid() -> None:
+    """In the order of prompts: 10, 3, 9, 5. The 9 makes the grid of the 3 nine wide, and a third does not fit in 18."""
+    prompt = example(length=2, seed=90).tokens
+    alike = [
+        replace(item, tokens=np.concatenate([prompt, item.tokens[2:]]), start=2)
+        for item in (example(length=10, seed=10), example(length=3, seed=3))
+    ]
+
+    groups = pack([*alike, example(length=9, seed=9), example(length=5, seed=5)], token_budget=18)
+
+    assert [[item.rollout for item in group] for group in groups] == [["r10"], ["r3", "r9"], ["r5"]]
+
+
 def test_no_examples_make_no_groups() -> None:
     assert pack([], 10) == []
 

@@ -100,6 +100,18 @@ def test_requests_are_pulled_only_so_far_ahead() -> None:
     assert len(pulled) <= LOOK_AHEAD * scheduler.slots + 3 + 1 < 100
 
 
+def test_a_new_start_counts_anew_who_gave_way() -> None:
+    scheduler = _scheduler(8, [_request(str(n), [n, 2, 3]) for n in range(9)])
+    scheduler.admit()
+    scheduler.advance(4)
+    _read_all(scheduler)
+    assert scheduler.make_room() == [2]
+
+    scheduler.start(iter([]))
+
+    assert scheduler.num_preempted == 0
+
+
 def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
     scheduler = _scheduler(8, [_request(str(n), [n, 2, 3]) for n in range(9)])
     scheduler.admit()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.passk import mean_pass_at_k, pass_at_k
+from whet.evals.passk import pass_at_k
 
 
 def test_two_right_of_five_give_seven_tenths_for_two_draws() -> None:
@@ -43,12 +43,3 @@ def test_huge_counts_stay_accurate() -> None:
 def test_impossible_counts_are_refused(n: int, correct: int, k: int) -> None:
     with pytest.raises(ValueError, match="must lie between"):
         pass_at_k(n, correct, k)
-
-
-def test_every_problem_weighs_the_same_whatever_its_number_of_answers() -> None:
-    assert mean_pass_at_k([(2, 1), (8, 8), (4, 0)], 1) == pytest.approx(0.5)
-
-
-def test_a_mean_over_no_problems_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one problem"):
-        mean_pass_at_k([], 1)

@@ -5,6 +5,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, mean_estimate, paired_difference, share_estimate
@@ -16,6 +17,14 @@ def test_the_interval_of_a_large_sample_is_the_normal_one() -> None:
     assert estimate.count == 400
     assert estimate.low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.004)  # sqrt(.5 * .5 / 400) = .025
     assert estimate.high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.004)
+
+
+def test_a_skewed_sample_has_the_longer_side_where_its_tail_is() -> None:
+    lengths = [10.0] * 36 + [200.0] * 4
+    estimate = mean_estimate(lengths)
+    other = bootstrap((lengths,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(1))
+    assert estimate.low == pytest.approx(other.confidence_interval.low, abs=2.0)
+    assert estimate.high == pytest.approx(other.confidence_interval.high, abs=2.0)
 
 
 def test_ninety_five_in_a_hundred_intervals_hold_the_truth() -> None:

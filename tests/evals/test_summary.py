@@ -35,11 +35,27 @@ def test_a_k_beyond_the_number_of_answers_is_not_there() -> None:
     assert set(found.pass_at) == {1}
 
 
+def test_every_problem_weighs_the_same_whatever_its_number_of_answers() -> None:
+    answers = [[RIGHT, WRONG], [RIGHT] * 8, [WRONG] * 4]
+    found = summarise([group(make_problem(index, level=0.1), *given) for index, given in enumerate(answers)], ks=(1,))
+    assert found.pass_at[1].mean == pytest.approx(0.5)
+
+
 def test_unscored_answers_are_counted_and_left_out_of_the_mean() -> None:
     found = summarise([group(make_problem(0, level=0.1), RIGHT, WRONG, UNSCORED, None)], ks=(1, 4))
     assert found.pass_at[1].mean == 0.5
     assert set(found.pass_at) == {1}
     assert found.num_unscored == 2
+
+
+def test_unscored_answers_to_unsolvable_problems_are_counted_too() -> None:
+    found = summarise(
+        [
+            group(make_problem(0, level=0.5, solvable=True), RIGHT, UNSCORED),
+            group(make_problem(1, level=None, solvable=False), RIGHT, UNSCORED, None),
+        ]
+    )
+    assert found.num_unscored == 3
 
 
 def test_unsolvable_problems_stand_apart() -> None:

@@ -92,6 +92,16 @@ def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
 
 
 def test_low_precision_sums_the_weight_gradient_in_float32() -> None:
+    """Each of 512 tokens, in a chunk of its own, adds a half; in bfloat16, 128 and a half is 128."""
+    inputs = leaves(torch.ones(512, 1).bfloat16(), torch.zeros(2, 1).bfloat16())
+    first_M = torch.zeros(512, dtype=torch.int64)
+
+    logprob_M, _ = token_logprobs(*inputs, first_M, torch.ones(512), entropy=False, chunk_elements=2)
+
+    assert torch.autograd.grad(logprob_M.sum(), inputs)[1].tolist() == [[256.0], [-256.0]]
+
+
+def test_low_precision_stays_near_the_formula() -> None:
     hidden_MH, weight_VH, label_M, temperature_M = _inputs(20)
     inputs = leaves(hidden_MH.bfloat16(), weight_VH.bfloat16())
 

@@ -59,9 +59,16 @@ def test_every_step_logs_what_tells_whether_it_is_sound(tiny: Pipeline) -> None:
         assert wanted <= set(row)
 
 
-def test_engine_and_learner_agree_on_log_probabilities(tiny: Pipeline) -> None:
-    """Of the first mini-batch at temperature 1; a second is one update away, and stays near."""
-    assert rows(tiny.folder / "05-rl")[0]["policy/engine_gap"] < 0.1
+def test_engine_and_learner_agree_on_log_probabilities(tiny: Pipeline, tmp_path: Path) -> None:
+    """With one mini-batch a step nothing but the order of float32 sums is between them.
+
+    The longest sum of the tiny model has 128 terms, so 128 roundings of 2^-24, in each of two layers and the head.
+    """
+    said = rl(tiny, tmp_path / "run", "--steps", 3, "--train.lr", 1e-3, "--reward.weights", "{ lines = -1.0 }")
+    assert said.code == 0, said.err
+    gaps = [row["policy/engine_gap"] for row in rows(tmp_path / "run")]
+    assert len(gaps) == 3
+    assert max(gaps) < 3 * 128 * 2**-24
 
 
 def test_rewards_follow_from_the_stored_facts(tiny: Pipeline) -> None:

@@ -63,6 +63,14 @@ def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
     assert cfg.metrics(groups, 0, problems=2, samples=2) == {"sampling/lag": 0.0}
 
 
+def test_more_groups_missing_than_the_budget_has_ask_for_the_budget() -> None:
+    script = Script([1, 1], [0, 0], [1, 1], [1, 0], [0, 1])
+    groups = gathered(script, GatherConfig(refill=1), 3)
+
+    assert [index for index, _ in script.asked] == [0, 1, 2, 3]
+    assert len(groups) == 4
+
+
 def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
     script, cfg = Script([1, 1], [1, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=9)
     groups = gathered(script, cfg, 2)

@@ -69,6 +69,16 @@ def test_the_newest_two_and_the_best_are_kept(tmp_path: Path) -> None:
     assert saved.steps() == [5, 6]
 
 
+def test_a_best_checkpoint_of_a_lost_future_goes_too(tmp_path: Path) -> None:
+    saved = Checkpoints(tmp_path)
+    for step in (1, 2, 3):
+        saved.save(step, fill(str(step)))
+    saved.mark_best(3)
+    saved.save(2, fill("again"))
+    assert saved.steps() == [2]
+    assert saved.best() is None
+
+
 def test_fewer_than_two_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least 2"):
         Checkpoints(tmp_path, keep_last=1)

@@ -214,6 +214,14 @@ def test_a_batch_too_large_to_read_fails_alone() -> None:
     assert [score.verdict for score in scores] == [Verdict.CORRECT, Verdict.UNSCORED, Verdict.WRONG]
 
 
+def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+        (score,) = graded(grader, "x" * 50_000_000)
+
+    assert score.verdict is Verdict.UNSCORED
+    assert grader.num_lost == 3
+
+
 def test_every_character_survives_the_way(pool: Grader) -> None:
     text = "a\n\x00\ud800\u2028é漢\\\"'\t"
 
@@ -272,6 +280,13 @@ def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
         graded(grader, *texts)
         with pytest.raises(TrainError, match=r"5 of the last 1\d answers could not be scored.*on purpose.*0\.25"):
             graded(grader, "raise")
+
+
+def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
+    with Grader(Trouble(), Limits(workers=0, unscored_share=0.25, unscored_count=5)) as grader:
+        scores = graded(grader, *["yes"] * 100, *["raise"] * 10)
+
+    assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 10
 
 
 def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:

@@ -1,6 +1,5 @@
 """pass@k: the chance that at least one of k answers is right, estimated without bias from n answers."""
 
-from collections.abc import Iterable
 from math import prod
 
 
@@ -19,15 +18,3 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     if n - correct < k:
         return 1.0
     return 1.0 - prod(1.0 - k / i for i in range(n - correct + 1, n + 1))
-
-
-def mean_pass_at_k(counts: Iterable[tuple[int, int]], k: int) -> float:
-    """Average pass@k over problems, each given as (answers, right answers); every problem weighs the same.
-
-    >>> mean_pass_at_k([(2, 1), (2, 0)], 1)
-    0.25
-    """
-    values = [pass_at_k(n, correct, k) for n, correct in counts]
-    if not values:
-        raise ValueError("pass@k needs at least one problem")
-    return sum(values) / len(values)

@@ -11,7 +11,6 @@ from whet.tasks.math.values import ratio_of
 MAX_ITEMS = 64
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
-_BRACKETS = ("()", "[]", "[)", "(]")
 _OPAQUE = ("lim", "sum", "prod", "int")
 
 

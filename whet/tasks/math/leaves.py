@@ -22,7 +22,6 @@ MAX_TERMS = 100
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
 """Letters that name functions: before a number in brackets they are no factors."""
-_COMMANDS = frozenset(("frac", "sqrt", "cbrt", "binom", "dbinom", "tbinom"))
 
 
 class Leaves(Cursor):

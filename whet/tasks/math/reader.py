@@ -48,7 +48,7 @@ _LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around", 
 
 
 class Reading(NamedTuple):
-    """An answer understood: its tree, the units that stood in it, and whether a comma could be read another way."""
+    """An answer understood: its tree, and the units that stood in it."""
 
     node: Node
     units: tuple[str, ...]
@@ -195,7 +195,6 @@ class Reader(Terms):
                 break
             if is_set:
                 self.num_bars = 1
-            if is_set:
                 self.is_before_condition = not items
             item = self.element()
             self.is_before_condition = False
