@@ -11,10 +11,12 @@ that is over `--limit` seconds with a text and goes on with the next.
 A text counts as false only where it is wrong by construction (`held` in the table); one made at random that may be
 right by chance is graded, and must not raise, but its verdict is not held against the grader (`chance` counts those
 graded correct). Seconds are processor time of the grading process, sandboxes not counted. The exit code is 1 on any
-exception, false verdict or text over its time.
+exception, false verdict or text over its time. `--verdicts FILE` writes what was graded, one JSON line a text, in the
+order of tasks and numbers: its id and hash, verdict, parts and answer, or what was raised.
 """
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
@@ -25,13 +27,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
 
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
 from whet.rng import stream
 from whet.tasks.limits import Limits, confine
-from whet.types import Score, Verdict
+from whet.types import Json, Score, Verdict
 
 CHUNK = 400
 CODE_CHUNK = 10
@@ -52,6 +55,8 @@ class Tally:
     over_limit: int = 0
     chance: int = 0
     findings: list[str] = field(default_factory=list)
+    graded: dict[str, dict[str, Json]] = field(default_factory=dict)
+    """What a grader stated of each text, where that is kept."""
 
     def add(self, other: "Tally") -> None:
         self.texts += other.texts
@@ -64,6 +69,7 @@ class Tally:
         self.over_limit += other.over_limit
         self.chance += other.chance
         self.findings += other.findings
+        self.graded |= other.graded
 
     @property
     def faults(self) -> int:
@@ -99,7 +105,7 @@ def written(kind: Kind, seed: int, number: int) -> tuple[int, Text]:
     return place, text_for(kind, kind.rows[place], rng)
 
 
-def tried(kind: Kind, seed: int, number: int, tally: Tally) -> None:
+def tried(kind: Kind, seed: int, number: int, tally: Tally, *, keep: bool = False) -> None:
     """Grade one text and add what came of it."""
     place, text = written(kind, seed, number)
     problem = kind.rows[place].problem
@@ -116,6 +122,8 @@ def tried(kind: Kind, seed: int, number: int, tally: Tally) -> None:
     tally.slowest = max(tally.slowest, spent)
     if score is not None:
         tally.verdicts[score.verdict.value] += 1
+    if keep:
+        tally.graded[f"{kind.name}/{number}"] = stated(text.text, score, fault)
     is_right = score is not None and score.verdict is Verdict.CORRECT
     tally.exceptions += bool(fault)
     tally.false_correct += is_right and text.is_wrong
@@ -123,6 +131,14 @@ def tried(kind: Kind, seed: int, number: int, tally: Tally) -> None:
     if fault or (is_right and text.is_wrong):
         said = fault or "taken for correct"
         tally.findings.append(f"{kind.name} {number} {text.way}, {problem.answer!r:.200}: {said}: {shown(text.text)}")
+
+
+def stated(text: str, score: Score | None, fault: str) -> dict[str, Json]:
+    """What can be compared with another grading of the same text."""
+    known: dict[str, Json] = {"text": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]}
+    if score is None:
+        return known | {"fault": fault}
+    return known | {"verdict": score.verdict.value, "parts": dict(score.parts), "answer": score.answer}
 
 
 def unsound(score: Score) -> str:
@@ -138,7 +154,9 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= 400 else f"{text[:200]!r} … {text[-100:]!r} ({len(text):,} characters)"
 
 
-def worker(place: Connection, kinds: list[Kind], seed: int, clock: "SynchronizedArray[float]", slot: int) -> None:
+def worker(
+    place: Connection, kinds: list[Kind], seed: int, clock: "SynchronizedArray[float]", slot: int, keep: bool
+) -> None:
     """Grade chunk after chunk; `clock` says which text this worker has, and since when."""
     confine(Limits())
     parent = os.getppid()
@@ -152,7 +170,7 @@ def worker(place: Connection, kinds: list[Kind], seed: int, clock: "Synchronized
         tally = Tally()
         for number in range(chunk.start, chunk.end):
             clock[2 * slot], clock[2 * slot + 1] = number, time.monotonic()
-            tried(kinds[chunk.kind], seed, number, tally)
+            tried(kinds[chunk.kind], seed, number, tally, keep=keep)
         clock[2 * slot + 1] = 0.0
         place.send(tally)
 
@@ -160,8 +178,9 @@ def worker(place: Connection, kinds: list[Kind], seed: int, clock: "Synchronized
 class Crew:
     """Workers that can be killed. A chunk whose worker was killed goes on behind the text that was too much."""
 
-    def __init__(self, kinds: list[Kind], seed: int, limit: float, workers: int) -> None:
+    def __init__(self, kinds: list[Kind], seed: int, limit: float, workers: int, *, keep: bool = False) -> None:
         self._kinds, self._seed, self._limit = kinds, seed, limit
+        self._keep = keep
         self._context = multiprocessing.get_context("fork")
         self._clock: SynchronizedArray[float] = self._context.Array("d", 2 * workers)
         self._places: list[Connection] = []
@@ -200,7 +219,7 @@ class Crew:
         self._places[slot : slot + 1] = [here]
         self._clock[2 * slot + 1] = 0.0
         process = self._context.Process(
-            target=worker, args=(there, self._kinds, self._seed, self._clock, slot), daemon=True
+            target=worker, args=(there, self._kinds, self._seed, self._clock, slot, self._keep), daemon=True
         )
         process.start()
         there.close()
@@ -222,7 +241,8 @@ class Crew:
         found, text = written(kind, self._seed, number)
         answer = kind.rows[found].problem.answer
         finding = f"{kind.name} {number} {text.way}, {answer!r:.200}: {why}: {shown(text.text)}"
-        return Tally(texts=1, held=int(text.is_wrong), over_limit=1, findings=[finding])
+        graded = {f"{kind.name}/{number}": stated(text.text, None, why)} if self._keep else {}
+        return Tally(texts=1, held=int(text.is_wrong), over_limit=1, findings=[finding], graded=graded)
 
 
 def chunks_of(kinds: list[Kind], texts: int, code_texts: int) -> Iterator[Chunk]:
@@ -243,12 +263,14 @@ def chunks_of(kinds: list[Kind], texts: int, code_texts: int) -> Iterator[Chunk]
                 starts[kind] = end
 
 
-def fuzz(kinds: list[Kind], *, texts: int, code_texts: int, workers: int, seed: int, limit: float) -> list[Tally]:
+def fuzz(
+    kinds: list[Kind], *, texts: int, code_texts: int, workers: int, seed: int, limit: float, keep: bool = False
+) -> list[Tally]:
     """Grade so many texts, a tally for each kind, with a line of progress on the way."""
     tallies = [Tally() for _ in kinds]
     chunks = list(chunks_of(kinds, texts, code_texts))
     total, done, began, told = sum(chunk.end - chunk.start for chunk in chunks), 0, time.monotonic(), 0.0
-    for kind, tally in Crew(kinds, seed, limit, workers).run(chunks):
+    for kind, tally in Crew(kinds, seed, limit, workers, keep=keep).run(chunks):
         for finding in tally.findings[: max(0, NUM_SHOWN - len(tallies[kind].findings))]:
             print(f"\r{finding.encode('unicode_escape').decode()}", file=sys.stderr)
         tallies[kind].add(tally)
@@ -270,24 +292,34 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=10.0, help="seconds a text may take")
     parser.add_argument("--only", nargs="*", default=KINDS, help="kinds of rows, all unless named")
+    parser.add_argument("--verdicts", type=Path, help="where every verdict goes; none are kept by default")
     args = parser.parse_args()
     kinds = [kind_of(name) for name in args.only]
     for kind in kinds:
         kind.task.warm()
     began = time.monotonic()
     tallies = fuzz(
-        kinds, texts=args.texts, code_texts=args.code_texts, workers=args.workers, seed=args.seed, limit=args.limit
+        kinds,
+        texts=args.texts,
+        code_texts=args.code_texts,
+        workers=args.workers,
+        seed=args.seed,
+        limit=args.limit,
+        keep=args.verdicts is not None,
     )
     seconds = time.monotonic() - began
     report(kinds, tallies)
     whole = Tally()
     for tally in tallies:
         whole.add(tally)
+    if args.verdicts is not None:
+        rows = ({"id": id, **row} for tally in tallies for id, row in sorted(tally.graded.items()))
+        args.verdicts.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     slow = ", ".join(kind.name for kind in kinds if kind.name in RUNS_CODE)
     print(f"{whole.texts:,} texts in {seconds:,.0f} s, {whole.held:,} of them wrong by construction; "
           f"{slow or 'no kind'} got {args.code_texts} texts each")  # fmt: skip
-    rows = {kind.name: tally.to_json() for kind, tally in zip(kinds, tallies, strict=True)}
-    print(json.dumps({**whole.to_json(), "wall": round(seconds, 1), "seed": args.seed, "tasks": rows}))
+    by_task = {kind.name: tally.to_json() for kind, tally in zip(kinds, tallies, strict=True)}
+    print(json.dumps({**whole.to_json(), "wall": round(seconds, 1), "seed": args.seed, "tasks": by_task}))
     return 1 if whole.faults else 0
 
 
