@@ -4,9 +4,11 @@ import signal
 import sys
 from pathlib import Path
 
+from small import TINY, Pipeline, whet, write  # first: whet sets what torch reads while it loads
+
+# isort: split
 import pytest
 import torch
-from small import TINY, Pipeline, whet, write
 
 sys.path.append(str(Path(__file__).parents[1]))  # bench/ is not installed, and some of its pieces are used here
 # A shell gives its background jobs no Ctrl-C, and their children none; tests that press it would wait for ever.

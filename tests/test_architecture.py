@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "whet").rglob("*.py"))
-GROUND = {"types", "rng", "errors", "environment", "config", "toml", "tables", "mistakes"}
+GROUND = {"types", "rng", "errors", "environment", "try_amx", "config", "toml", "tables", "mistakes"}
 GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}
 HEAVY = ("torch", "numpy", "pydantic", "pyarrow", "scipy", "tokenizers", "safetensors", "huggingface_hub")
 

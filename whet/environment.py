@@ -2,10 +2,16 @@
 
 import ctypes
 import os
+import subprocess
 import sys
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _KEPT_BYTES = -1, -3, 2**30
 """Names of malloc.h, and the size up to which blocks are kept."""
+_CPUINFO = Path("/proc/cpuinfo")
+_ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""The variable oneDNN reads, and its older name, which it still reads."""
 
 
 def share_cores() -> None:
@@ -24,6 +30,41 @@ def keep_sums_in_order() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "1")
     os.environ.setdefault("TORCH_BLAS_PREFER_CUBLASLT", "1")
+
+
+def can_run_amx() -> bool:
+    """Multiply two tiles in a child process, which an illegal instruction may kill."""
+    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("try_amx.py"))]
+    nothing = subprocess.DEVNULL
+    try:
+        child = subprocess.run(command, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return child.returncode == 0
+
+
+def avoid_broken_amx(
+    environ: MutableMapping[str, str] = os.environ,
+    cpuinfo: Path = _CPUINFO,
+    can_run: Callable[[], bool] = can_run_amx,
+) -> None:
+    """Keep oneDNN from AMX on a processor that advertises it and cannot run it.
+
+    Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16 product then dies of
+    an illegal instruction (https://github.com/uxlfoundation/oneDNN/issues/5689). Only running one shows it. A processor
+    that does not advertise AMX costs no child process.
+    """
+    if not any(name in environ for name in _ONEDNN_LIMITS) and _advertises_amx(cpuinfo) and not can_run():
+        environ[_ONEDNN_LIMITS[0]] = "AVX512_CORE_FP16"
+
+
+def _advertises_amx(cpuinfo: Path) -> bool:
+    """Read the flags of the first core; the file has a thousand bytes for each."""
+    if not cpuinfo.is_file():
+        return False
+    with cpuinfo.open() as lines:
+        flags = next((line for line in lines if line.startswith("flags")), "")
+    return "amx_tile" in flags.split()
 
 
 def keep_freed_memory() -> None:

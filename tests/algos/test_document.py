@@ -14,7 +14,7 @@ from whet.algos.rows import ROWS, Row
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "algorithms.md").read_text()
-AGREED = "below 10⁻⁵"
+AGREED = "rounding"
 
 
 def _table(heading: str) -> list[list[str]]:
@@ -55,7 +55,8 @@ def test_losses_and_gradients_agree_with_trl_where_the_document_says_so() -> Non
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {case["name"]: case for case in json.loads(done.stdout.splitlines()[-1])["cases"]}
+    row = json.loads(done.stdout.splitlines()[-1])
+    found = {case["name"]: case for case in row["cases"]}
     documented = _table("case | gradient apart")
 
     assert [name for name, _, _ in documented] == list(found)
@@ -64,7 +65,7 @@ def test_losses_and_gradients_agree_with_trl_where_the_document_says_so() -> Non
     for name, apart, verdict in documented:
         case = found[name]
         if apart == AGREED:
-            assert case["gradient_apart"] <= 1e-5 and verdict.startswith("agrees"), name
+            assert case["gradient_apart"] <= row["bound"] < 2e-5 and verdict.startswith("agrees"), name
         else:
             assert case["gradient_apart"] == pytest.approx(float(apart), rel=0.05), name
         assert verdict.endswith(case["why"])

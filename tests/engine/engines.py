@@ -12,10 +12,12 @@ from whet.engine.native import EngineConfig, NativeEngine
 from whet.engine.store import Build
 from whet.models.transformer import Attend, Transformer
 from whet.rng import numpy_stream
+from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.types import Completion, Tokens
 
 STOPS = frozenset({3, 17})
+LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
 BUILDS: dict[str, Build] = {"slots": slots.Slots, "compiled": compiled.build_slots, "pages": pages.build_pages}
 """`compiled` is `slots` again on a machine without a compiler."""
@@ -88,5 +90,5 @@ def letters(tokens: Tokens) -> str:
 def assert_same(found: dict[str, Completion], expected: dict[str, Completion]) -> None:
     for id, completion in found.items():
         np.testing.assert_array_equal(completion.tokens, expected[id].tokens)
-        np.testing.assert_allclose(completion.logprobs, expected[id].logprobs, atol=1e-5)
+        np.testing.assert_allclose(completion.logprobs, expected[id].logprobs, rtol=0, atol=LOGPROB_BOUND)
         assert completion.finish == expected[id].finish

@@ -17,6 +17,7 @@ from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.models.attention import PackedAttention
 from whet.models.transformer import Transformer
+from whet.testing.rounding import rounding_bound, terms_of_pass
 from whet.testing.tiny import tiny_model
 from whet.types import Tokens
 
@@ -60,6 +61,11 @@ def _decode(model: Transformer, store: Store, newest: list[Tokens]) -> Tensor:
     return model(last, rows.position_of(used), store.decode(rows, len(newest), longest))
 
 
+def _assert_same(found_H: Tensor, expected_H: Tensor) -> None:
+    bound = rounding_bound(terms_of_pass(tiny_model().cfg, CONTEXT))
+    assert (found_H - expected_H).norm() <= bound * expected_H.norm()
+
+
 def _indices(*values: int) -> Indices:
     return np.array(values, dtype=np.int64)
 
@@ -78,8 +84,8 @@ def test_a_decoded_token_sees_what_the_whole_sequence_would(build: Build) -> Non
 
     for row, tokens in enumerate(sequences):
         whole = _whole(model, tokens)
-        torch.testing.assert_close(ends[row], whole[-2])
-        torch.testing.assert_close(out[row], whole[-1])
+        _assert_same(ends[row], whole[-2])
+        _assert_same(out[row], whole[-1])
 
 
 @torch.no_grad()
@@ -93,7 +99,7 @@ def test_a_context_run_in_pieces_gives_the_same(most: int) -> None:
     ends = _prefill(model, store, contexts, most=most)
 
     for row, tokens in contexts.items():
-        torch.testing.assert_close(ends[row], _whole(model, tokens)[-1])
+        _assert_same(ends[row], _whole(model, tokens)[-1])
 
 
 @torch.no_grad()
@@ -113,8 +119,8 @@ def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -
     second = _decode(model, store, [np.append(tokens, np.int32(6)) for tokens in sequences])
 
     for row, tokens in enumerate(sequences):
-        torch.testing.assert_close(first[row], _whole(model, tokens)[-1])
-        torch.testing.assert_close(second[row], _whole(model, np.append(tokens, np.int32(6)))[-1])
+        _assert_same(first[row], _whole(model, tokens)[-1])
+        _assert_same(second[row], _whole(model, np.append(tokens, np.int32(6)))[-1])
 
 
 @torch.no_grad()
@@ -130,7 +136,7 @@ def test_a_row_that_moves_takes_its_tokens_along(build: Build) -> None:
     store.room.move(_indices(1), _indices(0))
     store.move(_indices(1), _indices(0))
 
-    torch.testing.assert_close(_decode(model, store, [sequences[1]])[0], _whole(model, sequences[1])[-1])
+    _assert_same(_decode(model, store, [sequences[1]])[0], _whole(model, sequences[1])[-1])
 
 
 @torch.no_grad()
@@ -153,7 +159,7 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
     for left in (2, 1):
         out = _decode(model, store, [sequences[2][:-left], sequences[1][:-left]])
         for row, tokens in enumerate((sequences[2], sequences[1])):
-            torch.testing.assert_close(out[row], _whole(model, tokens[:-left])[-1], atol=1e-5, rtol=1e-4)
+            _assert_same(out[row], _whole(model, tokens[:-left])[-1])
 
 
 @torch.no_grad()
