@@ -1,18 +1,21 @@
-"""Grade generated texts with every grader: no exception, no text taken for correct that is wrong, none over its time.
+"""Grade generated texts with every grader: no exception, no text taken for correct that is wrong,
+none over its time.
 
     python bench/fuzz.py --texts 1000000 --workers 2 --seed 0
 
-The texts are spread evenly over the tasks. Tasks that make problems make theirs; small rows for the others stand in
-`fuzzing/written.py`. Each text comes of the seed, its task and its number alone, so that a finding can be made again.
-Tasks that start sandboxes are slow and get a fixed number of texts, `--code-texts` each, which the output says; the
-judge has no endpoint, so what it would ask comes back unscored. Graders run in worker processes; a watchdog kills one
-that is over `--limit` seconds with a text and goes on with the next.
+The texts are spread evenly over the tasks. Tasks that make problems make theirs; small rows for the
+others stand in `fuzzing/written.py`. Each text comes of the seed, its task and its number alone, so
+that a finding can be made again. Tasks that start sandboxes are slow and get a fixed number of
+texts, `--code-texts` each, which the output says; the judge has no endpoint, so what it would ask
+comes back unscored. Graders run in worker processes; a watchdog kills one that is over `--limit`
+seconds with a text and goes on with the next.
 
-A text counts as false only where it is wrong by construction (`held` in the table); one made at random that may be
-right by chance is graded, and must not raise, but its verdict is not held against the grader (`chance` counts those
-graded correct). Seconds are processor time of the grading process, sandboxes not counted. The exit code is 1 on any
-exception, false verdict or text over its time. `--verdicts FILE` writes what was graded, one JSON line a text, in the
-order of tasks and numbers: its id and hash, verdict, parts and answer, or what was raised.
+A text counts as false only where it is wrong by construction (`held` in the table); one made at
+random that may be right by chance is graded, and must not raise, but its verdict is not held
+against the grader (`chance` counts those graded correct). Seconds are processor time of the grading
+process, sandboxes not counted. The exit code is 1 on any exception, false verdict or text over its
+time. `--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and
+numbers: its id and hash, verdict, parts and answer, or what was raised.
 """
 
 import argparse
@@ -130,15 +133,23 @@ def tried(kind: Kind, seed: int, number: int, tally: Tally, *, keep: bool = Fals
     tally.chance += is_right and not text.is_wrong
     if fault or (is_right and text.is_wrong):
         said = fault or "taken for correct"
-        tally.findings.append(f"{kind.name} {number} {text.way}, {problem.answer!r:.200}: {said}: {shown(text.text)}")
+        tally.findings.append(
+            f"{kind.name} {number} {text.way}, {problem.answer!r:.200}: {said}: {shown(text.text)}"
+        )
 
 
 def stated(text: str, score: Score | None, fault: str) -> dict[str, Json]:
     """What can be compared with another grading of the same text."""
-    known: dict[str, Json] = {"text": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]}
+    known: dict[str, Json] = {
+        "text": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+    }
     if score is None:
         return known | {"fault": fault}
-    return known | {"verdict": score.verdict.value, "parts": dict(score.parts), "answer": score.answer}
+    return known | {
+        "verdict": score.verdict.value,
+        "parts": dict(score.parts),
+        "answer": score.answer,
+    }
 
 
 def unsound(score: Score) -> str:
@@ -146,16 +157,27 @@ def unsound(score: Score) -> str:
     if (score.parts.get("correct") == 1.0) != (score.verdict is Verdict.CORRECT):
         return f"parts {dict(score.parts)} do not say {score.verdict}"
     return (
-        "" if score.answer is None or isinstance(score.answer, str) else f"an answer of {type(score.answer).__name__}"
+        ""
+        if score.answer is None or isinstance(score.answer, str)
+        else f"an answer of {type(score.answer).__name__}"
     )
 
 
 def shown(text: str) -> str:
-    return repr(text) if len(text) <= 400 else f"{text[:200]!r} … {text[-100:]!r} ({len(text):,} characters)"
+    return (
+        repr(text)
+        if len(text) <= 400
+        else f"{text[:200]!r} … {text[-100:]!r} ({len(text):,} characters)"
+    )
 
 
 def worker(
-    place: Connection, kinds: list[Kind], seed: int, clock: "SynchronizedArray[float]", slot: int, keep: bool
+    place: Connection,
+    kinds: list[Kind],
+    seed: int,
+    clock: "SynchronizedArray[float]",
+    slot: int,
+    keep: bool,
 ) -> None:
     """Grade chunk after chunk; `clock` says which text this worker has, and since when."""
     confine(Limits())
@@ -176,9 +198,12 @@ def worker(
 
 
 class Crew:
-    """Workers that can be killed. A chunk whose worker was killed goes on behind the text that was too much."""
+    """Workers that can be killed. A chunk whose worker was killed goes on behind the text that was
+    too much."""
 
-    def __init__(self, kinds: list[Kind], seed: int, limit: float, workers: int, *, keep: bool = False) -> None:
+    def __init__(
+        self, kinds: list[Kind], seed: int, limit: float, workers: int, *, keep: bool = False
+    ) -> None:
         self._kinds, self._seed, self._limit = kinds, seed, limit
         self._keep = keep
         self._context = multiprocessing.get_context("fork")
@@ -219,7 +244,9 @@ class Crew:
         self._places[slot : slot + 1] = [here]
         self._clock[2 * slot + 1] = 0.0
         process = self._context.Process(
-            target=worker, args=(there, self._kinds, self._seed, self._clock, slot, self._keep), daemon=True
+            target=worker,
+            args=(there, self._kinds, self._seed, self._clock, slot, self._keep),
+            daemon=True,
         )
         process.start()
         there.close()
@@ -242,7 +269,9 @@ class Crew:
         answer = kind.rows[found].problem.answer
         finding = f"{kind.name} {number} {text.way}, {answer!r:.200}: {why}: {shown(text.text)}"
         graded = {f"{kind.name}/{number}": stated(text.text, None, why)} if self._keep else {}
-        return Tally(texts=1, held=int(text.is_wrong), over_limit=1, findings=[finding], graded=graded)
+        return Tally(
+            texts=1, held=int(text.is_wrong), over_limit=1, findings=[finding], graded=graded
+        )
 
 
 def chunks_of(kinds: list[Kind], texts: int, code_texts: int) -> Iterator[Chunk]:
@@ -252,7 +281,11 @@ def chunks_of(kinds: list[Kind], texts: int, code_texts: int) -> Iterator[Chunk]
     fast = max(1, slow.count(False))
     counts, place = [], 0
     for is_slow in slow:
-        counts.append(min(code_texts, texts // len(kinds)) if is_slow else rest // fast + (place < rest % fast))
+        counts.append(
+            min(code_texts, texts // len(kinds))
+            if is_slow
+            else rest // fast + (place < rest % fast)
+        )
         place += not is_slow
     starts = [0] * len(kinds)
     while any(start < count for start, count in zip(starts, counts, strict=True)):
@@ -264,12 +297,24 @@ def chunks_of(kinds: list[Kind], texts: int, code_texts: int) -> Iterator[Chunk]
 
 
 def fuzz(
-    kinds: list[Kind], *, texts: int, code_texts: int, workers: int, seed: int, limit: float, keep: bool = False
+    kinds: list[Kind],
+    *,
+    texts: int,
+    code_texts: int,
+    workers: int,
+    seed: int,
+    limit: float,
+    keep: bool = False,
 ) -> list[Tally]:
     """Grade so many texts, a tally for each kind, with a line of progress on the way."""
     tallies = [Tally() for _ in kinds]
     chunks = list(chunks_of(kinds, texts, code_texts))
-    total, done, began, told = sum(chunk.end - chunk.start for chunk in chunks), 0, time.monotonic(), 0.0
+    total, done, began, told = (
+        sum(chunk.end - chunk.start for chunk in chunks),
+        0,
+        time.monotonic(),
+        0.0,
+    )
     for kind, tally in Crew(kinds, seed, limit, workers, keep=keep).run(chunks):
         for finding in tally.findings[: max(0, NUM_SHOWN - len(tallies[kind].findings))]:
             print(f"\r{finding.encode('unicode_escape').decode()}", file=sys.stderr)
@@ -285,14 +330,20 @@ def fuzz(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--texts", type=int, default=1_000_000)
-    parser.add_argument("--code-texts", type=int, default=400, help="for each kind of row that starts sandboxes")
+    parser.add_argument(
+        "--code-texts", type=int, default=400, help="for each kind of row that starts sandboxes"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=10.0, help="seconds a text may take")
     parser.add_argument("--only", nargs="*", default=KINDS, help="kinds of rows, all unless named")
-    parser.add_argument("--verdicts", type=Path, help="where every verdict goes; none are kept by default")
+    parser.add_argument(
+        "--verdicts", type=Path, help="where every verdict goes; none are kept by default"
+    )
     args = parser.parse_args()
     kinds = [kind_of(name) for name in args.only]
     for kind in kinds:
@@ -319,7 +370,11 @@ def main() -> int:
     print(f"{whole.texts:,} texts in {seconds:,.0f} s, {whole.held:,} of them wrong by construction; "
           f"{slow or 'no kind'} got {args.code_texts} texts each")  # fmt: skip
     by_task = {kind.name: tally.to_json() for kind, tally in zip(kinds, tallies, strict=True)}
-    print(json.dumps({**whole.to_json(), "wall": round(seconds, 1), "seed": args.seed, "tasks": by_task}))
+    print(
+        json.dumps(
+            {**whole.to_json(), "wall": round(seconds, 1), "seed": args.seed, "tasks": by_task}
+        )
+    )
     return 1 if whole.faults else 0
 
 

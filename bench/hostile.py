@@ -1,11 +1,13 @@
-"""Grade 1,000 answers of which 10 % are hostile on two workers: the time it takes, and that the others are unchanged.
+"""Grade 1,000 answers of which 10 % are hostile on two workers: the time it takes, and that the
+others are unchanged.
 
     python bench/hostile.py --answers 1000 --workers 2
 
-The friendly answers are real ones: `qwen_math_outputs`, `gsm8k_model_solutions` and `math500` of ../shared/data. The
-hostile ones are power towers, huge factorials, million-character strings and deep nesting, put as answers to the same
-problems, and once more as the references themselves. It fails where a worker is lost, a friendly score differs from
-that of a run without hostile answers, a hostile answer is correct, or 60 s are not enough.
+The friendly answers are real ones: `qwen_math_outputs`, `gsm8k_model_solutions` and `math500` of
+../shared/data. The hostile ones are power towers, huge factorials, million-character strings and
+deep nesting, put as answers to the same problems, and once more as the references themselves. It
+fails where a worker is lost, a friendly score differs from that of a run without hostile answers, a
+hostile answer is correct, or 60 s are not enough.
 """
 
 import argparse
@@ -75,7 +77,8 @@ def problem(question: str, answer: str) -> Problem:
 
 
 def mixed(num: int, share: float) -> tuple[list[Answer], list[bool]]:
-    """Put hostile answers at random places among friendly ones; every fourth is also made the reference."""
+    """Put hostile answers at random places among friendly ones; every fourth is also made the
+    reference."""
     rng = stream(0, "hostile", num)
     friendly = list(friendly_answers())
     rng.shuffle(friendly)
@@ -98,11 +101,17 @@ def timed(answers: list[Answer], limits: Limits) -> tuple[list[Score], float, in
         list(grader.grade([(0, *answers[0])]))
         began = time.perf_counter()
         scores = dict(grader.grade((place, *answer) for place, answer in enumerate(answers)))
-        return [scores[place] for place in range(len(answers))], time.perf_counter() - began, grader.num_lost
+        return (
+            [scores[place] for place in range(len(answers))],
+            time.perf_counter() - began,
+            grader.num_lost,
+        )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--share", type=float, default=0.1, help="of hostile answers")
     parser.add_argument("--workers", type=int, default=2)
@@ -114,12 +123,22 @@ def main() -> int:
     alone, alone_seconds, _ = timed(friendly, limits)
     scores, seconds, num_lost = timed(answers, limits)
     kept = [score for score, bad in zip(scores, is_hostile, strict=True) if not bad]
-    bad_scores = [(answer, score) for answer, score, bad in zip(answers, scores, is_hostile, strict=True) if bad]
-    fooled = [text for (asked, text), score in bad_scores if score.verdict is Verdict.CORRECT and asked.answer != text]
+    bad_scores = [
+        (answer, score)
+        for answer, score, bad in zip(answers, scores, is_hostile, strict=True)
+        if bad
+    ]
+    fooled = [
+        text
+        for (asked, text), score in bad_scores
+        if score.verdict is Verdict.CORRECT and asked.answer != text
+    ]
     changed = sum(a != b for a, b in zip(alone, kept, strict=True))
     for (_, text), score in bad_scores:
         if score.verdict is Verdict.UNSCORED:
-            print(f"unscored: {text[:60]!r} ({len(text):,} characters): {score.note}", file=sys.stderr)
+            print(
+                f"unscored: {text[:60]!r} ({len(text):,} characters): {score.note}", file=sys.stderr
+            )
     for text in fooled:
         print(f"taken for correct: {text[:60]!r} ({len(text):,} characters)", file=sys.stderr)
     found = {

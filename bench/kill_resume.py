@@ -1,8 +1,10 @@
-"""Kill an SFT and an RL run at random moments, resume, and compare the final weights with an uninterrupted run's.
+"""Kill an SFT and an RL run at random moments, resume, and compare the final weights with an
+uninterrupted run's.
 
     python bench/kill_resume.py --kills 10
 
-Each trial runs the pipeline below, is killed with SIGKILL at a moment drawn over the whole run, and goes on with
+Each trial runs the pipeline below, is killed with SIGKILL at a moment drawn over the whole run, and
+goes on with
 --resume. A trial passes when the last checkpoint of both stages has the same SHA-256 as the uninterrupted run's, and
 no metric row or rollout file stands twice.
 """
@@ -56,10 +58,14 @@ STAGES = ("02-sft", "03-rl")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--deterministic", action="store_true", help="for CUDA, where equality needs it")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="for CUDA, where equality needs it"
+    )
     args = parser.parse_args()
     moments = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as place:
@@ -73,7 +79,8 @@ def main() -> int:
         passed = 0
         for trial in range(args.kills):
             folder = Path(place) / f"killed-{trial}"
-            # The start of Python and the traces take the first part; the rest is spread over both training stages.
+            # The start of Python and the traces take the first part; the rest is spread over both
+            # training stages.
             moment = moments.uniform(0.25, 0.95) * whole
             began = time.monotonic()
             stop(start(file, folder), lambda: time.monotonic() - began >= moment)  # noqa: B023 - called at once
@@ -85,12 +92,15 @@ def main() -> int:
                 f"kill {trial + 1:>2} after {moment:5.1f} s in {where:<22} {'equal' if same else 'DIFFERENT'}",
                 flush=True,
             )
-    print(json.dumps({"kills": args.kills, "equal": passed, "seconds_uninterrupted": round(whole, 1)}))
+    print(
+        json.dumps({"kills": args.kills, "equal": passed, "seconds_uninterrupted": round(whole, 1)})
+    )
     return 0 if passed == args.kills else 1
 
 
 def start(file: Path, folder: Path) -> subprocess.Popen[str]:
-    """Start the pipeline in a process group of its own, on one thread: the order of a sum depends on their number."""
+    """Start the pipeline in a process group of its own, on one thread: the order of a sum depends
+    on their number."""
     return subprocess.Popen(
         [sys.executable, "-m", "whet", "run", str(file), "--out", str(folder), "--resume"],
         stdout=subprocess.DEVNULL,
@@ -112,7 +122,8 @@ def finish(file: Path, folder: Path) -> None:
 def stop(
     child: subprocess.Popen[str], is_due: Callable[[], bool], how: signal.Signals = signal.SIGKILL
 ) -> tuple[int, str]:
-    """Send a signal to a run's whole group once it is due, unless the run ends first; its exit code and last words."""
+    """Send a signal to a run's whole group once it is due, unless the run ends first; its exit code
+    and last words."""
     while child.poll() is None and not is_due():
         time.sleep(0.002)
     if child.poll() is None:
@@ -124,12 +135,15 @@ def stop(
 def reached(folder: Path) -> str:
     """Say which step of which stage a run came to."""
     stage = max((path.name for path in folder.glob("0*")), default="no stage")
-    rows = RunStore.view(folder / stage).metrics() if (folder / stage / "config.toml").exists() else []
+    rows = (
+        RunStore.view(folder / stage).metrics() if (folder / stage / "config.toml").exists() else []
+    )
     return f"{stage} step {int(rows[-1]['step']) if rows else 0}"
 
 
 def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
-    """Hashes of the last weights and optimiser, and every metric row, exam and rollout, of the training stages."""
+    """Hashes of the last weights and optimiser, and every metric row, exam and rollout, of the
+    training stages."""
     found: dict[str, object] = {}
     for stage in stages:
         run = RunStore.view(folder / stage)
@@ -140,7 +154,8 @@ def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
         found[f"{stage}/evals"] = run.evals()
         found[f"{stage}/summary"] = run.summary()
         found[f"{stage}/rollouts"] = [
-            [(r.id, r.text, r.reward) for r in run.rollouts("train", step)] for step in run.rollout_steps("train")
+            [(r.id, r.text, r.reward) for r in run.rollouts("train", step)]
+            for step in run.rollout_steps("train")
         ]
     return found
 

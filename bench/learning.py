@@ -1,15 +1,18 @@
-"""Does every method learn? Held-out pass@1 before and after, from one SFT start a seed, on countdown with 3 numbers.
+"""Does every method learn? Held-out pass@1 before and after, from one SFT start a seed, on
+countdown with 3 numbers.
 
     python bench/learning.py --jobs 14 --threads 1 --out runs/learning --resume
 
-Each run is a pipeline of its own, as a user would write it: a method's `rl` or `dpo` stage, whose last checkpoint is
-measured on all 679 test problems, 8 answers each. DPO compares the start's own stored answers. All methods take as many
-steps of as many answers (DAPO asks more where groups are equal). The learning rate of each, GSPO's clip and DPO's beta
-are those of a small grid (`bench/study/countdown.py`) that solve most dev problems from the start of seed 0, a seed
-that is not measured; `--lr` skips that search. Two rows more provoke a collapse by a rate that is far too high: for a
-twentieth of the steps without the guard, and for a quarter with it.
+Each run is a pipeline of its own, as a user would write it: a method's `rl` or `dpo` stage, whose
+last checkpoint is measured on all 679 test problems, 8 answers each. DPO compares the start's own
+stored answers. All methods take as many steps of as many answers (DAPO asks more where groups are
+equal). The learning rate of each, GSPO's clip and DPO's beta are those of a small grid
+(`bench/study/countdown.py`) that solve most dev problems from the start of seed 0, a seed that is
+not measured; `--lr` skips that search. Two rows more provoke a collapse by a rate that is far too
+high: for a twentieth of the steps without the guard, and for a quarter with it.
 
-Test problems over the same numbers resemble each other, so gains are also given over sets of numbers.
+Test problems over the same numbers resemble each other, so gains are also given over sets of
+numbers.
 """
 
 import argparse
@@ -22,7 +25,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # whet need not be installed
 
 from study.countdown import COLLAPSES, EVAL, METHODS, START, TRAIN, Method
-from study.figures import Shares, gain, mean_shares, measured, merged, pass_at_1, percent, points, stage_folder, table
+from study.figures import (
+    Shares,
+    gain,
+    mean_shares,
+    measured,
+    merged,
+    pass_at_1,
+    percent,
+    points,
+    stage_folder,
+    table,
+)
 from study.jobs import Job, add_options, opened, publish, run_all, tell
 
 from whet.evals.stats import Estimate
@@ -35,7 +49,8 @@ TUNING_SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """One run that ended: pass@1 on test problems before and after, the last exam on dev, and what the guard did."""
+    """One run that ended: pass@1 on test problems before and after, the last exam on dev, and what
+    the guard did."""
 
     before: Estimate
     after: Estimate
@@ -47,7 +62,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came of a method: its runs by seed, and the gain of their mean over problems and over sets of numbers."""
+    """What came of a method: its runs by seed, and the gain of their mean over problems and over
+    sets of numbers."""
 
     lr: float
     settings: str
@@ -57,14 +73,20 @@ class Found:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser, out="learning", jobs=2, threads=1)
     every = {**METHODS, **COLLAPSES}
-    parser.add_argument("--methods", nargs="+", choices=list(every), default=list(every), metavar="NAME")
+    parser.add_argument(
+        "--methods", nargs="+", choices=list(every), default=list(every), metavar="NAME"
+    )
     parser.add_argument("--lr", type=float, help="one learning rate for all methods, and no search")
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--sft-steps", type=int, default=300)
-    parser.add_argument("--problems", type=int, default=1500, help="problems in each split, where there are as many")
+    parser.add_argument(
+        "--problems", type=int, default=1500, help="problems in each split, where there are as many"
+    )
     args = parser.parse_args()
     out, machine = opened(args)
     if TUNING_SEED in args.seeds:
@@ -74,7 +96,10 @@ def main() -> int:
     tried = {name: candidates(method) for name, method in methods.items() if method.lr is None}
     starts = [study.start(seed) for seed in (*args.seeds, *([TUNING_SEED] if tried else []))]
     failed = run_all([*starts, *study.trials(tried)], machine)
-    dev = {name: [study.dev(f"{name} {number}") for number in range(len(row))] for name, row in tried.items()}
+    dev = {
+        name: [study.dev(f"{name} {number}") for number in range(len(row))]
+        for name, row in tried.items()
+    }
     chosen = {**methods, **{name: best(row, dev[name]) for name, row in tried.items()}}
     runs = [study.run(seed, name, method) for seed in args.seeds for name, method in chosen.items()]
     failed |= run_all(runs, machine)
@@ -97,7 +122,8 @@ def candidates(method: Method) -> list[Method]:
 
 
 def best(tried: Sequence[Method], dev: Sequence[float | None]) -> Method:
-    """The candidate that solves most dev problems; the first of equals, and of those that did not end."""
+    """The candidate that solves most dev problems; the first of equals, and of those that did not
+    end."""
     return max(zip(tried, dev, strict=True), key=lambda row: -1.0 if row[1] is None else row[1])[0]
 
 
@@ -124,7 +150,11 @@ class Study:
 
     def trials(self, tried: Mapping[str, Sequence[Method]]) -> list[Job]:
         """Runs of the search, from the start of its own seed, examined on dev problems."""
-        named = [(f"{name} {number}", each) for name, row in tried.items() for number, each in enumerate(row)]
+        named = [
+            (f"{name} {number}", each)
+            for name, row in tried.items()
+            for number, each in enumerate(row)
+        ]
         return [self._job(TUNING_SEED, name, method) for name, method in named]
 
     def run(self, seed: int, name: str, method: Method) -> Job:
@@ -134,7 +164,9 @@ class Study:
         return replace(job, text=job.text + EVAL.format(problems=problems, model="@train"))
 
     def folder(self, name: str, seed: int) -> Path:
-        plain = "".join(letter if letter.isalnum() or letter == "+" else "-" for letter in name.lower())
+        plain = "".join(
+            letter if letter.isalnum() or letter == "+" else "-" for letter in name.lower()
+        )
         return self.out / f"{plain}-{seed}"
 
     def dev(self, name: str, seed: int = TUNING_SEED) -> float | None:
@@ -211,8 +243,14 @@ def _row(seeds: Sequence[int], name: str, found: Found | None) -> list[str]:
     cells = [name, f"{found.lr:g}"]
     for seed in seeds:
         run = found.runs.get(seed)
-        cells += [f"{percent(run.before)}, {percent(run.after)}, {points(run.gain)}{_back(run)}" if run else "-"]
-    is_raised = len(found.runs) == len(seeds) and all(run.gain.low > 0 for run in found.runs.values())
+        cells += [
+            f"{percent(run.before)}, {percent(run.after)}, {points(run.gain)}{_back(run)}"
+            if run
+            else "-"
+        ]
+    is_raised = len(found.runs) == len(seeds) and all(
+        run.gain.low > 0 for run in found.runs.values()
+    )
     return [*cells, points(found.gain), points(found.gain_by_numbers), "yes" if is_raised else "no"]
 
 

@@ -1,12 +1,14 @@
-"""Our losses and gradients against TRL's: the same tiny model, tokens, rewards and settings, through both libraries.
+"""Our losses and gradients against TRL's: the same tiny model, tokens, rewards and settings,
+through both libraries.
 
     python bench/losses.py [--only NAME ...]
 
-Both start from tokens and rewards, so advantages are compared too. Old log-probabilities are those of one set of
-weights, the loss is taken at another, so that ratios are not 1 and clips are hit; the reference is a third. A case
-agrees when loss and gradient are as near as float32 sums in two orders are (`whet.testing.rounding`): the gradient
-relative to its norm, the loss to the size of its terms, which cancel. Cases that are not meant to agree say why;
-docs/algorithms.md says who is right. The last line is JSON.
+Both start from tokens and rewards, so advantages are compared too. Old log-probabilities are those
+of one set of weights, the loss is taken at another, so that ratios are not 1 and clips are hit; the
+reference is a third. A case agrees when loss and gradient are as near as float32 sums in two orders
+are (`whet.testing.rounding`): the gradient relative to its norm, the loss to the size of its terms,
+which cancel. Cases that are not meant to agree say why; docs/algorithms.md says who is right. The
+last line is JSON.
 """
 
 import argparse
@@ -94,7 +96,13 @@ class Compared:
     @property
     def verdict(self) -> str:
         said = "agrees" if self.is_agreed else "DIFFERS"
-        return self.why if self.why.startswith("not compared") else f"{said}; {self.why}" if self.why else said
+        return (
+            self.why
+            if self.why.startswith("not compared")
+            else f"{said}; {self.why}"
+            if self.why
+            else said
+        )
 
 
 CLIP: Mapping[str, object] = {"epsilon": 0.2, "epsilon_high": 0.2}
@@ -120,7 +128,11 @@ CASES = (
         whet={"name": "dr_grpo"},
         trl={"loss_type": "dr_grpo", "scale_rewards": "none", **CLIP},
     ),
-    Case(name="dapo", whet={"name": "dapo"}, trl={"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28}),
+    Case(
+        name="dapo",
+        whet={"name": "dapo"},
+        trl={"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28},
+    ),
     Case(
         name="dapo, entropy bonus",
         whet={"name": "dapo", "entropy": 0.01},
@@ -139,7 +151,12 @@ CASES = (
     Case(
         name="gspo, wide clip",
         whet={"name": "gspo", "clip_low": 0.1, "clip_high": 0.1},
-        trl={"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.1, "epsilon_high": 0.1},
+        trl={
+            "loss_type": "grpo",
+            "importance_sampling_level": "sequence",
+            "epsilon": 0.1,
+            "epsilon_high": 0.1,
+        },
     ),
     Case(
         name="cispo",
@@ -150,13 +167,19 @@ CASES = (
         name="grpo, truncated correction",
         whet={"name": "grpo", "staleness": {"rule": "truncate", "high": 1.1}},
         trl={"loss_type": "grpo", **CLIP},
-        vllm={"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": 1.1},
+        vllm={
+            "vllm_importance_sampling_mode": "token_truncate",
+            "vllm_importance_sampling_clip_max": 1.1,
+        },
     ),
     Case(
         name="grpo, masked correction of sequences",
         whet={"name": "grpo", "staleness": {"rule": "mask", "level": "sequence", "high": 1.1}},
         trl={"loss_type": "grpo", **CLIP},
-        vllm={"vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 1.1},
+        vllm={
+            "vllm_importance_sampling_mode": "sequence_mask",
+            "vllm_importance_sampling_clip_max": 1.1,
+        },
     ),
     Case(
         name="rloo, first use",
@@ -213,7 +236,12 @@ CASES = (
         compares=(),
         why="not compared: TRL averages entropy over tokens, whet as the loss is averaged",
     ),
-    Case(name="dpo", trainer="dpo", whet={"name": "dpo", "beta": 0.3}, trl={"loss_type": ["sigmoid"], "beta": 0.3}),
+    Case(
+        name="dpo",
+        trainer="dpo",
+        whet={"name": "dpo", "beta": 0.3},
+        trl={"loss_type": ["sigmoid"], "beta": 0.3},
+    ),
     Case(
         name="dpo, per token",
         trainer="dpo",
@@ -242,8 +270,12 @@ def main() -> None:
     options.add_argument("--only", nargs="*", default=None, help="names of cases")
     given = options.parse_args()
     start = time.perf_counter()
-    bound, rows = compared([case for case in CASES if given.only is None or case.name in given.only])
-    print(f"{'case':<38} {'loss, whet':>11} {'loss, TRL':>11} {'apart':>8} {'gradient':>8} {'clipped':>8}  verdict")
+    bound, rows = compared(
+        [case for case in CASES if given.only is None or case.name in given.only]
+    )
+    print(
+        f"{'case':<38} {'loss, whet':>11} {'loss, TRL':>11} {'apart':>8} {'gradient':>8} {'clipped':>8}  verdict"
+    )
     for row in rows:
         numbers = f"{row.loss:>11.7f} {row.loss_trl:>11.7f} {row.loss_apart:>8.1e} {row.gradient_apart:>8.1e}"
         print(f"{row.name:<38} {numbers} {row.clip_fraction:>8.0%}  {row.verdict}")
@@ -258,7 +290,9 @@ def compared(cases: Sequence[Case]) -> tuple[float, list[Compared]]:
     with tempfile.TemporaryDirectory() as folder, quiet():
         world = World(Path(folder))
         bound = world.rounding_bound()
-        return bound, [difference(case, world.by_whet(case), world.by_trl(case), bound) for case in cases]
+        return bound, [
+            difference(case, world.by_whet(case), world.by_trl(case), bound) for case in cases
+        ]
 
 
 def difference(case: Case, ours: Found, theirs: Found, bound: float) -> Compared:
@@ -302,7 +336,12 @@ class World:
         own = score_examples(self.old, examples, 4096)
         engine = own if not case.vllm else self.engine
         examples = [
-            replace(item, logprob=sampled, ref_logprob=reference, old_logprob=None if case.is_on_policy else old)
+            replace(
+                item,
+                logprob=sampled,
+                ref_logprob=reference,
+                old_logprob=None if case.is_on_policy else old,
+            )
             for item, sampled, reference, old in zip(
                 examples, engine, score_examples(self.reference, examples, 4096), own, strict=True
             )
@@ -311,16 +350,27 @@ class World:
         if not algo.needs_reference:
             examples = [replace(item, ref_logprob=None) for item in examples]
         model = self.old if case.is_on_policy else self.present
-        return self.differentiate(model, weigh(examples[: case.part], algo.weights), algo.objective, 200)
+        return self.differentiate(
+            model, weigh(examples[: case.part], algo.weights), algo.objective, 200
+        )
 
     def rounding_bound(self) -> float:
-        lengths = [len(item.prompt_tokens) + len(item.completion.tokens) for group in self.groups for item in group]
+        lengths = [
+            len(item.prompt_tokens) + len(item.completion.tokens)
+            for group in self.groups
+            for item in group
+        ]
         return rounding_bound(terms_of_gradient(self.old.cfg, max(lengths), sum(lengths)))
 
     def differentiate(
-        self, model: Transformer, examples: Sequence[Example], objective: Objective, micro_tokens: int
+        self,
+        model: Transformer,
+        examples: Sequence[Example],
+        objective: Objective,
+        micro_tokens: int,
     ) -> Found:
-        """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its own."""
+        """Accumulate a gradient in micro-batches; the size of the loss is taken in a pass of its
+        own."""
 
         def size(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
             return objective.loss(terms)[0].abs(), {}
@@ -328,7 +378,9 @@ class World:
         cfg = TrainConfig(micro_tokens=micro_tokens)
         own = copy.deepcopy(model)
         metrics = Learner(own, cfg, steps=1).accumulate(examples, objective)
-        sized = Learner(copy.deepcopy(model), cfg, steps=1).accumulate(examples, replace(objective, loss=size))
+        sized = Learner(copy.deepcopy(model), cfg, steps=1).accumulate(
+            examples, replace(objective, loss=size)
+        )
         return Found(
             loss=metrics["loss"],
             gradient=joined(gradients(own)),
@@ -344,14 +396,22 @@ class World:
         if trainer.ref_model is not None:
             fill(trainer.ref_model, self.reference)
         trainer.model.train()
-        trainer.current_gradient_accumulation_steps = 1  # set by the training loop, which is not run here
-        # As its own training loop does where a batch is used again: old log-probabilities first, the loss later.
-        inputs = trainer._generate_and_score_completions([{"prompt": "1 1"} for group in self.groups for _ in group])
+        trainer.current_gradient_accumulation_steps = (
+            1  # set by the training loop, which is not run here
+        )
+        # As its own training loop does where a batch is used again: old log-probabilities first,
+        # the loss later.
+        inputs = trainer._generate_and_score_completions(
+            [{"prompt": "1 1"} for group in self.groups for _ in group]
+        )
         if not case.is_on_policy:
             fill(trainer.model, self.present)
         if case.part is not None:
             trainer.args.steps_per_generation = len(inputs["advantages"]) // case.part
-            inputs = {key: value if value.dim() == 0 else value[: case.part] for key, value in inputs.items()}
+            inputs = {
+                key: value if value.dim() == 0 else value[: case.part]
+                for key, value in inputs.items()
+            }
         trainer.model.zero_grad()
         return self.gradient_of(trainer.model, trainer._compute_loss(trainer.model, inputs))
 
@@ -359,15 +419,25 @@ class World:
         """Differentiate a loss of a model of transformers."""
         loss.backward()  # type: ignore[no-untyped-call]
         names = [name for name, _ in named_views(self.old)]
-        found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-        return Found(loss=float(loss.detach()), gradient=joined((name, found[name]) for name in names))
+        found = {
+            name: weight.grad
+            for name, weight in model.named_parameters()
+            if weight.grad is not None
+        }
+        return Found(
+            loss=float(loss.detach()), gradient=joined((name, found[name]) for name in names)
+        )
 
     def pairs(self) -> list[tuple[Rollout, Rollout]]:
         """Two pairs of each group, the first of each chosen; lengths are all sorts."""
-        return [pair for group in self.groups for pair in ((group[0], group[1]), (group[3], group[2]))]
+        return [
+            pair for group in self.groups for pair in ((group[0], group[1]), (group[3], group[2]))
+        ]
 
     def pairs_by_whet(self, case: Case) -> Found:
-        pairs = [Pair(chosen=example_of(a, 1.0), rejected=example_of(b, 1.0)) for a, b in self.pairs()]
+        pairs = [
+            Pair(chosen=example_of(a, 1.0), rejected=example_of(b, 1.0)) for a, b in self.pairs()
+        ]
         objective = preference_objective(PreferenceConfig.model_validate(case.whet))
         examples = weigh_pairs(score_pairs(pairs, self.reference, 4096))
         return self.differentiate(self.present, examples, objective, 100)
@@ -385,7 +455,9 @@ class World:
             for chosen, rejected in self.pairs()
         ]
         trainer.model.train()
-        loss = trainer._compute_loss(trainer.model, trainer.data_collator(rows), return_outputs=False)
+        loss = trainer._compute_loss(
+            trainer.model, trainer.data_collator(rows), return_outputs=False
+        )
         return self.gradient_of(trainer.model, loss)
 
     def pair_trainer(self, case: Case):  # type: ignore[no-untyped-def]
@@ -403,7 +475,9 @@ class World:
             "report_to": [],
         } | dict(case.trl)
         place = self.folder / "model"
-        model, reference = (AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32) for _ in range(2))
+        model, reference = (
+            AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32) for _ in range(2)
+        )
         return DPOTrainer(
             model=model,
             ref_model=reference,
@@ -462,7 +536,11 @@ class World:
         trainer = GRPOTrainer(reward_funcs=reward, args=args, rollout_func=given, **shared)
         if case.vllm:
             # The correction is TRL's code for vLLM; here it gets the engine's numbers without one.
-            trainer.use_vllm, trainer.vllm_importance_sampling_correction, trainer._last_loaded_step = True, True, 0
+            (
+                trainer.use_vllm,
+                trainer.vllm_importance_sampling_correction,
+                trainer._last_loaded_step,
+            ) = True, True, 0
             trainer.vllm_importance_sampling_clip_min = None
             for name, value in case.vllm.items():
                 setattr(trainer, name, value)
@@ -483,7 +561,9 @@ def answers(vocab_size: int) -> list[Group]:
                     number=number,
                     problem=problem,
                     prompt=prompt,
-                    tokens=noise.integers(8, vocab_size, size=int(noise.integers(2, MAX_TOKENS))).tolist(),
+                    tokens=noise.integers(
+                        8, vocab_size, size=int(noise.integers(2, MAX_TOKENS))
+                    ).tolist(),
                 )
                 for number, reward in enumerate(rewards)
             )

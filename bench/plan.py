@@ -1,12 +1,14 @@
-"""How well `whet plan` predicts: memory and seconds of every phase of an RL step, predicted and measured.
+"""How well `whet plan` predicts: memory and seconds of every phase of an RL step, predicted and
+measured.
 
     python bench/plan.py
     python bench/plan.py --only 7b --steps 2
     python bench/plan.py --device cpu
 
-Five pairs of a model and a batch, random weights, run one after the other: rollout, the reference's pass where there is
-a KL, the update, each step whole. The first step is warm-up. `7b` is a sixth pair, run where it is asked for: its
-optimiser lives in host memory. On a CPU one tiny pair runs, and only its seconds are measured.
+Five pairs of a model and a batch, random weights, run one after the other: rollout, the reference's
+pass where there is a KL, the update, each step whole. The first step is warm-up. `7b` is a sixth
+pair, run where it is asked for: its optimiser lives in host memory. On a CPU one tiny pair runs,
+and only its seconds are measured.
 """
 
 import argparse
@@ -83,7 +85,9 @@ class Measured:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--gpu", choices=[*CARDS], default="h200", help="the card that runs this")
     parser.add_argument("--only", choices=[*PAIRS], action="append", help="run these pairs alone")
@@ -92,7 +96,9 @@ def main() -> int:
     rows = []
     for name in args.only or DEFAULT[args.device]:
         rows.append(row_of(name, args))
-        print(f"{name}: {rows[-1]['whole_seconds']:.1f} s with its start", file=sys.stderr, flush=True)
+        print(
+            f"{name}: {rows[-1]['whole_seconds']:.1f} s with its start", file=sys.stderr, flush=True
+        )
     show(rows)
     print(json.dumps({"gpu": args.gpu, "device": args.device, "pairs": rows} | worst(rows)))
     return 0
@@ -108,7 +114,10 @@ def row_of(name: str, args: argparse.Namespace) -> dict[str, object]:
     assert predicted.keys() == found.keys(), "the plan knows the phases of a step"
     parts = {phase: compared(predicted[phase], found[phase]) for phase in found}
     peaks = [each.peak for each in found.values() if each.peak is not None]
-    seconds = sum(each.seconds for each in found.values()), sum(each.seconds for each in predicted.values())
+    seconds = (
+        sum(each.seconds for each in found.values()),
+        sum(each.seconds for each in predicted.values()),
+    )
     peak = max(each.peak for each in predicted.values())
     return {
         "pair": name,
@@ -145,22 +154,36 @@ def spec_of(pair: Pair, device: str) -> Spec:
         slots=pair.prompts * pair.samples, threads=0, rounds=1, seed=0,
     )  # fmt: skip
     settings: Settings = {f"engine.{name}": value for name, value in pair.engine.items()}
-    return Spec(work=work, task="rl_step", vocab_size=config_of(work).vocab_size, folder=None, settings=settings)
+    return Spec(
+        work=work,
+        task="rl_step",
+        vocab_size=config_of(work).vocab_size,
+        folder=None,
+        settings=settings,
+    )
 
 
 def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> Job:
     """The pair as `whet plan` sees a step of it."""
     work = spec.work
     cost = Cost(cfg=config_of(work), width=2 if work.dtype == "bfloat16" else 4)
-    engine = EngineConfig.model_validate({"slots": work.slots, "context": work.context} | pair.engine)
+    engine = EngineConfig.model_validate(
+        {"slots": work.slots, "context": work.context} | pair.engine
+    )
     job = Job(
         cost=cost, train=train, engine=engine, sequences=work.num_requests, samples=pair.samples, prompt=pair.prompt,
         new=pair.new, steps=1,
     )  # fmt: skip
-    return replace(job, reader=cost, reader_bytes=float(cost.width * cost.parameters)) if pair.kl else job
+    return (
+        replace(job, reader=cost, reader_bytes=float(cost.width * cost.parameters))
+        if pair.kl
+        else job
+    )
 
 
-def measure(pair: Pair, spec: Spec, train: TrainConfig, steps: int) -> tuple[dict[str, Measured], float]:
+def measure(
+    pair: Pair, spec: Spec, train: TrainConfig, steps: int
+) -> tuple[dict[str, Measured], float]:
     """Take the steps of a pair; medians of its phases, and the seconds of its start."""
     began = time.perf_counter()
     before = left_over(spec.work.device)
@@ -171,7 +194,9 @@ def measure(pair: Pair, spec: Spec, train: TrainConfig, steps: int) -> tuple[dic
     meter = Meter(spec.work.device, engine, before)
     meter.settle()
     start = time.perf_counter() - began
-    rounds = [step(pair, spec, engine, reference, learner, meter, number) for number in range(1 + steps)]
+    rounds = [
+        step(pair, spec, engine, reference, learner, meter, number) for number in range(1 + steps)
+    ]
     names = rounds[0].keys()
     return {name: middle([taken[name] for taken in rounds[1:] or rounds]) for name in names}, start
 
@@ -189,10 +214,13 @@ def step(
     requests = requests_of(spec, number)
     done, found["sample"] = meter.of(lambda: dict(engine.generate(requests)))
     examples = credited(spec, requests, done)
-    # Given back before the next phase begins, so that its peak does not count the cache of the one before.
+    # Given back before the next phase begins, so that its peak does not count the cache of the one
+    # before.
     learner.make_room(examples)
     if reference is not None:
-        read, found["read"] = meter.of(lambda: with_reference(examples, reference, learner.cfg.micro_tokens))
+        read, found["read"] = meter.of(
+            lambda: with_reference(examples, reference, learner.cfg.micro_tokens)
+        )
         examples = read
     _, found["update"] = meter.of(lambda: update(learner, examples, algo, seed=number))
     engine.version += 1
@@ -218,7 +246,11 @@ class Meter:
         self.settle()
         seconds = time.perf_counter() - began
         # Recorded steps hold memory that no tensor has.
-        held = torch.cuda.max_memory_allocated() - self.before + self.engine.recorded_bytes if self.is_cuda else 0
+        held = (
+            torch.cuda.max_memory_allocated() - self.before + self.engine.recorded_bytes
+            if self.is_cuda
+            else 0
+        )
         peak = float(held) if self.is_cuda else None
         return result, Measured(peak=peak, seconds=seconds)
 
@@ -234,7 +266,9 @@ def left_over(device: str) -> int:
 
 def middle(rounds: list[Measured]) -> Measured:
     peaks = [each.peak for each in rounds if each.peak is not None]
-    return Measured(peak=max(peaks) if peaks else None, seconds=median(each.seconds for each in rounds))
+    return Measured(
+        peak=max(peaks) if peaks else None, seconds=median(each.seconds for each in rounds)
+    )
 
 
 def worst(rows: list[dict[str, object]]) -> dict[str, float | None]:
@@ -247,7 +281,17 @@ def worst(rows: list[dict[str, object]]) -> dict[str, float | None]:
 
 
 def show(rows: list[dict[str, object]]) -> None:
-    table = Table("pair", "phase", "GB predicted", "measured", "off", "seconds predicted", "measured", "off", "note")
+    table = Table(
+        "pair",
+        "phase",
+        "GB predicted",
+        "measured",
+        "off",
+        "seconds predicted",
+        "measured",
+        "off",
+        "note",
+    )
     for row in rows:
         parts = row["phases"]
         assert isinstance(parts, dict), "a row has phases"
@@ -257,7 +301,9 @@ def show(rows: list[dict[str, object]]) -> None:
     Console(width=160).print(table)
 
 
-def cells(part: dict[str, float | None], what: str, error: str, unit: float) -> tuple[str, str, str]:
+def cells(
+    part: dict[str, float | None], what: str, error: str, unit: float
+) -> tuple[str, str, str]:
     measured, off = part[f"measured_{what}"], part[f"{error}_error"]
     return (
         f"{(part[f'predicted_{what}'] or 0.0) / unit:.2f}",

@@ -1,10 +1,11 @@
-"""How long a whole GRPO step takes: sampling, rewards, advantages and the update, ours against TRL's.
+"""How long a whole GRPO step takes: sampling, rewards, advantages and the update, ours against
+TRL's.
 
     python bench/rl_step.py --peer trl --model 4m --new-tokens 128
     python bench/rl_step.py --peer trl --model 0.5b --device cuda
 
-Tokens are the sampled ones. The reward is the mean of a completion's token ids, which costs nothing and leaves no
-group without an advantage. The limit is that of the rollout and the update together.
+Tokens are the sampled ones. The reward is the mean of a completion's token ids, which costs nothing
+and leaves no group without an advantage. The limit is that of the rollout and the update together.
 """
 
 import sys

@@ -71,7 +71,9 @@ class Tree:
 
     def run(self, *args: object) -> str:
         """Run Python with this tree's whet and give what it printed."""
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1")
+        threads = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1"
+        )
         self.work.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [sys.executable, *map(str, args)],
@@ -88,7 +90,9 @@ class Tree:
             check=False,
         )
         if done.returncode:
-            raise CommandError(f"{self.name}, exit code {done.returncode}: {(done.stderr or done.stdout)[-1500:]}")
+            raise CommandError(
+                f"{self.name}, exit code {done.returncode}: {(done.stderr or done.stdout)[-1500:]}"
+            )
         return done.stdout + done.stderr
 
     def own(self, path: str, mark: str = "") -> Path:
@@ -123,8 +127,12 @@ class Difference:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--baseline", type=Path, required=True, help="a checkout of the commit to compare with")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--baseline", type=Path, required=True, help="a checkout of the commit to compare with"
+    )
     parser.add_argument(
         "--only",
         nargs="*",
@@ -135,12 +143,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--texts", type=int, default=20_000, help="of the fuzz corpus")
-    parser.add_argument("--code-texts", type=int, default=10, help="for each kind of row that starts sandboxes")
+    parser.add_argument(
+        "--code-texts", type=int, default=10, help="for each kind of row that starts sandboxes"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the fuzz corpus")
-    parser.add_argument("--keep", type=Path, help="a folder for everything computed; a temporary one by default")
-    parser.add_argument("--out", type=Path, default=Path("differences.json"), help="where differing rows go")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for everything computed; a temporary one by default"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("differences.json"), help="where differing rows go"
+    )
     args = parser.parse_args()
-    jobs = [job for job in list_jobs(args) if any(fnmatch.fnmatch(job.name, name) for name in args.only)]
+    jobs = [
+        job for job in list_jobs(args) if any(fnmatch.fnmatch(job.name, name) for name in args.only)
+    ]
     if not jobs:
         parser.error(f"--only {' '.join(args.only)} names nothing")
     began = time.monotonic()
@@ -162,11 +178,17 @@ def list_jobs(args: argparse.Namespace) -> Iterator[Job]:
     """List everything to compute, what takes longest first."""
     yield Job(name="code", compute=lambda tree: grade_data(tree, code_files(args.data)))
     yield Job(name="data", compute=lambda tree: grade_data(tree, other_files(args.data)))
-    yield Job(name="fuzz", compute=lambda tree: grade_fuzz(tree, args.texts, args.code_texts, args.seed))
-    for name in sorted(file.stem for file in (HERE / "bench" / "same").glob("*.toml") if file.stem != "explained"):
+    yield Job(
+        name="fuzz", compute=lambda tree: grade_fuzz(tree, args.texts, args.code_texts, args.seed)
+    )
+    for name in sorted(
+        file.stem for file in (HERE / "bench" / "same").glob("*.toml") if file.stem != "explained"
+    ):
         yield Job(name=f"steps/{name}", compute=lambda tree, name=name: train(tree, name))
     trees = (args.baseline.resolve(), HERE)
-    for name in sorted({file.stem for tree in trees for file in (tree / "experiments").glob("*.toml")}):
+    for name in sorted(
+        {file.stem for tree in trees for file in (tree / "experiments").glob("*.toml")}
+    ):
         yield Job(name=f"smoke/{name}", compute=lambda tree, name=name: smoke(tree, name))
 
 
@@ -207,7 +229,9 @@ def train(tree: Tree, name: str) -> Result:
     tree.run("-m", "whet", "run", tree.own(f"bench/same/{name}.toml"), "--out", out)
     for stage, moving in moving_steps(out).items():
         if moving < NUM_STEPS:
-            raise CommandError(f"{tree.name}: {stage} has a gradient in {moving} steps only, not in {NUM_STEPS}")
+            raise CommandError(
+                f"{tree.name}: {stage} has a gradient in {moving} steps only, not in {NUM_STEPS}"
+            )
     return Result(values={f"steps/{name}": read_weights(out)})
 
 
@@ -242,7 +266,9 @@ def read_weights(run: Path) -> Values:
         for file in sorted(last.rglob("*.safetensors")):
             for name, tensor in deserialize(file.read_bytes()):
                 digest = hashlib.sha256(tensor["data"]).hexdigest()[:16]
-                values[f"{file.relative_to(run)}:{name}"] = f"{tensor['dtype']}{tensor['shape']} {digest}"
+                values[f"{file.relative_to(run)}:{name}"] = (
+                    f"{tensor['dtype']}{tensor['shape']} {digest}"
+                )
     assert values, f"{run} has no checkpoint"
     return values
 
@@ -255,7 +281,11 @@ def code_files(data: Path) -> list[Path]:
 
 
 def other_files(data: Path) -> list[Path]:
-    return [file for file in sorted(data.glob("*.*")) if file.stem not in CODE_FILES and file.suffix != ".md"]
+    return [
+        file
+        for file in sorted(data.glob("*.*"))
+        if file.stem not in CODE_FILES and file.suffix != ".md"
+    ]
 
 
 IMPORT = """
@@ -283,7 +313,9 @@ def grade_data(tree: Tree, files: Sequence[Path]) -> Result:
                 out.write(dump(unique) + "\n")
             rows += answer_rows(name, imported)
     for name, make in RAW.items():
-        rows += [row for file in files if file.stem == name for row in make(read_jsonl(file), problems)]
+        rows += [
+            row for file in files if file.stem == name for row in make(read_jsonl(file), problems)
+        ]
     (tree.work / "rows.jsonl").write_text("".join(dump(row) + "\n" for row in rows))
     graded = tree.work / "graded.jsonl"
     flags = ("--problems", tree.work / "problems.jsonl", "--workers", 1, "--out", graded)
@@ -312,7 +344,9 @@ def import_problems(tree: Tree, files: Sequence[Path]) -> dict[str, list[dict[st
             table = pq.read_table(stored, columns=["problem", "text"]).to_pydict()
             for problem, text in zip(table["problem"], table["text"], strict=True):
                 texts.setdefault(json.loads(problem)["id"], []).append(text)
-        problems_of[file.stem] = [{**problem, "answers": texts.pop(str(problem["id"]), [])} for problem in problems]
+        problems_of[file.stem] = [
+            {**problem, "answers": texts.pop(str(problem["id"]), [])} for problem in problems
+        ]
     return problems_of
 
 
@@ -359,7 +393,9 @@ def equivalence_rows(rows: Sequence[dict[str, object]], _: Problems) -> Raw:
 
 
 def grapharena_rows(rows: Sequence[dict[str, object]], problems: Problems) -> Raw:
-    numbers = {row["source_id"]: number for number, row in enumerate(problems["grapharena_problems"])}
+    numbers = {
+        row["source_id"]: number for number, row in enumerate(problems["grapharena_problems"])
+    }
     for index, row in enumerate(rows):
         number = numbers[row["problem_id"]]
         problem = f"{problems['grapharena_problems'][number]['task']}/grapharena_problems-{number}"
@@ -466,18 +502,24 @@ def compare(
             continue
         before, after = trees["baseline"], trees["head"]
         for item in sorted(before.values.keys() | after.values.keys()):
-            changed = list(differing(item, before.values.get(item, {}), after.values.get(item, {}), explained))
+            changed = list(
+                differing(item, before.values.get(item, {}), after.values.get(item, {}), explained)
+            )
             differences += changed
             count = len(before.values.get(item, {}).keys() | after.values.get(item, {}).keys())
             rows.append((item, count, len(changed), describe(changed) or after.notes.get(item, "")))
     return differences, rows
 
 
-def differing(item: str, before: Values, after: Values, explained: Sequence[Explained]) -> Iterator[Difference]:
+def differing(
+    item: str, before: Values, after: Values, explained: Sequence[Explained]
+) -> Iterator[Difference]:
     for id in sorted(before.keys() | after.keys()):
         if before.get(id) != after.get(id):
             cause = next((entry.cause for entry in explained if entry.matches(item, id)), None)
-            yield Difference(item=item, id=id, baseline=before.get(id), head=after.get(id), cause=cause)
+            yield Difference(
+                item=item, id=id, baseline=before.get(id), head=after.get(id), cause=cause
+            )
 
 
 def describe(differences: Sequence[Difference]) -> str:
@@ -497,7 +539,9 @@ def shorten(value: str | None) -> str:
 def print_table(rows: Sequence[Row], failures: Sequence[str]) -> None:
     print(f"{'item':<46}{'values':>8}  {'result':<16}")
     for item, count, num_different, sentence in rows:
-        verdict = f"{num_different:,} differ" if num_different else "equal" if count else "nothing there"
+        verdict = (
+            f"{num_different:,} differ" if num_different else "equal" if count else "nothing there"
+        )
         print(f"{item:<46}{count:>8,}  {verdict:<16}{sentence}".rstrip())
     for failure in failures:
         print(f"failed: {failure}")

@@ -1,4 +1,5 @@
-"""What the sandbox for model code costs: milliseconds to run nothing, bare and contained, and to grade a function.
+"""What the sandbox for model code costs: milliseconds to run nothing, bare and contained, and to
+grade a function.
 
 python bench/sandbox.py [--count 200]
 """

@@ -1,4 +1,5 @@
-"""How fast one gradient step over recorded completions is: our learner against TRL or a plain transformers loop.
+"""How fast one gradient step over recorded completions is: our learner against TRL or a plain
+transformers loop.
 
     python bench/update.py --peer trl --model 4m --new-tokens 128
     python bench/update.py --peer transformers --model 0.5b --device cuda
@@ -6,8 +7,8 @@
 
 The last one keeps masters and moments, 91 GB, in host memory; weights are drawn on the card.
 
-Tokens are those of prompts and completions, without padding. The limit counts one forward and backward pass and the
-traffic of AdamW.
+Tokens are those of prompts and completions, without padding. The limit counts one forward and
+backward pass and the traffic of AdamW.
 """
 
 import sys

@@ -10,8 +10,11 @@ from small import TINY, Pipeline, whet, write  # first: whet sets what torch rea
 import pytest
 import torch
 
-sys.path.append(str(Path(__file__).parents[1]))  # bench/ is not installed, and some of its pieces are used here
-# A shell gives its background jobs no Ctrl-C, and their children none; tests that press it would wait for ever.
+sys.path.append(
+    str(Path(__file__).parents[1])
+)  # bench/ is not installed, and some of its pieces are used here
+# A shell gives its background jobs no Ctrl-C, and their children none; tests that press it would
+# wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

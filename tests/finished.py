@@ -1,4 +1,5 @@
-"""A task that even a tiny model solves now and then: end a response to the 24 game with an answer in numbers."""
+"""A task that even a tiny model solves now and then: end a response to the 24 game with an answer
+in numbers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,9 @@ class Finished(Game24):
 
     def score(self, problem: Problem, text: str) -> Score:
         score = super().score(problem, text)
-        is_right = score.parts["finished"] == 1 and any(sign.isdigit() for sign in score.answer or "")
+        is_right = score.parts["finished"] == 1 and any(
+            sign.isdigit() for sign in score.answer or ""
+        )
         return replace(
             score,
             verdict=Verdict.CORRECT if is_right else Verdict.WRONG,
@@ -26,5 +29,6 @@ class Finished(Game24):
         )
 
     def solve(self, problem: Problem, seed: int) -> None:  # type: ignore[override]
-        """Give no gold: what is right for one problem is right for all, which the proof of graders would refuse."""
+        """Give no gold: what is right for one problem is right for all, which the proof of graders
+        would refuse."""
         return

@@ -1,4 +1,5 @@
-"""A whole pipeline in a few seconds, and the command line called in this process, for tests of what a user touches."""
+"""A whole pipeline in a few seconds, and the command line called in this process, for tests of what
+a user touches."""
 
 import contextlib
 import hashlib
@@ -86,7 +87,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A finished pipeline: its file, its folder, what it said. Tests that change it work on a copy."""
+    """A finished pipeline: its file, its folder, what it said. Tests that change it work on a
+    copy."""
 
     file: Path
     folder: Path
@@ -118,7 +120,10 @@ def files(folder: Path) -> dict[str, tuple[str, int]]:
     """Hash and time of every file below a folder; locks are no content."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
     return {
-        str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        str(path.relative_to(folder)): (
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mtime_ns,
+        )
         for path in found
     }
 
@@ -136,12 +141,17 @@ def gradient_norms(folder: Path) -> dict[str, list[float]]:
 def half_written(folder: Path) -> list[str]:
     """Files and folders that only a write in progress should leave."""
     names = (".new", ".partial")
-    found = [path for path in folder.rglob("*") if path.name.endswith(names) or path.name.startswith(".new-")]
+    found = [
+        path
+        for path in folder.rglob("*")
+        if path.name.endswith(names) or path.name.startswith(".new-")
+    ]
     return sorted(str(path) for path in found)
 
 
 def cut_after(folder: Path, step: int) -> None:
-    """Make a finished run look like one that was killed on its way from a checkpoint to the next."""
+    """Make a finished run look like one that was killed on its way from a checkpoint to the
+    next."""
     (folder / "summary.json").unlink()
     for path in (folder / "checkpoints").iterdir():
         if path.name.isdigit() and int(path.name) > step:

@@ -1,4 +1,5 @@
-"""What a user gets wrong, and what they are told: one sentence, exit code 2, no traceback, nothing half-written."""
+"""What a user gets wrong, and what they are told: one sentence, exit code 2, no traceback, nothing
+half-written."""
 
 import json
 import os
@@ -30,7 +31,9 @@ def sft(tmp_path: Path, data: object, model: str = NEW, *flags: object) -> Said:
 
 
 def rl(tmp_path: Path, model: object, *flags: object) -> Said:
-    return whet("rl", write(tmp_path / "rl.toml", RL.format(model=model)), "--out", tmp_path / "run", *flags)
+    return whet(
+        "rl", write(tmp_path / "rl.toml", RL.format(model=model)), "--out", tmp_path / "run", *flags
+    )
 
 
 def test_an_unknown_key_gets_the_nearest_name(tmp_path: Path) -> None:
@@ -51,14 +54,18 @@ def test_an_unknown_flag_gets_the_nearest_name(tmp_path: Path, tiny: Pipeline) -
     assert not (tmp_path / "run").exists()
 
 
-def test_a_flag_of_another_verb_is_not_taken_for_a_name_that_it_hardly_resembles(tmp_path: Path) -> None:
+def test_a_flag_of_another_verb_is_not_taken_for_a_name_that_it_hardly_resembles(
+    tmp_path: Path,
+) -> None:
     said = rl(tmp_path, "m", "--smoke")
     assert is_one_sentence(said)
     assert said.last.startswith("whet: unknown flag --smoke; known keys: algo, ")
 
 
 def test_a_flag_for_a_stage_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "teach"\n')
+    file = write(
+        tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "teach"\n'
+    )
     said = whet("run", file, "--stages.xx.steps", 3)
     assert is_one_sentence(said)
     assert said.last == 'whet: unknown flag --stages.xx.steps; there is no "stages.xx", only a, b'
@@ -68,7 +75,9 @@ def test_a_flag_for_a_stage_that_is_not_there_names_those_that_are(tmp_path: Pat
 
 
 def test_an_unknown_key_of_a_stage_gets_the_nearest_name(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.traces]\nkind = "teach"\nper_problm = 3\n')
+    file = write(
+        tmp_path / "p.toml", 'kind = "run"\n[stages.traces]\nkind = "teach"\nper_problm = 3\n'
+    )
     said = whet("run", file, "--out", tmp_path / "run")
     assert is_one_sentence(said)
     assert said.last == (
@@ -101,7 +110,10 @@ def test_a_file_of_another_kind_says_which_verb_to_use(tmp_path: Path) -> None:
     file = write(tmp_path / "x.toml", RL.format(model="m"))
     said = whet("sft", file)
     assert is_one_sentence(said)
-    assert said.last == f"whet: {file} is of kind 'rl': use `whet rl {file}`, or give a file of kind 'sft'"
+    assert (
+        said.last
+        == f"whet: {file} is of kind 'rl': use `whet rl {file}`, or give a file of kind 'sft'"
+    )
 
 
 def test_an_unknown_kind_is_answered_with_the_known_ones(tmp_path: Path) -> None:
@@ -123,7 +135,10 @@ def test_a_model_folder_without_weights_is_named(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text("{}")
     said = rl(tmp_path, tmp_path / "model")
     assert is_one_sentence(said)
-    assert said.last == f"whet: model folder '{tmp_path}/model' needs a config.json and safetensors weights"
+    assert (
+        said.last
+        == f"whet: model folder '{tmp_path}/model' needs a config.json and safetensors weights"
+    )
     assert half_written(tmp_path) == []
 
 
@@ -139,13 +154,19 @@ def test_a_model_folder_with_broken_weights_is_named(tiny: Pipeline, tmp_path: P
 def test_a_model_that_is_nowhere_is_named(tmp_path: Path) -> None:
     said = rl(tmp_path, tmp_path / "nowhere")
     assert is_one_sentence(said)
-    assert said.last == f"whet: model '{tmp_path}/nowhere' is neither a folder nor a hub id such as Qwen/Qwen3-0.6B"
+    assert (
+        said.last
+        == f"whet: model '{tmp_path}/nowhere' is neither a folder nor a hub id such as Qwen/Qwen3-0.6B"
+    )
 
 
 def test_an_unknown_size_is_answered_with_the_known_ones(tiny: Pipeline, tmp_path: Path) -> None:
     said = sft(tmp_path, tiny.folder / "02-traces", 'new = "giant"')
     assert is_one_sentence(said)
-    assert said.last == 'whet: model.new = "giant" in sft.toml: should be one of tiny, mini, small, medium, large'
+    assert (
+        said.last
+        == 'whet: model.new = "giant" in sft.toml: should be one of tiny, mini, small, medium, large'
+    )
 
 
 def test_a_model_both_new_and_from_a_folder_is_refused(tiny: Pipeline, tmp_path: Path) -> None:
@@ -157,22 +178,36 @@ def test_a_model_both_new_and_from_a_folder_is_refused(tiny: Pipeline, tmp_path:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ('model = { new = "enormous" }', 'model.new = "enormous" in p.toml: should be one of tiny, mini, small,'),
+        (
+            'model = { new = "enormous" }',
+            'model.new = "enormous" in p.toml: should be one of tiny, mini, small,',
+        ),
         (
             'model = { new = "tiny", path = "x" }',
             "stages.rl.model: give path (a folder or hub id) or new (a size), and",
         ),
-        ("model = {}", "stages.rl.model: give path (a folder or hub id) or new (a size), and not both"),
-        ('model = { new = "tiny", lora = { rank = 2 } }', "stages.rl.model: lora adapts weights that are there"),
+        (
+            "model = {}",
+            "stages.rl.model: give path (a folder or hub id) or new (a size), and not both",
+        ),
+        (
+            'model = { new = "tiny", lora = { rank = 2 } }',
+            "stages.rl.model: lora adapts weights that are there",
+        ),
         ("gather = { first = 8 }", "stages.rl: gather.first = 8 should be below group_size = 8"),
-        ('algo = { name = "tango_grpo" }', 'stages.rl: algo.name = "tango_grpo" credits judged steps'),
+        (
+            'algo = { name = "tango_grpo" }',
+            'stages.rl: algo.name = "tango_grpo" credits judged steps',
+        ),
     ],
 )
 def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
     tmp_path: Path, setting: str, words: str
 ) -> None:
     model = "" if setting.startswith("model") else 'model = { path = "@sft" }\n'
-    text = 'kind = "run"\n[stages.problems]\nkind = "make"\n[stages.sft]\nkind = "sft"\ndata = "x"\n'
+    text = (
+        'kind = "run"\n[stages.problems]\nkind = "make"\n[stages.sft]\nkind = "sft"\ndata = "x"\n'
+    )
     text += f'model = {{ new = "tiny" }}\n[stages.rl]\nkind = "rl"\n{model}{setting}\n'
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
     assert is_one_sentence(said), said.err
@@ -181,9 +216,12 @@ def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
 
 
 @pytest.mark.parametrize(
-    ("flag", "most"), [("engine.slots", 65536), ("engine.window", 4096), ("sampling.top_k", 1000000)]
+    ("flag", "most"),
+    [("engine.slots", 65536), ("engine.window", 4096), ("sampling.top_k", 1000000)],
 )
-def test_a_number_beyond_all_machines_is_answered_with_the_most(tmp_path: Path, flag: str, most: int) -> None:
+def test_a_number_beyond_all_machines_is_answered_with_the_most(
+    tmp_path: Path, flag: str, most: int
+) -> None:
     said = rl(tmp_path, "m", f"--{flag}", "99999999999999999999")
     assert is_one_sentence(said)
     assert said.last == f"whet: {flag} = 99999999999999999999: should be at most {most}"
@@ -210,7 +248,12 @@ def test_settings_nested_too_deeply_are_one_sentence(tmp_path: Path, depth: int)
 
 
 def test_a_new_model_for_rl_is_refused(tmp_path: Path) -> None:
-    said = whet("rl", write(tmp_path / "rl.toml", 'kind = "rl"\nmodel = { new = "tiny" }\n'), "--out", tmp_path / "run")
+    said = whet(
+        "rl",
+        write(tmp_path / "rl.toml", 'kind = "rl"\nmodel = { new = "tiny" }\n'),
+        "--out",
+        tmp_path / "run",
+    )
     assert is_one_sentence(said)
     assert "only sft can start a new model" in said.last
 
@@ -218,7 +261,9 @@ def test_a_new_model_for_rl_is_refused(tmp_path: Path) -> None:
 def test_data_that_are_nowhere_are_named(tmp_path: Path) -> None:
     said = sft(tmp_path, tmp_path / "nowhere")
     assert is_one_sentence(said)
-    assert said.last == f"whet: data = '{tmp_path}/nowhere' is neither a rollout file nor a run folder"
+    assert (
+        said.last == f"whet: data = '{tmp_path}/nowhere' is neither a rollout file nor a run folder"
+    )
 
 
 def test_a_data_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
@@ -240,7 +285,9 @@ def test_a_data_file_that_holds_no_rollouts_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "data.parquet") in said.last
 
 
-def test_a_broken_line_of_problems_is_named_by_file_and_number(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_broken_line_of_problems_is_named_by_file_and_number(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(tiny.folder / "01-problems", tmp_path / "problems"))
     file = folder / "problems-rl.jsonl"
     lines = file.read_text().splitlines()
@@ -251,7 +298,9 @@ def test_a_broken_line_of_problems_is_named_by_file_and_number(tiny: Pipeline, t
     assert f"broken JSON in {file} line 5" in said.last
 
 
-def test_a_problem_that_lacks_a_field_is_named_by_file_and_number(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_problem_that_lacks_a_field_is_named_by_file_and_number(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(tiny.folder / "01-problems", tmp_path / "problems"))
     file = folder / "problems-rl.jsonl"
     lines = file.read_text().splitlines()
@@ -271,13 +320,17 @@ def test_a_folder_without_problems_is_named(tiny: Pipeline, tmp_path: Path) -> N
     assert f"{tmp_path} has no problems-rl.jsonl" in said.last
 
 
-def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = rl(tmp_path, tiny.folder / "03-sft", "--engine.context", 4)
     assert is_one_sentence(said)
     assert "leaves no room in a context of 4" in said.last
 
 
-def test_data_longer_than_the_context_leave_nothing_to_learn_from(tiny: Pipeline, tmp_path: Path) -> None:
+def test_data_longer_than_the_context_leave_nothing_to_learn_from(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = sft(tmp_path, tiny.folder / "02-traces", 'new = "tiny", positions = 4')
     assert is_one_sentence(said)
     assert "there is nothing to learn from" in said.last
@@ -293,7 +346,9 @@ def test_a_reward_part_that_the_task_does_not_score_is_answered_with_those_it_do
     )
 
 
-def test_a_run_folder_with_other_settings_is_refused_with_the_difference(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_run_folder_with_other_settings_is_refused_with_the_difference(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     assert sft(tmp_path, tiny.folder / "02-traces").code == 0
     said = sft(tmp_path, tiny.folder / "02-traces", NEW, "--steps", 3)
     assert is_one_sentence(said)
@@ -303,7 +358,9 @@ def test_a_run_folder_with_other_settings_is_refused_with_the_difference(tiny: P
     )
 
 
-def test_a_run_folder_that_another_process_writes_is_refused(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_run_folder_that_another_process_writes_is_refused(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     lock = Lock(tmp_path / "run")
     said = sft(tmp_path, tiny.folder / "02-traces")
     lock.close()
@@ -323,7 +380,8 @@ def test_a_folder_of_other_things_is_not_written_to(tiny: Pipeline, tmp_path: Pa
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
     tiny: Pipeline, tmp_path: Path, limit: int
 ) -> None:
-    """A limit on the size of files stands in for a full disk: the model does not fit, or hardly anything does."""
+    """A limit on the size of files stands in for a full disk: the model does not fit, or hardly
+    anything does."""
     file = write(tmp_path / "sft.toml", SFT.format(data=tiny.folder / "02-traces", model=NEW))
     done = subprocess.run(
         [sys.executable, "-m", "whet", "sft", str(file), "--out", str(tmp_path / "run")],

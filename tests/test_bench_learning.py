@@ -1,4 +1,5 @@
-"""The learning studies run from their command line to their last line, and go on where they were."""
+"""The learning studies run from their command line to their last line, and go on where they
+were."""
 
 import json
 import subprocess
@@ -33,19 +34,44 @@ HERE = Machine(jobs=2, threads=1, device="cpu")
 
 
 def bench(name: str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--threads", "1", "--out", str(out), *options]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / f"{name}.py"),
+        "--threads",
+        "1",
+        "--out",
+        str(out),
+        *options,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=out.parent)
 
 
 @pytest.mark.slow
-def test_the_learning_study_measures_methods_from_one_start_and_repeats_nothing(tmp_path: Path) -> None:
-    options = ["--seeds", "1", "--methods", "GRPO", "DPO", "--lr", "1e-3", "--steps", "2", "--sft-steps", "40"]
+def test_the_learning_study_measures_methods_from_one_start_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    options = [
+        "--seeds",
+        "1",
+        "--methods",
+        "GRPO",
+        "DPO",
+        "--lr",
+        "1e-3",
+        "--steps",
+        "2",
+        "--sft-steps",
+        "40",
+    ]
     options += ["--problems", "120"]
     done = bench("learning", tmp_path / "out", *options)
     assert done.returncode == 0, done.stderr[-2000:]
     row = json.loads(done.stdout.splitlines()[-1])
     assert row["failed"] == []
-    assert {name: found["lr"] for name, found in row["methods"].items()} == {"GRPO": 1e-3, "DPO": 1e-3}
+    assert {name: found["lr"] for name, found in row["methods"].items()} == {
+        "GRPO": 1e-3,
+        "DPO": 1e-3,
+    }
     run = row["methods"]["GRPO"]["runs"]["1"]
     assert run["before"] == row["methods"]["DPO"]["runs"]["1"]["before"]
     assert run["gain"]["mean"] == pytest.approx(run["after"]["mean"] - run["before"]["mean"])
@@ -59,8 +85,12 @@ def test_the_learning_study_measures_methods_from_one_start_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_a_job_runs_after_what_it_needs_and_one_that_failed_takes_what_needs_it_along(tmp_path: Path) -> None:
-    good = Job(name="good", text=MAKE.format(count=3), folder=tmp_path / "good", needs=("elsewhere",))
+def test_a_job_runs_after_what_it_needs_and_one_that_failed_takes_what_needs_it_along(
+    tmp_path: Path,
+) -> None:
+    good = Job(
+        name="good", text=MAKE.format(count=3), folder=tmp_path / "good", needs=("elsewhere",)
+    )
     bad = Job(name="bad", text=MAKE.format(count=-1), folder=tmp_path / "bad")
     later = Job(name="later", text=MAKE.format(count=3), folder=tmp_path / "later", needs=("bad",))
     failed = run_all([later, bad, good], HERE)
@@ -94,7 +124,18 @@ def test_a_method_that_did_not_end_has_a_row_that_says_so() -> None:
 
 @pytest.mark.slow
 def test_the_co_training_study_runs_both_arms_from_one_start_and_draws_them(tmp_path: Path) -> None:
-    options = ["--seeds", "1", "--jobs", "2", "--every", "3", "--samples", "1", "--svg", str(tmp_path / "curves.svg")]
+    options = [
+        "--seeds",
+        "1",
+        "--jobs",
+        "2",
+        "--every",
+        "3",
+        "--samples",
+        "1",
+        "--svg",
+        str(tmp_path / "curves.svg"),
+    ]
     done = bench("cotrain", tmp_path / "out", *options, "--set", *SMALL)
     assert done.returncode == 0, done.stderr[-2000:]
     row = json.loads(done.stdout.splitlines()[-1])
@@ -139,7 +180,9 @@ def test_updates_needed_lie_on_a_straight_line_between_two_measurements() -> Non
 
 
 def test_a_curve_has_its_band_and_a_thin_one_no_name() -> None:
-    whole = Line(name="mean", colour="#111", at=[0, 1], values=[0.1, 0.2], low=[0.0, 0.1], high=[0.2, 0.3])
+    whole = Line(
+        name="mean", colour="#111", at=[0, 1], values=[0.1, 0.2], low=[0.0, 0.1], high=[0.2, 0.3]
+    )
     thin = Line(name="seed", colour="#222", at=[0, 1], values=[0.1, 0.3], is_thin=True)
     drawn = draw([Panel(title="a < b", axis="steps", lines=[whole, thin])])
     assert (drawn.count("<polygon"), drawn.count("<polyline")) == (1, 2)

@@ -1,4 +1,5 @@
-"""The bench that compares two checkouts: nothing that differs goes unsaid, and what is meant has its cause."""
+"""The bench that compares two checkouts: nothing that differs goes unsaid, and what is meant has
+its cause."""
 
 import json
 import subprocess
@@ -26,7 +27,9 @@ from same_numbers import (  # noqa: E402
 
 
 def results(before: Values, after: Values) -> dict[str, dict[str, Result]]:
-    return {"job": {"baseline": Result(values={"item": before}), "head": Result(values={"item": after})}}
+    return {
+        "job": {"baseline": Result(values={"item": before}), "head": Result(values={"item": after})}
+    }
 
 
 def checkpoint(run: Path, step: str, weight: float) -> None:
@@ -36,7 +39,9 @@ def checkpoint(run: Path, step: str, weight: float) -> None:
 
 
 def test_changed_added_and_missing_values_all_differ() -> None:
-    differences, rows = compare(results({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"}), [])
+    differences, rows = compare(
+        results({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"}), []
+    )
     assert [(row.id, row.baseline, row.head) for row in differences] == [
         ("b", "1", "2"),
         ("c", "1", None),
@@ -47,12 +52,20 @@ def test_changed_added_and_missing_values_all_differ() -> None:
 
 def test_a_cause_covers_only_what_its_patterns_match() -> None:
     meant = Explained(item="it*", id="*/open", cause="no answer")
-    differences, _ = compare(results({"1/open": "1", "1/gold": "1"}, {"1/open": "2", "1/gold": "2"}), [meant])
-    assert [(row.id, row.cause) for row in differences] == [("1/gold", None), ("1/open", "no answer")]
+    differences, _ = compare(
+        results({"1/open": "1", "1/gold": "1"}, {"1/open": "2", "1/gold": "2"}), [meant]
+    )
+    assert [(row.id, row.cause) for row in differences] == [
+        ("1/gold", None),
+        ("1/open", "no answer"),
+    ]
 
 
 def test_one_bit_in_a_critic_of_the_last_checkpoint_is_seen(tmp_path: Path) -> None:
-    for name, weight in (("one", 1.0), ("other", float(np.nextafter(np.float32(1), np.float32(2))))):
+    for name, weight in (
+        ("one", 1.0),
+        ("other", float(np.nextafter(np.float32(1), np.float32(2)))),
+    ):
         checkpoint(tmp_path / name, "000010", 5.0)
         checkpoint(tmp_path / name, "000020", weight)
     one, other = read_weights(tmp_path / "one"), read_weights(tmp_path / "other")
@@ -62,13 +75,22 @@ def test_one_bit_in_a_critic_of_the_last_checkpoint_is_seen(tmp_path: Path) -> N
 
 def test_steps_of_zero_gradient_do_not_count_as_steps(tmp_path: Path) -> None:
     checkpoint(tmp_path, "000003", 1.0)
-    rows = [{"step": 1, "train/grad_norm": 0.5}, {"step": 2, "train/grad_norm": 0.0}, {"step": 3, "exam/pass@1": 1.0}]
-    (tmp_path / "01-rl" / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rows = [
+        {"step": 1, "train/grad_norm": 0.5},
+        {"step": 2, "train/grad_norm": 0.0},
+        {"step": 3, "exam/pass@1": 1.0},
+    ]
+    (tmp_path / "01-rl" / "metrics.jsonl").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in rows)
+    )
     assert moving_steps(tmp_path) == {"01-rl": 1}
 
 
 def test_every_problem_is_answered_rightly_wrongly_and_by_models() -> None:
-    problems = [{"task": "math", "answer": "1", "answers": ["a"]}, {"task": "math", "answer": None, "answers": []}]
+    problems = [
+        {"task": "math", "answer": "1", "answers": ["a"]},
+        {"task": "math", "answer": None, "answers": []},
+    ]
     rows = {str(row["id"]): row for row in answer_rows("file", problems)}
     first = {"empty", "gold", "boxed", "stated", "open", "model-0"}
     assert rows.keys() == {f"file 0/{kind}" for kind in first} | {
@@ -87,7 +109,10 @@ def test_a_command_that_fails_is_an_error_with_its_last_words(tmp_path: Path) ->
 @pytest.mark.slow
 def test_the_files_of_a_step_and_of_a_grading_are_counted() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "bench" / "trace_files.py")], capture_output=True, text=True, timeout=240
+        [sys.executable, str(ROOT / "bench" / "trace_files.py")],
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()

@@ -32,7 +32,9 @@ def test_a_forgotten_argument_is_a_usage_error() -> None:
 
 def test_the_module_runs_as_the_command_does(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "whet", "show", str(tmp_path / "none.toml")], capture_output=True, text=True
+        [sys.executable, "-m", "whet", "show", str(tmp_path / "none.toml")],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"whet: there is no file {tmp_path / 'none.toml'}\n"
@@ -41,12 +43,16 @@ def test_the_module_runs_as_the_command_does(tmp_path: Path) -> None:
 def test_show_prints_every_value_with_its_origin(tmp_path: Path) -> None:
     file = write(tmp_path / "x.toml", 'kind = "rl"\nsteps = 7\nmodel = { path = "m" }\n')
     said = whet("show", file, "--group_size", 5)
-    rows = {line.split()[0]: line.split(" = ", 1)[1].rsplit("  # ", 1) for line in said.out.splitlines()}
+    rows = {
+        line.split()[0]: line.split(" = ", 1)[1].rsplit("  # ", 1) for line in said.out.splitlines()
+    }
     assert said.code == 0
     assert [text.strip() for text in rows["steps"]] == ["7", "x.toml"]
     assert [text.strip() for text in rows["group_size"]] == ["5", "cli"]
     assert [text.strip() for text in rows["train.clip"]] == ["1.0", "default"]
-    assert {"sampling.top_p", "engine.slots", "exam.every", "save.keep", "track.project"} <= set(rows)
+    assert {"sampling.top_p", "engine.slots", "exam.every", "save.keep", "track.project"} <= set(
+        rows
+    )
 
 
 def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
@@ -58,7 +64,9 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
 
 
 def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n')
+    file = write(
+        tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n'
+    )
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 0
     assert re.search(r'^split +=  ?"dev" +# t\.toml$', said.err, re.MULTILINE)
@@ -66,7 +74,9 @@ def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Pa
 
 
 def test_a_finished_stage_is_not_repeated(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n')
+    file = write(
+        tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n'
+    )
     assert whet("teach", file, "--out", tmp_path / "run").code == 0
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 0
@@ -77,10 +87,14 @@ def test_eval_of_a_trained_model_says_how_many_it_solves(tiny: Pipeline, tmp_pat
     text = f'kind = "eval"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
     said = whet("eval", write(tmp_path / "e.toml", text), "--out", tmp_path / "run")
     assert said.code == 0, said.err
-    assert re.search(r"^pass@1 .* % \[.*\] sampled, .* % greedy, on 102 problems$", said.err, re.MULTILINE)
+    assert re.search(
+        r"^pass@1 .* % \[.*\] sampled, .* % greedy, on 102 problems$", said.err, re.MULTILINE
+    )
 
 
-def test_without_out_the_run_is_named_after_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_out_the_run_is_named_after_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "small.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\n')
     assert whet("run", file).code == 0

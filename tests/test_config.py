@@ -83,12 +83,16 @@ def complaint(*flags: str, file: Path | None = None) -> str:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "job.toml"
-    path.write_text('steps = 7\nname = "seven"\n[train]\nlr = 0.25\n[loss]\nkind = "clip"\nlow = 0.1\n')
+    path.write_text(
+        'steps = 7\nname = "seven"\n[train]\nlr = 0.25\n[loss]\nkind = "clip"\nlow = 0.1\n'
+    )
     return path
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(file: Path) -> None:
-    loaded = load(Job, file, ["--train.lr", "0.125"], defaults={"steps": 1, "name": "one", "fast": True})
+    loaded = load(
+        Job, file, ["--train.lr", "0.125"], defaults={"steps": 1, "name": "one", "fast": True}
+    )
     assert (loaded.config.steps, loaded.config.name, loaded.config.fast) == (7, "seven", True)
     assert loaded.config.train.lr == 0.125
     assert {key: loaded.origin[key] for key in ("steps", "fast", "train.lr", "train.betas")} == {
@@ -109,7 +113,16 @@ def test_the_last_of_two_equal_flags_wins() -> None:
 
 
 def test_flag_values_are_toml_values_or_else_bare_text() -> None:
-    config = job("--ends", '["a", "b"]', "--suites.dev", "{samples = 2}", "--out", "runs/x", "--shade", "light")
+    config = job(
+        "--ends",
+        '["a", "b"]',
+        "--suites.dev",
+        "{samples = 2}",
+        "--out",
+        "runs/x",
+        "--shade",
+        "light",
+    )
     assert config.ends == ["a", "b"]
     assert config.suites == {"dev": Suite(samples=2)}
     assert (config.out, config.shade) == (Path("runs/x"), Shade.LIGHT)
@@ -117,7 +130,11 @@ def test_flag_values_are_toml_values_or_else_bare_text() -> None:
 
 @pytest.mark.parametrize("text", ["24", "true", "2024-01-31", "1\nfast = true"])
 def test_a_text_setting_takes_any_flag_value_as_text(text: str) -> None:
-    assert load(Job, None, ["--steps", "3", "--ends", "[]", "--loss.kind", "plain", "--name", text.replace(" ", "")])
+    assert load(
+        Job,
+        None,
+        ["--steps", "3", "--ends", "[]", "--loss.kind", "plain", "--name", text.replace(" ", "")],
+    )
     assert job("--name", text.replace(" ", "")).name == text.replace(" ", "")
 
 
@@ -161,15 +178,21 @@ def test_an_unknown_key_names_the_file_and_the_nearest_name(tmp_path: Path) -> N
     path = tmp_path / "job.toml"
     path.write_text("steps = 1\n[train]\nlearning = 1\nbeta = [1, 2]\n")
     told = complaint("--train.learning", "2", file=path)
-    assert told.startswith("unknown flag --train.learning; known keys of train: betas, clip_norm, lr")
+    assert told.startswith(
+        "unknown flag --train.learning; known keys of train: betas, clip_norm, lr"
+    )
     path.write_text("steps = 1\n[train]\nbeta = [1, 2]\n")
-    assert complaint(file=path) == 'unknown key "train.beta" in job.toml; did you mean "train.betas"?'
+    assert (
+        complaint(file=path) == 'unknown key "train.beta" in job.toml; did you mean "train.betas"?'
+    )
 
 
 def test_an_unknown_key_in_a_variant_is_compared_with_that_variants_keys() -> None:
     told = complaint("--steps", "1", "--loss.kind", "plain", "--loss.wieght", "1")
     assert told == 'unknown flag --loss.wieght; did you mean "loss.weight"?'
-    assert "known keys of loss: kind, weight" in complaint("--steps", "1", "--loss.kind", "plain", "--loss.low", "1")
+    assert "known keys of loss: kind, weight" in complaint(
+        "--steps", "1", "--loss.kind", "plain", "--loss.low", "1"
+    )
 
 
 def test_a_known_key_without_its_table_is_found() -> None:
@@ -196,7 +219,10 @@ def test_a_known_key_without_its_table_is_found() -> None:
         (["--name", "a b"], 'name = "a b": a name has no spaces'),
         (["--suites.dev.low", "101"], "suites.dev: low is above top"),
         (["--rows", "[]", "--rows.0.low", "1"], "unknown flag --rows.0.low: there is no '0' in []"),
-        (["steps"], "cannot read 'steps': settings are given as --key value, such as --train.lr 0.001"),
+        (
+            ["steps"],
+            "cannot read 'steps': settings are given as --key value, such as --train.lr 0.001",
+        ),
         (["--"], "cannot read '--': settings are given as --key value, such as --train.lr 0.001"),
     ],
 )
@@ -276,7 +302,11 @@ def test_written_settings_load_back_equal(tmp_path: Path) -> None:
     assert load(Job, path, []).config == config
 
 
-@given(name=st.text().filter(lambda text: " " not in text), lr=st.floats(min_value=1e-300), ends=st.lists(st.text()))
+@given(
+    name=st.text().filter(lambda text: " " not in text),
+    lr=st.floats(min_value=1e-300),
+    ends=st.lists(st.text()),
+)
 def test_any_text_and_number_survive_the_round_trip(name: str, lr: float, ends: list[str]) -> None:
     import tomllib
 
@@ -285,7 +315,10 @@ def test_any_text_and_number_survive_the_round_trip(name: str, lr: float, ends: 
 
 
 def test_differences_name_the_key_and_both_values() -> None:
-    old, new = Job(steps=1, train=Train(lr=0.001)), Job(steps=1, train=Train(lr=0.002), loss=Plain())
+    old, new = (
+        Job(steps=1, train=Train(lr=0.001)),
+        Job(steps=1, train=Train(lr=0.002), loss=Plain()),
+    )
     assert differences(old, new) == [
         "train.lr: 0.001 -> 0.002",
         'loss.kind: "clip" -> "plain"',

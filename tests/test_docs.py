@@ -1,4 +1,5 @@
-"""The documents are true: their Python runs, their commands parse, their paths exist, their tables match the code."""
+"""The documents are true: their Python runs, their commands parse, their paths exist, their tables
+match the code."""
 
 import ast
 import re
@@ -27,7 +28,9 @@ from whet.track.rollup import rollup
 from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    ROOT.glob("docs/*.md")
+)
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
 TOPS = ("whet", "tests", "docs", "experiments", "bench", ".ci")
 METRIC = re.compile(r"[a-z]+/[a-z_]+\d?(?:@\d+)?")
@@ -61,10 +64,21 @@ def code_spans(document: Path) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """List the command lines of all bash and console blocks, and those in the running text that begin with whet."""
+    """List the command lines of all bash and console blocks, and those in the running text that
+    begin with whet."""
     lines = [(b.place, line) for b in blocks("bash") for line in b.text.splitlines()]
-    lines += [(b.place, line[2:]) for b in blocks("console") for line in b.text.splitlines() if line.startswith("$ ")]
-    lines += [(d.name, span) for d in DOCUMENTS for span in code_spans(d) if re.match(r"(whet|make) \S", span)]
+    lines += [
+        (b.place, line[2:])
+        for b in blocks("console")
+        for line in b.text.splitlines()
+        if line.startswith("$ ")
+    ]
+    lines += [
+        (d.name, span)
+        for d in DOCUMENTS
+        for span in code_spans(d)
+        if re.match(r"(whet|make) \S", span)
+    ]
     return [(place, line.split("  #")[0].strip()) for place, line in lines if line.strip()]
 
 
@@ -96,7 +110,11 @@ def parsed(words: list[str]) -> tuple[object, list[str]]:
     if words[0].startswith("-"):
         return None, []
     # A mention such as `whet try` in the running text is of the verb alone.
-    context = verbs().commands[words[0]].make_context(words[0], words[1:], resilient_parsing=len(words) == 1)
+    context = (
+        verbs()
+        .commands[words[0]]
+        .make_context(words[0], words[1:], resilient_parsing=len(words) == 1)
+    )
     return context.params.get("file"), context.args
 
 
@@ -113,7 +131,12 @@ def test_what_a_console_block_shows_is_what_the_command_prints(block: Block) -> 
     words = shlex.split(command.removeprefix("$ "))
     assert words[:2] == ["whet", "show"], "only cheap commands are shown with their output"
     done = subprocess.run(
-        [sys.executable, "-m", *words], capture_output=True, text=True, check=True, cwd=ROOT, timeout=60
+        [sys.executable, "-m", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        timeout=60,
     )
     printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert [line for line in shown if " ".join(line.split()) not in printed] == []
@@ -147,7 +170,9 @@ def test_the_readme_lists_every_package() -> None:
     listed = set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE))
     packages = {folder.parent.name for folder in (ROOT / "whet").glob("*/__init__.py")}
     assert listed == packages
-    top = re.findall(r"^(\w+)/ ", tree, re.MULTILINE) + [f"whet/{f}" for f in re.findall(r"^  (\w+\.py)", tree, re.M)]
+    top = re.findall(r"^(\w+)/ ", tree, re.MULTILINE) + [
+        f"whet/{f}" for f in re.findall(r"^  (\w+\.py)", tree, re.M)
+    ]
     assert [name for name in top if not (ROOT / name).exists()] == []
 
 
@@ -159,7 +184,9 @@ def test_the_readme_names_every_verb() -> None:
 def test_the_rl_step_in_the_readme_is_that_of_the_recipe() -> None:
     section = (ROOT / "README.md").read_text().split("## One RL step")[1].split("\n## ")[0]
     source = (ROOT / "whet" / "recipes" / "rl.py").read_text()
-    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
+    calls = {
+        ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
+    }
     named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`", "", section))
     assert len(named) >= 9
     assert [name for name in named if name not in calls] == []
@@ -173,12 +200,17 @@ def _loop_calls(source: str) -> list[str]:
     loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For)]
     loop = next(node for node in loops if ast.unparse(node.target) == "step")
     calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
-    return [ast.unparse(node.func) for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset))]
+    return [
+        ast.unparse(node.func)
+        for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset))
+    ]
 
 
 def test_the_task_of_your_own_in_the_documents_passes_its_check(tmp_path: Path) -> None:
     file = tmp_path / "my_task.py"
-    file.write_text(next(block.text for block in blocks("python") if "class Doubles(Task)" in block.text))
+    file.write_text(
+        next(block.text for block in blocks("python") if "class Doubles(Task)" in block.text)
+    )
     task = own_task(f"{file}:Doubles")
     problems = [problem for split in SPLITS for problem in task.problems(split)]
     assert len(problems) == len({problem.id for problem in problems}) == 499
@@ -217,7 +249,9 @@ def rolled_up_metrics() -> set[str]:
         role=Role.SOLVER,
         model="m",
         prompt_tokens=nothing,
-        completion=Completion(tokens=nothing, logprobs=np.zeros(0, np.float32), finish=Finish.STOP, version=0),
+        completion=Completion(
+            tokens=nothing, logprobs=np.zeros(0, np.float32), finish=Finish.STOP, version=0
+        ),
         text=text,
         score=task.score(problem, text),
     )

@@ -24,7 +24,12 @@ print(faults())
 
 
 def _second_faults(call: str) -> int:
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(call=call)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(call=call)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return int(done.stdout)
 
 
@@ -36,7 +41,9 @@ def test_freed_memory_is_used_again_without_new_pages() -> None:
 
 def _cpuinfo(folder: Path, flags: str) -> Path:
     file = folder / "cpuinfo"
-    file.write_text(f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}\nbogomips\t: 4000.00\n")
+    file.write_text(
+        f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}\nbogomips\t: 4000.00\n"
+    )
     return file
 
 
@@ -68,7 +75,9 @@ def _refuse_to_be_asked() -> bool:
 
 def test_a_processor_without_amx_is_not_tried(tmp_path: Path) -> None:
     environ: dict[str, str] = {}
-    avoid_broken_amx(environ, _cpuinfo(tmp_path, "avx512_bf16 avx512_fp16"), can_run=_refuse_to_be_asked)
+    avoid_broken_amx(
+        environ, _cpuinfo(tmp_path, "avx512_bf16 avx512_fp16"), can_run=_refuse_to_be_asked
+    )
     avoid_broken_amx(environ, tmp_path / "absent", can_run=_refuse_to_be_asked)
     assert environ == {}
 
@@ -84,7 +93,11 @@ def test_trying_amx_where_there_is_none_says_no_and_kills_nobody() -> None:
 def test_importing_whet_settles_the_limit_before_torch_is_loaded() -> None:
     expected: dict[str, str] = {}
     avoid_broken_amx(expected)
-    program = "import os, sys, whet; print('torch' in sys.modules, os.environ.get('ONEDNN_MAX_CPU_ISA'))"
+    program = (
+        "import os, sys, whet; print('torch' in sys.modules, os.environ.get('ONEDNN_MAX_CPU_ISA'))"
+    )
     environ = {name: value for name, value in os.environ.items() if "MAX_CPU_ISA" not in name}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ
+    )
     assert done.stdout.split() == ["False", str(expected.get("ONEDNN_MAX_CPU_ISA"))]

@@ -1,4 +1,5 @@
-"""Every file in experiments/ is a sound one: it says its kind first and what it shows next, and its settings load."""
+"""Every file in experiments/ is a sound one: it says its kind first and what it shows next, and its
+settings load."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Files and flags written to do harm: one sentence, exit code 2, no traceback, nothing written or replaced."""
+"""Files and flags written to do harm: one sentence, exit code 2, no traceback, nothing written or
+replaced."""
 
 import json
 import os
@@ -27,7 +28,9 @@ PROBLEM: dict[str, Json] = {
 
 
 def lines(path: Path, *rows: object) -> Path:
-    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    path.write_text(
+        "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+    )
     return path
 
 
@@ -40,7 +43,10 @@ def is_refused(said: Said, folder: Path, *names: str) -> bool:
 @pytest.mark.parametrize("way", ["grade", "grade --problems", "check", "show"])
 def test_brackets_beyond_measure_are_refused_or_taken(way: str, depth: int, tmp_path: Path) -> None:
     deep = "[" * depth + "]" * depth
-    problems = lines(tmp_path / "p.jsonl", json.dumps(PROBLEM).replace('"payload": {}', f'"payload": {{"a": {deep}}}'))
+    problems = lines(
+        tmp_path / "p.jsonl",
+        json.dumps(PROBLEM).replace('"payload": {}', f'"payload": {{"a": {deep}}}'),
+    )
     source = lines(tmp_path / "in.jsonl", json.dumps(ROW)[:-1] + f', "payload": {{"a": {deep}}}}}')
     given = lines(tmp_path / "by_id.jsonl", {"id": 1, "problem": "math/1", "response": "3"})
     out = tmp_path / "out.jsonl"
@@ -56,7 +62,9 @@ def test_brackets_beyond_measure_are_refused_or_taken(way: str, depth: int, tmp_
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity", "-Infinity"])
-def test_numbers_that_json_does_not_have_are_refused_by_file_and_line(number: str, tmp_path: Path) -> None:
+def test_numbers_that_json_does_not_have_are_refused_by_file_and_line(
+    number: str, tmp_path: Path
+) -> None:
     row = json.dumps(ROW)[:-1] + f', "payload": {{"a": {number}}}}}'
     said = whet("grade", lines(tmp_path / "in.jsonl", ROW, row), "--out", tmp_path / "out.jsonl")
     assert is_refused(said, tmp_path, "in.jsonl")
@@ -65,7 +73,9 @@ def test_numbers_that_json_does_not_have_are_refused_by_file_and_line(number: st
 
 @pytest.mark.parametrize("level", ["1e308", "-0.1", "1.5", "true", '"0.5"', "1" + "0" * 400])
 def test_a_level_that_is_no_share_is_refused(level: str, tmp_path: Path) -> None:
-    problems = lines(tmp_path / "p.jsonl", json.dumps(PROBLEM).replace('"level": null', f'"level": {level}'))
+    problems = lines(
+        tmp_path / "p.jsonl", json.dumps(PROBLEM).replace('"level": null', f'"level": {level}')
+    )
     for said in (whet("data", "show", problems), whet("tasks", "check", "--problems", problems)):
         assert is_refused(said, tmp_path, "p.jsonl")
         assert "p.jsonl line 1" in said.last and "level must be a number from 0 to 1" in said.last
@@ -88,7 +98,14 @@ def test_a_name_too_long_for_a_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["-1", "129", "100000"])
 def test_a_number_of_workers_out_of_reach_is_refused(workers: str, tmp_path: Path) -> None:
-    said = whet("grade", lines(tmp_path / "in.jsonl", ROW), "--out", tmp_path / "out.jsonl", "--workers", workers)
+    said = whet(
+        "grade",
+        lines(tmp_path / "in.jsonl", ROW),
+        "--out",
+        tmp_path / "out.jsonl",
+        "--workers",
+        workers,
+    )
     assert is_refused(said, tmp_path, "in.jsonl")
     assert said.last == f"whet: --workers {workers} should be from 0 to 128"
 
@@ -101,13 +118,21 @@ def test_fewer_than_one_problem_cannot_be_shown(n: str, tmp_path: Path) -> None:
 
 
 def test_signs_that_steer_a_terminal_are_shown_and_not_sent(tmp_path: Path) -> None:
-    row = {**PROBLEM, "prompt": [{"role": "user", "content": "a\x1b[2Jb\ud800\u202ec\r\nd\te"}], "answer": "\x9b3"}
+    row = {
+        **PROBLEM,
+        "prompt": [{"role": "user", "content": "a\x1b[2Jb\ud800\u202ec\r\nd\te"}],
+        "answer": "\x9b3",
+    }
     row |= {"id": "math/\x1b]0;x\x07", "payload": {"\x1b[31m": "\x07"}}
 
     said = whet("data", "show", lines(tmp_path / "p.jsonl", row))
 
     assert said.code == 0
-    assert "a\\x1b[2Jb\\ud800\\u202ec\n" in said.out and "\\x9b3" in said.out and "math/\\x1b]0;x\\x07" in said.out
+    assert (
+        "a\\x1b[2Jb\\ud800\\u202ec\n" in said.out
+        and "\\x9b3" in said.out
+        and "math/\\x1b]0;x\\x07" in said.out
+    )
     assert not set(said.out) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}
 
 
@@ -168,16 +193,31 @@ def test_an_empty_file_is_refused_by_every_command(tmp_path: Path) -> None:
 
 def test_a_task_that_contradicts_the_problem_is_refused(tmp_path: Path) -> None:
     problems = lines(tmp_path / "p.jsonl", PROBLEM)
-    rows = [{"id": n, "problem": "math/1", "task": task, "response": "3"} for n, task in enumerate(("math", "yes_no"))]
-    said = whet("grade", lines(tmp_path / "in.jsonl", *rows), "--problems", problems, "--out", tmp_path / "out.jsonl")
+    rows = [
+        {"id": n, "problem": "math/1", "task": task, "response": "3"}
+        for n, task in enumerate(("math", "yes_no"))
+    ]
+    said = whet(
+        "grade",
+        lines(tmp_path / "in.jsonl", *rows),
+        "--problems",
+        problems,
+        "--out",
+        tmp_path / "out.jsonl",
+    )
     assert is_refused(said, tmp_path, "in.jsonl", "p.jsonl")
-    assert said.last.endswith("""line 2: "task" is "yes_no", but the problem 'math/1' is of the task 'math'""")
+    assert said.last.endswith(
+        """line 2: "task" is "yes_no", but the problem 'math/1' is of the task 'math'"""
+    )
 
 
 @pytest.mark.parametrize(
-    ("task", "payload"), [("code_function", {"entry": "f", "tests": 5}), ("code_stdin", {"cases": "x"})]
+    ("task", "payload"),
+    [("code_function", {"entry": "f", "tests": 5}), ("code_stdin", {"cases": "x"})],
 )
-def test_tests_of_another_shape_are_refused_at_load(task: str, payload: dict[str, Json], tmp_path: Path) -> None:
+def test_tests_of_another_shape_are_refused_at_load(
+    task: str, payload: dict[str, Json], tmp_path: Path
+) -> None:
     row = {"id": 1, "task": task, "answer": None, "payload": payload, "response": "nothing"}
     said = whet("grade", lines(tmp_path / "in.jsonl", row), "--out", tmp_path / "out.jsonl")
     assert is_refused(said, tmp_path, "in.jsonl")
@@ -188,6 +228,18 @@ def test_an_own_task_that_is_not_there_is_refused_at_import(tmp_path: Path) -> N
     source = tmp_path / "good.csv"
     source.write_text("q,a\n1 + 2,3\n")
     out = tmp_path / "p.jsonl"
-    said = whet("data", "import", source, "--map", "prompt=q", "--map", "answer=a", "--task", "gone.py:A", "--out", out)
+    said = whet(
+        "data",
+        "import",
+        source,
+        "--map",
+        "prompt=q",
+        "--map",
+        "answer=a",
+        "--task",
+        "gone.py:A",
+        "--out",
+        out,
+    )
     assert is_refused(said, tmp_path, "good.csv")
     assert said.last == "whet: there is no file gone.py for the task"

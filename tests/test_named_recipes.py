@@ -1,4 +1,5 @@
-"""Every recipe in experiments/ runs all its stages in its smoke form, in this process, and docs/recipes.md lists it."""
+"""Every recipe in experiments/ runs all its stages in its smoke form, in this process, and
+docs/recipes.md lists it."""
 
 import math
 import re
@@ -28,12 +29,22 @@ ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
 FILES = sorted(EXPERIMENTS.glob("*.toml"))
 ORDERS = ("mixed", "curriculum")
-REWARDS = ("binary", "binary_format", "binary_format_repeat", "ratio_quality_format_repeat", "complicated")
+REWARDS = (
+    "binary",
+    "binary_format",
+    "binary_format_repeat",
+    "ratio_quality_format_repeat",
+    "complicated",
+)
 PROMISED = {
     "game24_grpo",
     "game24_dpo",
     *(f"game24_sft_{name}" for name in ("short", "medium", "long", "v1", "v2", "v3")),
-    *(f"tango_{name}_{size}" for name in ("grpo", "rloo", "reinforce_pp") for size in ("1.5b", "7b")),
+    *(
+        f"tango_{name}_{size}"
+        for name in ("grpo", "rloo", "reinforce_pp")
+        for size in ("1.5b", "7b")
+    ),
     "tango_lrm_sft",
     *(f"reasoning360_{name}" for name in ("grpo_7b", "grpo_32b", "ppo_3b", "dapo")),
     *(f"rlinf_math_{size}" for size in ("1.5b", "7b")),
@@ -64,18 +75,28 @@ def test_a_recipe_runs_all_its_stages_in_its_smoke_form_and_every_training_step_
     said = whet("run", file, "--smoke", "--out", tmp_path / "run")
 
     assert said.code == 0, said.last
-    folders = [tmp_path / "run" / f"{number:02d}-{name}" for number, name in enumerate(stages_of(file), start=1)]
+    folders = [
+        tmp_path / "run" / f"{number:02d}-{name}"
+        for number, name in enumerate(stages_of(file), start=1)
+    ]
     assert all((folder / "summary.json").is_file() for folder in folders)
     assert (tmp_path / "run" / "report.html").is_file()
     stages = load_smoke(file, [], tmp_path / "run" / STAND_INS).config.stages
     for folder, stage in zip(folders, stages.values(), strict=True):
         if isinstance(stage, SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig):
             norms = gradient_norms(folder)
-            assert {name: len(values) for name, values in norms.items()} == num_steps(stage), folder.name
-            assert all(0.0 < norm < math.inf for values in norms.values() for norm in values), (folder.name, norms)
+            assert {name: len(values) for name, values in norms.items()} == num_steps(stage), (
+                folder.name
+            )
+            assert all(0.0 < norm < math.inf for values in norms.values() for norm in values), (
+                folder.name,
+                norms,
+            )
 
 
-def num_steps(stage: SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig) -> dict[str, int]:
+def num_steps(
+    stage: SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig,
+) -> dict[str, int]:
     """Count the steps that log a gradient norm when every step of every model moves its weights."""
     if isinstance(stage, TangoConfig):
         return {
@@ -90,8 +111,12 @@ def num_steps(stage: SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoCon
 
 def test_the_documented_recipes_are_those_of_the_folder_with_their_models_and_data() -> None:
     text = (ROOT / "docs" / "recipes.md").read_text()
-    rows = [row.split(" | ") for row in re.findall(r"^\| (`\w[\w.]*` \| .+) \|$", text, re.MULTILINE)]
-    documented = {row[0].strip("`"): set(re.findall(r"`([^`]+)`", f"{row[2]} {row[3]}")) for row in rows}
+    rows = [
+        row.split(" | ") for row in re.findall(r"^\| (`\w[\w.]*` \| .+) \|$", text, re.MULTILINE)
+    ]
+    documented = {
+        row[0].strip("`"): set(re.findall(r"`([^`]+)`", f"{row[2]} {row[3]}")) for row in rows
+    }
 
     assert documented == {file.stem: set(taken_from_outside(file)) for file in FILES}
 
@@ -107,23 +132,34 @@ def taken_from_outside(file: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("reward", REWARDS)
 def test_mixed_and_curriculum_differ_in_the_order_of_the_same_rows_alone(reward: str) -> None:
-    mixed, staged = (load_pipeline(EXPERIMENTS / f"npg_{order}_{reward}.toml", []).config for order in ORDERS)
+    mixed, staged = (
+        load_pipeline(EXPERIMENTS / f"npg_{order}_{reward}.toml", []).config for order in ORDERS
+    )
 
     assert differences(mixed, staged) == ["stages.rl.curriculum.shuffled: true -> false"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_rewards_of_a_schedule_differ_in_the_reward_alone(order: str) -> None:
-    stages = [load_pipeline(EXPERIMENTS / f"npg_{order}_{reward}.toml", []).config.stages["rl"] for reward in REWARDS]
+    stages = [
+        load_pipeline(EXPERIMENTS / f"npg_{order}_{reward}.toml", []).config.stages["rl"]
+        for reward in REWARDS
+    ]
     rls = [stage for stage in stages if isinstance(stage, RLConfig)]
 
     assert [stage.reward for stage in rls] == [load_reward(reward) for reward in REWARDS]
-    assert len({stage.model_copy(update={"reward": RewardSpec()}).model_dump_json() for stage in rls}) == 1
+    assert (
+        len({stage.model_copy(update={"reward": RewardSpec()}).model_dump_json() for stage in rls})
+        == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce_pp"])
 def test_the_sizes_of_a_tango_differ_in_the_generator_alone(name: str) -> None:
-    small, large = (load_pipeline(EXPERIMENTS / f"tango_{name}_{size}.toml", []).config for size in ("1.5b", "7b"))
+    small, large = (
+        load_pipeline(EXPERIMENTS / f"tango_{name}_{size}.toml", []).config
+        for size in ("1.5b", "7b")
+    )
 
     assert differences(small, large) == [
         'stages.sft.model.path: "Qwen/Qwen2.5-Math-1.5B" -> "Qwen/Qwen2.5-Math-7B"',

@@ -1,4 +1,5 @@
-"""A run that was stopped, killed or damaged ends as one that was not. `bench/kill_resume.py` does more of the same."""
+"""A run that was stopped, killed or damaged ends as one that was not. `bench/kill_resume.py` does
+more of the same."""
 
 import json
 import shutil
@@ -65,14 +66,22 @@ def straight(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Straig
 def has_reached(folder: Path, step: int) -> Callable[[], bool]:
     """Whether a run has logged a step, as seen from outside."""
     row = f'{{"step":{step},'
-    return lambda: (folder / "metrics.jsonl").exists() and row in (folder / "metrics.jsonl").read_text()
+    return lambda: (
+        (folder / "metrics.jsonl").exists() and row in (folder / "metrics.jsonl").read_text()
+    )
 
 
-def test_ctrl_c_exits_with_130_and_resume_ends_with_the_same_weights(straight: Straight, tmp_path: Path) -> None:
+def test_ctrl_c_exits_with_130_and_resume_ends_with_the_same_weights(
+    straight: Straight, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
-    code, said = stop(start(straight.file, folder), has_reached(folder / "01-sft", 12), signal.SIGINT)
+    code, said = stop(
+        start(straight.file, folder), has_reached(folder / "01-sft", 12), signal.SIGINT
+    )
     assert code == 130
-    assert said.endswith("stopped; the same command with --resume goes on from the last checkpoint\n")
+    assert said.endswith(
+        "stopped; the same command with --resume goes on from the last checkpoint\n"
+    )
     assert "Traceback" not in said
     assert half_written(folder) == []
     said_again = whet("run", straight.file, "--out", folder, "--resume")
@@ -80,7 +89,9 @@ def test_ctrl_c_exits_with_130_and_resume_ends_with_the_same_weights(straight: S
     assert facts(folder, STAGES) == straight.facts
 
 
-def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(straight: Straight, tmp_path: Path) -> None:
+def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(
+    straight: Straight, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     for stage, step in (("01-sft", 11), ("01-sft", 31), ("02-rl", 9)):
         code, _ = stop(start(straight.file, folder), has_reached(folder / stage, step))
@@ -96,7 +107,9 @@ def test_each_step_has_one_row_of_training_and_at_most_one_exam(straight: Straig
     for stage, steps in zip(STAGES, (40, 14), strict=True):
         rows = RunStore.view(straight.folder / stage).metrics()
         exams = [row["step"] for row in rows if "exam/pass@1" in row]
-        assert [row["step"] for row in rows if "exam/pass@1" not in row] == list(range(1, steps + 1))
+        assert [row["step"] for row in rows if "exam/pass@1" not in row] == list(
+            range(1, steps + 1)
+        )
         assert len(exams) == len(set(exams))
 
 
@@ -124,7 +137,12 @@ def another_number(file: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
-    straight: Straight, tmp_path: Path, stage: str, name: str, damage: Callable[[Path], None], before: int
+    straight: Straight,
+    tmp_path: Path,
+    stage: str,
+    name: str,
+    damage: Callable[[Path], None],
+    before: int,
 ) -> None:
     folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
     unfinish(folder / stage)
@@ -132,7 +150,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     damage(newest / name)
     said = whet("run", straight.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
-    told = [line for line in said.err.splitlines() if line.startswith(f"checkpoint {newest} is damaged (")]
+    told = [
+        line
+        for line in said.err.splitlines()
+        if line.startswith(f"checkpoint {newest} is damaged (")
+    ]
     assert len(told) == 1
     assert name in told[0]
     assert told[0].endswith("; the one before it is used")
@@ -140,7 +162,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     assert facts(folder, STAGES) == straight.facts
 
 
-def test_with_every_checkpoint_damaged_a_run_begins_again_and_ends_the_same(straight: Straight, tmp_path: Path) -> None:
+def test_with_every_checkpoint_damaged_a_run_begins_again_and_ends_the_same(
+    straight: Straight, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
     unfinish(folder / "02-rl")
     for path in (folder / "02-rl" / "checkpoints").iterdir():
@@ -152,7 +176,9 @@ def test_with_every_checkpoint_damaged_a_run_begins_again_and_ends_the_same(stra
     assert facts(folder, STAGES) == straight.facts
 
 
-def test_a_newest_checkpoint_that_was_deleted_is_made_again(straight: Straight, tmp_path: Path) -> None:
+def test_a_newest_checkpoint_that_was_deleted_is_made_again(
+    straight: Straight, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
     unfinish(folder / "01-sft")
     shutil.rmtree(folder / "01-sft" / "checkpoints" / "000040")
@@ -161,13 +187,17 @@ def test_a_newest_checkpoint_that_was_deleted_is_made_again(straight: Straight, 
     assert facts(folder, STAGES) == straight.facts
 
 
-def test_a_best_checkpoint_that_was_deleted_leaves_the_newest_to_hand_on(straight: Straight, tmp_path: Path) -> None:
+def test_a_best_checkpoint_that_was_deleted_leaves_the_newest_to_hand_on(
+    straight: Straight, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(straight.folder, tmp_path / "run"))
     unfinish(folder / "01-sft")
     checkpoints = folder / "01-sft" / "checkpoints"
     newest = checkpoints / "000040"
     state = json.loads((newest / "state.json").read_text())
-    Checkpoints(checkpoints).save(40, lambda new: _with_state(newest, new, {**state, "best": [20, 1.0]}))
+    Checkpoints(checkpoints).save(
+        40, lambda new: _with_state(newest, new, {**state, "best": [20, 1.0]})
+    )
     said = whet("run", straight.file, "--out", folder, "--resume")
     assert said.code == 0, said.err
     assert RunStore.view(folder / "01-sft").summary()["model"] == "checkpoints/000040"
@@ -195,7 +225,14 @@ SETTINGS = {
         '{ kind = "staged", easy_tokens = 16, stages = [{ max_level = 0.6, max_tokens = 20 }, { min_level = 0.3 }] }',
     ),
     "lag": ("--lag", "2"),
-    "all": ("--lag", "2", "--gather.refill", "4", "--curriculum", '{ kind = "band", low = 0.3, high = 0.7 }'),
+    "all": (
+        "--lag",
+        "2",
+        "--gather.refill",
+        "4",
+        "--curriculum",
+        '{ kind = "band", low = 0.3, high = 0.7 }',
+    ),
 }
 
 DID = {
@@ -225,9 +262,16 @@ def test_a_cut_run_takes_the_same_steps_whatever_decides_what_is_sampled(
     assert facts(tmp_path, ("run",)) == expected
 
 
-def test_a_kill_in_the_middle_of_sampling_ahead_changes_nothing(tiny: Pipeline, tmp_path: Path) -> None:
-    stage = SAMPLED.format(folder=tiny.folder, task=TASK).replace('kind = "rl"', '[stages.rl]\nkind = "rl"')
-    file = write(tmp_path / "pipeline.toml", f'kind = "run"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n')
+def test_a_kill_in_the_middle_of_sampling_ahead_changes_nothing(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    stage = SAMPLED.format(folder=tiny.folder, task=TASK).replace(
+        'kind = "rl"', '[stages.rl]\nkind = "rl"'
+    )
+    file = write(
+        tmp_path / "pipeline.toml",
+        f'kind = "run"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n',
+    )
     said = whet("run", file, "--out", tmp_path / "straight")
     assert said.code == 0, said.err
     code, _ = stop(start(file, tmp_path / "killed"), has_reached(tmp_path / "killed" / "01-rl", 5))

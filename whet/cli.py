@@ -1,4 +1,5 @@
-"""The command line. Each verb reads settings, says what it will do, does it, and says where the result is.
+"""The command line. Each verb reads settings, says what it will do, does it, and says where the
+result is.
 
 Only light modules are imported here: `whet --help` loads no torch.
 """
@@ -26,20 +27,29 @@ app = typer.Typer(
 VERBS = ("run", "sft", "rl", "dpo", "distill", "tango", "teach", "eval")
 """Kinds of files that have a verb of their own."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
-data = typer.Typer(help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None)
+data = typer.Typer(
+    help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-File = Annotated[Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)
+]
 Out = Annotated[Path | None, typer.Option(help="Run folder; runs/NAME of the file by default.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
-Smoke = Annotated[bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")]
+Smoke = Annotated[
+    bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")
+]
 
 
 @app.command(context_settings=SETTINGS)
-def run(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False) -> None:
-    """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value` changes a setting."""
+def run(
+    ctx: typer.Context, file: File, out: Out = None, resume: Resume = False, smoke: Smoke = False
+) -> None:
+    """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value`
+    changes a setting."""
     with _stoppable():
         from whet.recipes.pipeline import run_file
 
@@ -110,11 +120,16 @@ def show(ctx: typer.Context, file: File) -> None:
 def plan(
     ctx: typer.Context,
     file: File,
-    gpu: Annotated[str, typer.Option(help="Which card: h200, h100, a100, a100-40, l40s, rtx4090.")] = "h200",
+    gpu: Annotated[
+        str, typer.Option(help="Which card: h200, h100, a100, a100-40, l40s, rtx4090.")
+    ] = "h200",
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 64,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Mean tokens of an answer; the limit by default.")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Mean tokens of an answer; the limit by default.")
+    ] = None,
 ) -> None:
-    """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something does not fit."""
+    """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
+    does not fit."""
     from whet.recipes.pipeline import load_stages
     from whet.recipes.plan import plan as predicted
 
@@ -124,9 +139,15 @@ def plan(
 
 @app.command("try")
 def try_(
-    place: Annotated[str, typer.Argument(help="A run folder, a model folder, or a hub id.", show_default=False)],
-    question: Annotated[str, typer.Argument(help='What to ask, such as "4 6 8 1".', show_default=False)],
-    samples: Annotated[int, typer.Option(min=1, max=1000, help="Answers to draw; the first is greedy.")] = 1,
+    place: Annotated[
+        str, typer.Argument(help="A run folder, a model folder, or a hub id.", show_default=False)
+    ],
+    question: Annotated[
+        str, typer.Argument(help='What to ask, such as "4 6 8 1".', show_default=False)
+    ],
+    samples: Annotated[
+        int, typer.Option(min=1, max=1000, help="Answers to draw; the first is greedy.")
+    ] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 512,
     seed: Annotated[int, typer.Option(help="Decides the drawn answers.")] = 0,
 ) -> None:
@@ -149,23 +170,33 @@ def export(
 
 @app.command()
 def grade(
-    source: Annotated[Path, typer.Argument(help='JSON lines with "id" and "response".', show_default=False)],
+    source: Annotated[
+        Path, typer.Argument(help='JSON lines with "id" and "response".', show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="Where the graded rows go.", show_default=False)],
     problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
     workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
-    reward: Annotated[str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")] = None,
+    reward: Annotated[
+        str | None, typer.Option(help="A reward spec: a shipped name or a TOML file.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")
+    ] = None,
 ) -> None:
     """Grade a file of responses."""
     from whet.recipes.grade import grade_file
     from whet.tasks.registry import named
 
-    grade_file(source, out, make=named, problems=problems, workers=workers, reward=reward, own=task or ())
+    grade_file(
+        source, out, make=named, problems=problems, workers=workers, reward=reward, own=task or ()
+    )
 
 
 @app.command()
 def doctor(
-    model: Annotated[str | None, typer.Argument(help="Your own model or run folder, proved too.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="Your own model or run folder, proved too.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove that training computes what it should on this machine; name what does not."""
@@ -185,7 +216,9 @@ def list_(ctx: typer.Context) -> None:
 
 @tasks.command()
 def check(
-    name: Annotated[str | None, typer.Argument(help="A task; all of them by default.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A task; all of them by default.", show_default=False)
+    ] = None,
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
     """Prove graders: gold is right, and what only looks like an answer is not."""
@@ -203,7 +236,9 @@ def import_(
     format: Annotated[str | None, typer.Option(help="The layout of the rows, by name.")] = None,
     map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
     task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
-    split: Annotated[str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")
+    ] = None,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.recipes.data import import_file
@@ -213,12 +248,16 @@ def import_(
     if split is not None and split not in known:
         raise ConfigError(f"--split {split} should be one of {', '.join(known)}")
     pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=known[split] if split else None)
+    import_file(
+        file, out, format=format, map=pairs, task=task, split=known[split] if split else None
+    )
 
 
 @data.command()
 def make(
-    task: Annotated[str, typer.Argument(help="A task that makes its problems.", show_default=False)],
+    task: Annotated[
+        str, typer.Argument(help="A task that makes its problems.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The file of problems to write.", show_default=False)],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
@@ -256,7 +295,9 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
     loaded = load(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
     say(shown(loaded))
-    with RunStore.open(folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED) as store:
+    with RunStore.open(
+        folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED
+    ) as store:
         if store.is_finished:
             say(f"{folder} is finished; nothing to do")
             return
@@ -269,9 +310,13 @@ def _expect(file: Path, kind: str) -> None:
 
     found = kind_of(file)
     if found in VERBS and found != kind:
-        raise ConfigError(f"{file} is of kind {found!r}: use `whet {found} {file}`, or give a file of kind {kind!r}")
+        raise ConfigError(
+            f"{file} is of kind {found!r}: use `whet {found} {file}`, or give a file of kind {kind!r}"
+        )
     if found != kind:
-        raise ConfigError(f"{file} is of kind {found!r}, but `whet {kind}` runs files of kind {kind!r}")
+        raise ConfigError(
+            f"{file} is of kind {found!r}, but `whet {kind}` runs files of kind {kind!r}"
+        )
 
 
 @contextmanager
@@ -285,7 +330,8 @@ def _stoppable() -> Iterator[None]:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line, on the process's own arguments by default; what a user can mend is one sentence, code 2."""
+    """Run the command line, on the process's own arguments by default; what a user can mend is one
+    sentence, code 2."""
     try:
         app(args, prog_name="whet")
     except WhetError as error:

@@ -1,4 +1,5 @@
-"""What libraries read from the environment when they start, set before they do, and only where the user has not."""
+"""What libraries read from the environment when they start, set before they do, and only where the
+user has not."""
 
 import ctypes
 import os
@@ -17,15 +18,15 @@ _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 def share_cores() -> None:
     """Let threads that wait for each other sleep early.
 
-    On two cores with one busy neighbour, spinning as long as libgomp likes makes a training step 1.6 times as long;
-    giving up after 1,000 turns costs nothing on an idle machine (docs/LOG.md).
+    On two cores with one busy neighbour, spinning as long as libgomp likes makes a training step
+    1.6 times as long; giving up after 1,000 turns costs nothing on an idle machine (docs/LOG.md).
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def keep_sums_in_order() -> None:
-    """Leave cuBLAS no room to split a sum over several workers: each row of a product then has the same bits whatever
-    other rows are computed with it, and every time.
+    """Leave cuBLAS no room to split a sum over several workers: each row of a product then has the
+    same bits whatever other rows are computed with it, and every time.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "1")
@@ -50,11 +51,16 @@ def avoid_broken_amx(
 ) -> None:
     """Keep oneDNN from AMX on a processor that advertises it and cannot run it.
 
-    Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16 product then dies of
-    an illegal instruction (https://github.com/uxlfoundation/oneDNN/issues/5689). Only running one shows it. A processor
+    Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16
+    product then dies of an illegal instruction
+    (https://github.com/uxlfoundation/oneDNN/issues/5689). Only running one shows it. A processor
     that does not advertise AMX costs no child process.
     """
-    if not any(name in environ for name in _ONEDNN_LIMITS) and _advertises_amx(cpuinfo) and not can_run():
+    if (
+        not any(name in environ for name in _ONEDNN_LIMITS)
+        and _advertises_amx(cpuinfo)
+        and not can_run()
+    ):
         environ[_ONEDNN_LIMITS[0]] = "AVX512_CORE_FP16"
 
 
@@ -68,7 +74,8 @@ def _advertises_amx(cpuinfo: Path) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc hand freed blocks out again instead of returning them to the system, for work on a CPU.
+    """Let glibc hand freed blocks out again instead of returning them to the system, for work on a
+    CPU.
 
     A large tensor otherwise costs a page fault every 4 KiB, each time.
     """

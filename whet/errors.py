@@ -23,11 +23,14 @@ class TrainError(WhetError):
     """Training that cannot go on: a gradient that is not finite, no usable group for many steps."""
 
 
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def visible(text: str) -> str:
-    """Show signs that steer a terminal, or that it cannot print, as their escapes; line breaks and tabs stay.
+    """Show signs that steer a terminal, or that it cannot print, as their escapes; line breaks and
+    tabs stay.
 
     >>> visible("a" + chr(27) + "[2J") == "a" + chr(92) + "x1b[2J"
     True

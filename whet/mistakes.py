@@ -1,4 +1,5 @@
-"""What pydantic found wrong with settings, as one sentence: the key, its value, its file, what would be right."""
+"""What pydantic found wrong with settings, as one sentence: the key, its value, its file, what
+would be right."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -43,17 +44,23 @@ WANTED: Mapping[str, str] = {
 }
 
 
-def sentence(kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]) -> str:
+def sentence(
+    kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
+) -> str:
     """Say the first mistake, and how many keys have one besides it."""
     keys = [".".join(path(error["loc"], tree)) for error in errors]
     alike = [error for error, key in zip(errors, keys, strict=True) if key == keys[0]]
     more = len(set(keys)) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    return (_no_such(alike[0], keys[0], tree, origin) or _one(kind, alike, keys[0], tree, origin(keys[0]))) + counted
+    return (
+        _no_such(alike[0], keys[0], tree, origin)
+        or _one(kind, alike, keys[0], tree, origin(keys[0]))
+    ) + counted
 
 
 def path(loc: Sequence[str | int], tree: Table) -> list[str]:
-    """Follow an error's location through what was given, leaving out the union tags that pydantic puts in between."""
+    """Follow an error's location through what was given, leaving out the union tags that pydantic
+    puts in between."""
     keys: list[str] = []
     here: Json = tree
     for index, part in enumerate(loc):
@@ -70,7 +77,8 @@ def path(loc: Sequence[str | int], tree: Table) -> list[str]:
 
 
 def models(annotation: object) -> Iterator[Model]:
-    """Find the settings classes a type speaks of: itself, its union members, its list or dict items."""
+    """Find the settings classes a type speaks of: itself, its union members, its list or dict
+    items."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -84,11 +92,18 @@ def tags(model: Model) -> Iterator[str]:
             yield from get_args(field.annotation)
 
 
-def _no_such(error: ErrorDetails, key: str, tree: Table, origin: Callable[[str], str]) -> str | None:
-    """Name a table that flags alone have opened, such as a stage whose name is mistyped; None for other mistakes."""
+def _no_such(
+    error: ErrorDetails, key: str, tree: Table, origin: Callable[[str], str]
+) -> str | None:
+    """Name a table that flags alone have opened, such as a stage whose name is mistyped; None for
+    other mistakes."""
     way = key.split(".")
     given, around = _at(tree, way), _at(tree, way[:-1])
-    if error["type"] != "union_tag_not_found" or not isinstance(given, dict) or not isinstance(around, dict):
+    if (
+        error["type"] != "union_tag_not_found"
+        or not isinstance(given, dict)
+        or not isinstance(around, dict)
+    ):
         return None
     leaves, others = tables.flat(given, f"{key}."), [name for name in around if name != way[-1]]
     if not others or any(origin(leaf) != "cli" for leaf in leaves):
@@ -109,10 +124,16 @@ def _one(kind: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, ori
         return f'"{key}" is missing: set it in the file or with --{key}'
     if error["type"] == "value_error":
         message = error["msg"].removeprefix("Value error, ")
-        return f"{key}{'' if given.startswith('{') else f' = {given}'}{where}: {message}" if key else message
+        return (
+            f"{key}{'' if given.startswith('{') else f' = {given}'}{where}: {message}"
+            if key
+            else message
+        )
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         tag = str(error["ctx"]["discriminator"]).strip("'")
-        choices = ", ".join(toml.literal(name) for model in _models_at(kind, error["loc"]) for name in tags(model))
+        choices = ", ".join(
+            toml.literal(name) for model in _models_at(kind, error["loc"]) for name in tags(model)
+        )
         found = toml.literal(_at(tree, [*key.split("."), tag]))
         return f"{key}.{tag} = {found}{where}: should be one of {choices}"
     wanted = dict.fromkeys(_wanted(row) for row in errors)
@@ -139,7 +160,11 @@ def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:
 def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
     here = [kind]
     for part in loc:
-        fields = [model.model_fields[part] for model in here if isinstance(part, str) and part in model.model_fields]
+        fields = [
+            model.model_fields[part]
+            for model in here
+            if isinstance(part, str) and part in model.model_fields
+        ]
         if fields:
             here = [model for field in fields for model in models(field.annotation)]
         else:

@@ -1,4 +1,5 @@
-"""Nested tables of settings and their dotted keys: merge two, set one value, name them all, read them from flags."""
+"""Nested tables of settings and their dotted keys: merge two, set one value, name them all, read
+them from flags."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +14,9 @@ def merged(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
     both = dict(old)
     for key, item in new.items():
         before = both.get(key)
-        both[key] = merged(before, item) if isinstance(before, dict) and isinstance(item, dict) else item
+        both[key] = (
+            merged(before, item) if isinstance(before, dict) and isinstance(item, dict) else item
+        )
     return both
 
 
@@ -44,14 +47,17 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
 
 
 def from_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last of a key wins."""
+    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last of a key
+    wins."""
     flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         flag = rest.pop(0)
         key, equals, text = flag.removeprefix("--").partition("=")
         if not flag.startswith("--") or not all(key.split(".")):
-            raise ConfigError(f"cannot read {flag!r}: settings are given as --key value, such as --train.lr 0.001")
+            raise ConfigError(
+                f"cannot read {flag!r}: settings are given as --key value, such as --train.lr 0.001"
+            )
         if not equals:
             text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
         flags.pop(key, None)
@@ -66,5 +72,7 @@ def _changed(here: Json, way: Sequence[str], item: Json, key: str) -> Json:
     if isinstance(here, dict):
         return here | {part: _changed(here.get(part, {}), rest, item, key)}
     if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
-        return [_changed(row, rest, item, key) if i == int(part) else row for i, row in enumerate(here)]
+        return [
+            _changed(row, rest, item, key) if i == int(part) else row for i, row in enumerate(here)
+        ]
     raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {toml.literal(here)}")

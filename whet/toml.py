@@ -1,6 +1,8 @@
-"""TOML in and out: read a file with its mistakes named, parse one value from the command line, write a table.
+"""TOML in and out: read a file with its mistakes named, parse one value from the command line,
+write a table.
 
-tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None is left out.
+tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None
+is left out.
 """
 
 import json
@@ -14,11 +16,13 @@ from whet.types import Json
 
 Table = dict[str, Json]
 DEEPEST = 64
-"""Tables and lists within each other, far more than settings have and far fewer than Python can follow."""
+"""Tables and lists within each other, far more than settings have and far fewer than Python can
+follow."""
 
 
 def read(file: Path) -> Table:
-    """Read a file, or say in one sentence why not: missing, no permission, not text, broken at a line."""
+    """Read a file, or say in one sentence why not: missing, no permission, not text, broken at a
+    line."""
     try:
         return _plain_table(tomllib.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
@@ -47,7 +51,8 @@ def value(text: str) -> Json:
 
 
 def write(table: Mapping[str, Json], *, at: str = "") -> str:
-    """Write a table as TOML text: its plain keys first, then each table below it under its own header."""
+    """Write a table as TOML text: its plain keys first, then each table below it under its own
+    header."""
     plain = {key: item for key, item in table.items() if item is not None and not _is_tables(item)}
     lines = [f"{name(key)} = {literal(item)}\n" for key, item in plain.items()]
     for key, item in table.items():
@@ -55,7 +60,9 @@ def write(table: Mapping[str, Json], *, at: str = "") -> str:
         if isinstance(item, dict):
             lines.append(f"\n[{path}]\n{write(item, at=path)}")
         elif isinstance(item, list) and _is_tables(item):
-            lines.extend(f"\n[[{path}]]\n{write(row, at=path)}" for row in item if isinstance(row, dict))
+            lines.extend(
+                f"\n[[{path}]]\n{write(row, at=path)}" for row in item if isinstance(row, dict)
+            )
     return "".join(lines)
 
 
@@ -66,13 +73,19 @@ def literal(item: Json) -> str:
     '[1e-05, "a", {k = true}]'
     """
     if isinstance(item, dict):
-        return "{" + ", ".join(f"{name(k)} = {literal(v)}" for k, v in item.items() if v is not None) + "}"
+        return (
+            "{"
+            + ", ".join(f"{name(k)} = {literal(v)}" for k, v in item.items() if v is not None)
+            + "}"
+        )
     if isinstance(item, list):
         return "[" + ", ".join(literal(part) for part in item) + "]"
     if isinstance(item, float):
         return repr(item)
     # JSON's escapes are TOML's; DEL alone must be escaped in TOML and is not in JSON.
-    return "none" if item is None else json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return (
+        "none" if item is None else json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
+    )
 
 
 def name(key: str) -> str:
@@ -81,7 +94,9 @@ def name(key: str) -> str:
 
 
 def _is_tables(item: Json) -> bool:
-    return isinstance(item, dict) or (isinstance(item, list) and bool(item) and all(isinstance(x, dict) for x in item))
+    return isinstance(item, dict) or (
+        isinstance(item, list) and bool(item) and all(isinstance(x, dict) for x in item)
+    )
 
 
 def _plain_table(table: Mapping[str, object], depth: int = 0) -> Table:

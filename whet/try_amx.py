@@ -1,4 +1,5 @@
-"""Run by `whet.environment` in a process of its own: multiply two AMX tiles and end, or die of it."""
+"""Run by `whet.environment` in a process of its own: multiply two AMX tiles and end, or die of
+it."""
 
 import ctypes
 import mmap
@@ -16,7 +17,9 @@ _CODE = bytes.fromhex(
     "c3"  # ret
 )
 _PALETTE, _ROW_BYTES, _NUM_ROWS = bytes([1]), bytes([64, 0]), bytes([16])
-_TILES = _PALETTE.ljust(16, b"\0") + (_ROW_BYTES * 3).ljust(32, b"\0") + (_NUM_ROWS * 3).ljust(16, b"\0")
+_TILES = (
+    _PALETTE.ljust(16, b"\0") + (_ROW_BYTES * 3).ljust(32, b"\0") + (_NUM_ROWS * 3).ljust(16, b"\0")
+)
 """What ldtilecfg reads: three tiles of 16 rows of 64 bytes."""
 
 

@@ -1,4 +1,5 @@
-"""The records that travel between stages: Problem and Rollout, and what they are made of. No torch here.
+"""The records that travel between stages: Problem and Rollout, and what they are made of. No torch
+here.
 
 Everything is frozen. Token data are numpy arrays, so types that hold them compare by identity.
 """
@@ -25,7 +26,8 @@ SPEAKERS: tuple[Speaker, ...] = ("system", "user", "assistant")
 
 
 class Verdict(StrEnum):
-    """What a grader found. UNSCORED means the grader itself failed (time, memory, a judge not reached)."""
+    """What a grader found. UNSCORED means the grader itself failed (time, memory, a judge not
+    reached)."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -56,7 +58,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One question with what grading it needs. `id` is the task's name and a hash of the content."""
+    """One question with what grading it needs. `id` is the task's name and a hash of the
+    content."""
 
     id: str
     task: str
@@ -91,7 +94,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completion:
-    """Sampled tokens, each with the log-probability it was sampled at, and the policy version that did it."""
+    """Sampled tokens, each with the log-probability it was sampled at, and the policy version that
+    did it."""
 
     tokens: Tokens
     logprobs: Floats
@@ -145,7 +149,8 @@ Group = tuple[Rollout, ...]
 
 
 def content_id(task: str, content: Json) -> str:
-    """Name a problem by what it asks, so that the id is the same in every file and on every machine.
+    """Name a problem by what it asks, so that the id is the same in every file and on every
+    machine.
 
     >>> content_id("game24", [1, 2, 3, 4])
     'game24/c3aea7055b1f'
@@ -154,7 +159,8 @@ def content_id(task: str, content: Json) -> str:
 
 
 def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
-    """Write JSON in UTF-8 without blanks. Half of a surrogate pair, which UTF-8 does not have, stands as its escape.
+    """Write JSON in UTF-8 without blanks. Half of a surrogate pair, which UTF-8 does not have,
+    stands as its escape.
 
     NaN and infinities, which JSON does not have, are refused.
 
@@ -162,14 +168,21 @@ def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> byt
     (b'{"a":["b",1]}', b'"\\\\ud800"')
     """
     try:
-        text = json.dumps(value, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(
+            value, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
     except (ValueError, RecursionError) as error:
         raise DataError(f"this cannot be written as JSON ({error})") from error
     return text.encode("utf-8", "backslashreplace")
 
 
 def _problem(row: Mapping[str, Json]) -> Problem:
-    prompt, payload, split, level = row["prompt"], row.get("payload") or {}, row["split"], row.get("level")
+    prompt, payload, split, level = (
+        row["prompt"],
+        row.get("payload") or {},
+        row["split"],
+        row.get("level"),
+    )
     if not isinstance(prompt, list) or not isinstance(payload, dict):
         raise ValueError("prompt must be a list of messages and payload an object")
     if split not in SPLITS:

@@ -1,8 +1,10 @@
-"""Problems for `fuzz.py`, each with a way to spoil its answer that is wrong by construction. No files are read.
+"""Problems for `fuzz.py`, each with a way to spoil its answer that is wrong by construction. No
+files are read.
 
-What is wrong is settled here without asking the grader: one digit of a number is changed, a node is left out of an
-optimal list, a name is put in that no graph has. `holds` is the caution for texts that are made at random: it says
-where one may be right by chance, and then its verdict is not held against the grader.
+What is wrong is settled here without asking the grader: one digit of a number is changed, a node is
+left out of an optimal list, a name is put in that no graph has. `holds` is the caution for texts
+that are made at random: it says where one may be right by chance, and then its verdict is not held
+against the grader.
 """
 
 import re
@@ -30,14 +32,17 @@ MADE = (
     "zebra", "ordering", "knights", "graph_logic", "zebralogic", "arc", "clrs",
 )  # fmt: skip
 KINDS = (*MADE, *WRITTEN)
-"""Every task of the package, and the two kinds of rows that run code for tasks that otherwise do not."""
+"""Every task of the package, and the two kinds of rows that run code for tasks that otherwise do
+not."""
 RUNS_CODE = ("code_function", "code_stdin", "code_pytest", "codeio_run", "cruxeval_run")
-"""Kinds of rows that start sandboxes; the last two are the tasks codeio and cruxeval asked for an input."""
+"""Kinds of rows that start sandboxes; the last two are the tasks codeio and cruxeval asked for an
+input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A problem, its gold response cut in three around the answer, and what is known to be wrong."""
+    """A problem, its gold response cut in three around the answer, and what is known to be
+    wrong."""
 
     problem: Problem
     before: str
@@ -77,7 +82,9 @@ def kind_of(name: str) -> Kind:
 @lru_cache(1 << 10)
 def key(text: str) -> str:
     """Reduce a text to its letters and digits, whatever they are dressed in."""
-    return "".join(sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum())
+    return "".join(
+        sign for sign in unicodedata.normalize("NFKC", text).casefold() if sign.isalnum()
+    )
 
 
 def _made(task: Task, problem: Problem, name: str) -> Row | None:
@@ -90,41 +97,64 @@ def _made(task: Task, problem: Problem, name: str) -> Row | None:
     start = gold.rfind(answer)
     spoil, holds = _spoiled(problem, name, answer)
     return Row(
-        problem=problem, before=gold[:start], answer=answer, after=gold[start + len(answer) :], spoil=spoil, holds=holds
+        problem=problem,
+        before=gold[:start],
+        answer=answer,
+        after=gold[start + len(answer) :],
+        spoil=spoil,
+        holds=holds,
     )
 
 
 def _spoiled(problem: Problem, name: str, answer: str) -> tuple[Spoil, Holds]:
     if name in LISTED:
         nodes = [str(node) for node in _list(problem.payload.get("nodes"))]
-        return partial(spoils.listed, nodes), partial(_has_names, frozenset(map(key, nodes)), answer == "[]")
+        return partial(spoils.listed, nodes), partial(
+            _has_names, frozenset(map(key, nodes)), answer == "[]"
+        )
     if name in ("ged", "mcs"):
         return spoils.numbered, _has_numbers
     if name in ("game24", "countdown"):
         hand = [str(card) for card in _list(problem.payload.get("numbers"))]
         return (spoils.last_line if name == "game24" else spoils.digit), partial(_has_all, hand)
     if name == "knights":
-        return spoils.roles, partial(_has_all, [key(line.partition(" ")[2]) for line in answer.split("\n")], fold=key)
+        return spoils.roles, partial(
+            _has_all, [key(line.partition(" ")[2]) for line in answer.split("\n")], fold=key
+        )
     if name == "zebra":
         return spoils.cells, partial(_has_all, list(map(key, answer.split('"rows"'))), fold=key)
     return _PLAIN[name], partial(_has_key, (key(answer),))
 
 
 def _numbered_row(problem: Problem, gold: str) -> Row:
-    """Cut nothing: the whole response is the answer, and is written again with another one in it."""
+    """Cut nothing: the whole response is the answer, and is written again with another one in
+    it."""
     answer = problem.answer or ""
     if answer in ("Yes", "No") or answer.isdigit():
 
         def spoil(text: str, rng: Random) -> str:
-            other = {"Yes": "No", "No": "Yes"}.get(answer) or str(int(answer) + rng.randrange(1, 99))
-            turned = text.replace("is no" if answer == "No" else "is a", "is a" if answer == "No" else "is no")
+            other = {"Yes": "No", "No": "Yes"}.get(answer) or str(
+                int(answer) + rng.randrange(1, 99)
+            )
+            turned = text.replace(
+                "is no" if answer == "No" else "is a", "is a" if answer == "No" else "is no"
+            )
             return other.join(turned.rsplit(answer, 1))
 
         said = ("yes", "thereis", "thereexists") if answer == "Yes" else ("no",)
         signs = said if answer in ("Yes", "No") else (answer,)
-        return Row(problem=problem, before="", answer=gold, after="", spoil=spoil, holds=partial(_has_key, signs))
+        return Row(
+            problem=problem,
+            before="",
+            answer=gold,
+            after="",
+            spoil=spoil,
+            holds=partial(_has_key, signs),
+        )
     kind = problem.payload["kind"]
-    ways: Spoil = spoils.digit if kind == "gnn" else spoils.pairs if kind == "matching" else spoils.numbered
+    ways: Spoil = (
+        spoils.digit if kind == "gnn" else spoils.pairs if kind == "matching" else spoils.numbered
+    )
     return Row(problem=problem, before="", answer=gold, after="", spoil=ways, holds=_has_numbers)
 
 
@@ -160,19 +190,24 @@ def _has_numbers(text: str) -> bool:
 
 
 def _has_names(names: frozenset[str], is_empty: bool, text: str) -> bool:
-    """A text may be right where every name in its last brackets is a node's; without brackets, where one is said."""
+    """A text may be right where every name in its last brackets is a node's; without brackets,
+    where one is said."""
     if is_empty:
         return True
     inside = re.findall(r"\[([^\[\]]*)\]", text)
     if inside:
-        return any(all(key(piece) in names for piece in each.split(",") if key(piece)) for each in inside)
+        return any(
+            all(key(piece) in names for piece in each.split(",") if key(piece)) for each in inside
+        )
     found = key(text)
     return any(name in found for name in names)
 
 
 def _has_letter(letter: str, option: str, text: str) -> bool:
     plain = unicodedata.normalize("NFKC", text)
-    is_said = letter in plain or re.search(rf"(?<![a-z]){letter.lower()}(?![a-z])", plain) is not None
+    is_said = (
+        letter in plain or re.search(rf"(?<![a-z]){letter.lower()}(?![a-z])", plain) is not None
+    )
     return is_said or key(option) in key(text)
 
 
@@ -180,8 +215,11 @@ def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def _written(task: Task, name: str, asked: str, answer: str, payload: dict[str, Json], *signs: str) -> Row:
-    """Make a row of a question in `written.py`; further signs are other ways to write its answer."""
+def _written(
+    task: Task, name: str, asked: str, answer: str, payload: dict[str, Json], *signs: str
+) -> Row:
+    """Make a row of a question in `written.py`; further signs are other ways to write its
+    answer."""
     problem = Problem(
         id=content_id(task.name, [asked, answer, payload]),
         task=task.name,
@@ -211,7 +249,9 @@ def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tup
         return spoils.program, partial(_has_key, ("def", "print", "class", "import"))
     if name == "choice":
         options = [str(text) for text in _list(problem.payload["options"])]
-        return partial(spoils.other_of, "ABCD"), partial(_has_letter, answer, options["ABCD".index(answer)])
+        return partial(spoils.other_of, "ABCD"), partial(
+            _has_letter, answer, options["ABCD".index(answer)]
+        )
     if name == "yes_no":
         return partial(spoils.other_of, ("yes", "no")), partial(
             _has_key, ("yes", "true") if answer == "yes" else ("no", "false")

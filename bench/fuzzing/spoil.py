@@ -1,4 +1,5 @@
-"""Ways to spoil a right answer that leave it in its form and make it wrong, whatever a grader says of it."""
+"""Ways to spoil a right answer that leave it in its form and make it wrong, whatever a grader says
+of it."""
 
 import json
 import re
@@ -32,20 +33,28 @@ PROGRAMS = (
 def digit(answer: str, rng: Random) -> str:
     """Change one digit, and with it the value of the number it stands in."""
     place = rng.choice([place for place, sign in enumerate(answer) if sign in "0123456789"])
-    return f"{answer[:place]}{(int(answer[place]) + rng.randrange(1, 10)) % 10}{answer[place + 1 :]}"
+    return (
+        f"{answer[:place]}{(int(answer[place]) + rng.randrange(1, 10)) % 10}{answer[place + 1 :]}"
+    )
 
 
 def number(answer: str, rng: Random) -> str:
     """Write another number: a digit changed, a sign or a power added, ten- and hundredfold."""
     is_whole = answer.lstrip("-").isdigit()
-    ways = [digit(answer, rng), f"{answer}e{rng.randrange(2, 400)}" if is_whole else digit(answer, rng)]
+    ways = [
+        digit(answer, rng),
+        f"{answer}e{rng.randrange(2, 400)}" if is_whole else digit(answer, rng),
+    ]
     if is_whole and int(answer):
         ways += [
             f"{answer}{'0' * rng.randrange(1, 40)}",
             f"{answer}.{rng.randrange(1, 999)}",
             f"0.{answer.lstrip('-')}",
         ]
-        ways += [answer.removeprefix("-") if answer.startswith("-") else f"-{answer}", str(int(answer) + 10**12)]
+        ways += [
+            answer.removeprefix("-") if answer.startswith("-") else f"-{answer}",
+            str(int(answer) + 10**12),
+        ]
         ways += [str(int(answer) + rng.choice((-2, -1, 1, 2)))]
     return rng.choice(ways)
 
@@ -53,8 +62,14 @@ def number(answer: str, rng: Random) -> str:
 def word(answer: str, rng: Random) -> str:
     """Change, drop, add or repeat a letter."""
     place = rng.choice([place for place, sign in enumerate(answer) if sign.isalpha()])
-    other = rng.choice([sign for sign in "abcdefghijklmnopqrstuvwxyz" if sign != answer[place].lower()])
-    ways = [answer[:place] + other + answer[place + 1 :], answer[:place] + other + answer[place:], answer + other]
+    other = rng.choice(
+        [sign for sign in "abcdefghijklmnopqrstuvwxyz" if sign != answer[place].lower()]
+    )
+    ways = [
+        answer[:place] + other + answer[place + 1 :],
+        answer[:place] + other + answer[place:],
+        answer + other,
+    ]
     return rng.choice([*ways, answer[:place] + answer[place + 1 :] if len(answer) > 1 else other])
 
 
@@ -63,10 +78,13 @@ def other_of(words: Sequence[str], answer: str, rng: Random) -> str:
 
 
 def listed(nodes: Sequence[str], answer: str, rng: Random) -> str:
-    """Spoil a best list of nodes: fewer, more or other nodes than the best has, one of them twice, a name not there."""
+    """Spoil a best list of nodes: fewer, more or other nodes than the best has, one of them twice,
+    a name not there."""
     items = [item for item in answer.strip("[]").split(", ") if item]
     place = rng.randrange(len(items) + 1)
-    more = rng.choice((STRANGER, rng.choice(items or [STRANGER]), rng.choice(list(nodes) or [STRANGER])))
+    more = rng.choice(
+        (STRANGER, rng.choice(items or [STRANGER]), rng.choice(list(nodes) or [STRANGER]))
+    )
     changed = [*items[:place], more, *items[place:]]
     if items and rng.random() < 0.5:
         place = rng.randrange(len(items))
@@ -75,13 +93,16 @@ def listed(nodes: Sequence[str], answer: str, rng: Random) -> str:
 
 
 def numbered(answer: str, rng: Random) -> str:
-    """Spoil the last list of node numbers in a text: one left out, one twice, one that is no node."""
+    """Spoil the last list of node numbers in a text: one left out, one twice, one that is no
+    node."""
     run = list(re.finditer(r"\d+(?:\s*,\s*\d+)+", answer))[-1]
     items = re.findall(r"\d+", run[0])
     place = rng.randrange(len(items))
     changed = rng.choice(
         (
-            items[:place] + items[place + 1 :] if 0 < place < len(items) - 1 else [*items, items[0]],
+            items[:place] + items[place + 1 :]
+            if 0 < place < len(items) - 1
+            else [*items, items[0]],
             [*items[:place], items[place], *items[place:]],
             [*items[:place], "99999", *items[place + 1 :]],
         )
@@ -96,11 +117,16 @@ def pairs(answer: str, rng: Random) -> str:
     if rng.random() < 0.4 and len(lines) > 1:
         return "\n".join(lines[:place] + lines[place + 1 :])
     line = lines[place]
-    return "\n".join([*lines, line] if rng.random() < 0.5 else [*lines[:place], f"{line}9999", *lines[place + 1 :]])
+    return "\n".join(
+        [*lines, line]
+        if rng.random() < 0.5
+        else [*lines[:place], f"{line}9999", *lines[place + 1 :]]
+    )
 
 
 def cells(answer: str, rng: Random) -> str:
-    """Spoil a table of rows: two values of a column swapped, a row or column more or less, a value of nowhere."""
+    """Spoil a table of rows: two values of a column swapped, a row or column more or less, a value
+    of nowhere."""
     table = json.loads(answer)
     header, rows = table["header"], table["rows"]
     way, column, row = rng.randrange(6), rng.randrange(1, len(header)), rng.randrange(len(rows))
@@ -130,7 +156,10 @@ def houses(answer: str, rng: Random) -> str:
     attribute = rng.choice(sorted(table[house]))
     way = rng.randrange(5)
     if way == 0:
-        table[house][attribute], table[other][attribute] = table[other][attribute], table[house][attribute]
+        table[house][attribute], table[other][attribute] = (
+            table[other][attribute],
+            table[house][attribute],
+        )
     elif way == 1:
         del table[house]
     elif way == 2:
@@ -148,7 +177,12 @@ def order(answer: str, rng: Random) -> str:
     a, b = rng.sample(range(len(names)), 2)
     swapped = [*names]
     swapped[a], swapped[b] = names[b], names[a]
-    ways = (swapped, names[:a] + names[a + 1 :], [*names, names[a]], [*names[:a], STRANGER, *names[a + 1 :]])
+    ways = (
+        swapped,
+        names[:a] + names[a + 1 :],
+        [*names, names[a]],
+        [*names[:a], STRANGER, *names[a + 1 :]],
+    )
     return json.dumps(rng.choice(ways))
 
 
@@ -176,12 +210,14 @@ def grid(answer: str, rng: Random) -> str:
 
 
 def last_line(answer: str, rng: Random) -> str:
-    """Change a digit of the line that decides; one without digits says that there is no solution."""
+    """Change a digit of the line that decides; one without digits says that there is no
+    solution."""
     before, _, line = answer.rpartition("\n")
     spoiled = digit(line, rng) if any(sign.isdigit() for sign in line) else "8 * 3 = 24"
     return f"{before}\n{spoiled}" if before else spoiled
 
 
 def program(answer: str, rng: Random) -> str:
-    """Write a program that is none: it ends early, prints verdicts, returns what is equal to everything."""
+    """Write a program that is none: it ends early, prints verdicts, returns what is equal to
+    everything."""
     return rng.choice(PROGRAMS)

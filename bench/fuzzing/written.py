@@ -1,4 +1,5 @@
-"""Rows for tasks whose problems come from files: question, answer, payload, and another way to write the answer."""
+"""Rows for tasks whose problems come from files: question, answer, payload, and another way to
+write the answer."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""The parent's half: sides as child processes that take turns. Whoever is not measured is stopped by a signal."""
+"""The parent's half: sides as child processes that take turns. Whoever is not measured is stopped
+by a signal."""
 
 import json
 import os
@@ -22,7 +23,8 @@ Row = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A contestant: a module of `speed.sides` with its settings. `is_default` marks what its makers chose."""
+    """A contestant: a module of `speed.sides` with its settings. `is_default` marks what its makers
+    chose."""
 
     name: str
     module: str
@@ -110,7 +112,8 @@ class Child:
 def take_turns(sides: list[Side], specs: list[Spec], folder: Path) -> list[Record]:
     """Start every side, warm each up by one round, then let them take turns, round after round.
 
-    Children are sessions of their own, so whoever ends the parent would leave them behind if it did not end them.
+    Children are sessions of their own, so whoever ends the parent would leave them behind if it did
+    not end them.
     """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     records = [Record(side=side) for side in sides]
@@ -157,7 +160,18 @@ def _environment(side: Side, spec: Spec) -> dict[str, str]:
     is_own = side.python == sys.executable
     paths += [str(BENCH), str(BENCH.parent)] if is_own else [str(BENCH)]
     threads = {"OMP_NUM_THREADS": str(spec.work.threads)} if spec.work.threads else {}
-    # Waiting threads that spin take cores from others; all sides get the short spin that whet sets for itself.
-    quiet = {"GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "1000"), "TOKENIZERS_PARALLELISM": "false"}
+    # Waiting threads that spin take cores from others; all sides get the short spin that whet sets
+    # for itself.
+    quiet = {
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "1000"),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    return {**os.environ, **quiet, **offline, **threads, **side.environment, "PYTHONPATH": os.pathsep.join(paths)}
+    return {
+        **os.environ,
+        **quiet,
+        **offline,
+        **threads,
+        **side.environment,
+        "PYTHONPATH": os.pathsep.join(paths),
+    }

@@ -1,4 +1,5 @@
-"""One bench from its command line to its last line: the same for rollouts, updates and whole steps."""
+"""One bench from its command line to its last line: the same for rollouts, updates and whole
+steps."""
 
 import argparse
 import platform
@@ -24,16 +25,23 @@ Limit = Callable[[ModelConfig, Work, Ceilings], float]
 
 
 def main(task: Task, about: str, limit: Limit) -> int:
-    """Run the sides in turn and print what they took, the limit of the hardware, and a JSON line."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run the sides in turn and print what they took, the limit of the hardware, and a JSON
+    line."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser, models=MODELS)
     roster.add_options(parser, task)
-    parser.add_argument("--weights", type=Path, default=Path("runs") / "bench", help="where random weights are kept")
+    parser.add_argument(
+        "--weights", type=Path, default=Path("runs") / "bench", help="where random weights are kept"
+    )
     args = parser.parse_args()
     work = work_of(args)
     contestants = [roster.ours(args), *roster.peers(args, task, work)]
     with tempfile.TemporaryDirectory() as place:
-        base = Spec(work=work, task=task, vocab_size=config_of(work).vocab_size, folder=None, settings={})
+        base = Spec(
+            work=work, task=task, vocab_size=config_of(work).vocab_size, folder=None, settings={}
+        )
         if len(contestants) > 1:
             base = replace(base, folder=str(checkpoint(base, args.weights, Path(place))))
         sides = [*contestants, Side(name="ceilings", module="ceilings")]
@@ -67,7 +75,12 @@ def ceilings(machine: Record) -> Ceilings:
 
 
 def report(
-    args: argparse.Namespace, work: Work, records: list[Record], top: Ceilings, limit_seconds: float, task: Task
+    args: argparse.Namespace,
+    work: Work,
+    records: list[Record],
+    top: Ceilings,
+    limit_seconds: float,
+    task: Task,
 ) -> int:
     failures = [record for record in records if record.failure]
     if records[0].failure:
@@ -108,7 +121,10 @@ def result_of(
         "peers": [side.to_row() for side in rivals] + [row.to_row() for row in quoted],
         "failed": {record.side.name: record.failure for record in failures},
         "limit_seconds": limit_seconds,
-        "ceilings": {"copy_bytes_per_s": top.copy_bytes_per_s, "matmul_flops_per_s": top.matmul_flops_per_s},
+        "ceilings": {
+            "copy_bytes_per_s": top.copy_bytes_per_s,
+            "matmul_flops_per_s": top.matmul_flops_per_s,
+        },
         "work": {name: getattr(work, name) for name in work.__dataclass_fields__},
         "machine": machine_of(work),
     }
@@ -116,5 +132,9 @@ def result_of(
 
 def machine_of(work: Work) -> dict[str, str]:
     versions = {name: version(name) for name in ("torch",)}
-    device = torch.cuda.get_device_name() if work.device == "cuda" else platform.processor() or platform.machine()
+    device = (
+        torch.cuda.get_device_name()
+        if work.device == "cuda"
+        else platform.processor() or platform.machine()
+    )
     return {"python": sys.version.split()[0], "device": device, **versions}

@@ -1,8 +1,8 @@
 """The least time the hardware needs for a piece of work, from its copy bandwidth and matrix rate.
 
-The formulas count what no implementation can avoid: each weight read once a decode step, or its multiplications,
-whichever is slower; each cached key and value read once; the multiplications of prefill and training. Logits are left
-out of the traffic, since they need not be written.
+The formulas count what no implementation can avoid: each weight read once a decode step, or its
+multiplications, whichever is slower; each cached key and value read once; the multiplications of
+prefill and training. Logits are left out of the traffic, since they need not be written.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from whet.models.config import ModelConfig
 
 BYTES = {"float32": 4, "bfloat16": 2}
 ADAM_BYTES = 28
-"""Moved for one weight in one optimiser step: master, both moments and gradient, read and written in float32."""
+"""Moved for one weight in one optimiser step: master, both moments and gradient, read and written
+in float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,9 @@ class Counts:
         )
 
 
-def decode_step_seconds(counts: Counts, dtype: str, batch: float, context: float, top: Ceilings) -> float:
+def decode_step_seconds(
+    counts: Counts, dtype: str, batch: float, context: float, top: Ceilings
+) -> float:
     """One token for each of `batch` sequences that hold `context` tokens."""
     weights = counts.body + counts.head
     reading = BYTES[dtype] * weights / top.copy_bytes_per_s
@@ -56,7 +59,8 @@ def decode_step_seconds(counts: Counts, dtype: str, batch: float, context: float
 
 
 def rollout_seconds(cfg: ModelConfig, work: Work, top: Ceilings) -> float:
-    """Prefill of each prompt once, then decode with as many sequences at once as there are slots and requests."""
+    """Prefill of each prompt once, then decode with as many sequences at once as there are slots
+    and requests."""
     counts, limits = Counts.of(cfg, work.dtype), work.limits()
     batch = min(work.slots, work.num_requests)
     decoded = [length - 1 for length in limits]
@@ -74,13 +78,18 @@ def prefill_seconds(counts: Counts, work: Work, top: Ceilings) -> float:
     return work.prompts * flops / top.matmul_flops_per_s
 
 
-def update_flops(cfg: ModelConfig, dtype: str, prompts: Sequence[int], responses: Sequence[int]) -> float:
-    """Forward and backward of one pass: layers and attention for all tokens, the head for response tokens."""
+def update_flops(
+    cfg: ModelConfig, dtype: str, prompts: Sequence[int], responses: Sequence[int]
+) -> float:
+    """Forward and backward of one pass: layers and attention for all tokens, the head for response
+    tokens."""
     counts = Counts.of(cfg, dtype)
     total = 0.0
     for prompt, response in zip(prompts, responses, strict=True):
         length = prompt + response
-        total += 6 * counts.body * length + 6 * counts.attention * length**2 + 6 * counts.head * response
+        total += (
+            6 * counts.body * length + 6 * counts.attention * length**2 + 6 * counts.head * response
+        )
     return total
 
 

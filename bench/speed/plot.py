@@ -1,4 +1,5 @@
-"""A chart of rates over lengths as SVG: what was measured, and dashed beside it what the limit formula allows."""
+"""A chart of rates over lengths as SVG: what was measured, and dashed beside it what the limit
+formula allows."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#805ad5")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One measured point: sequences at once, tokens each holds at the end, and both rates in tokens a second."""
+    """One measured point: sequences at once, tokens each holds at the end, and both rates in tokens
+    a second."""
 
     batch: int
     length: int
@@ -31,7 +33,9 @@ def chart(cells: Sequence[Cell], title: str) -> str:
     def place(length: float, rate: float) -> tuple[float, float]:
         across = math.log(length / lengths[0]) / span if len(lengths) > 1 else 0.5
         up = math.log(rate / low) / math.log(high / low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (
+            HEIGHT - TOP - BOTTOM
+        )
 
     shapes = [tag("rect", width=WIDTH, height=HEIGHT, fill="white"), _text(LEFT, 20, title)]
     for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
@@ -42,16 +46,33 @@ def chart(cells: Sequence[Cell], title: str) -> str:
         x, _ = place(length, low)
         shapes += [_text(x, HEIGHT - BOTTOM + 18, f"{length:,}", anchor="middle")]
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
-    shapes += [_text(middle, HEIGHT - 10, "tokens of each sequence (tokens/s upwards; dashed: limit)", anchor="middle")]
-    for number, (colour, batch) in enumerate(zip(COLOURS, sorted({cell.batch for cell in cells}), strict=False)):
+    shapes += [
+        _text(
+            middle,
+            HEIGHT - 10,
+            "tokens of each sequence (tokens/s upwards; dashed: limit)",
+            anchor="middle",
+        )
+    ]
+    for number, (colour, batch) in enumerate(
+        zip(COLOURS, sorted({cell.batch for cell in cells}), strict=False)
+    ):
         row = sorted((cell for cell in cells if cell.batch == batch), key=lambda cell: cell.length)
-        shapes += _lines(colour, [(place(c.length, c.measured), place(c.length, c.limit)) for c in row])
-        shapes += [_text(WIDTH - RIGHT + 8, TOP + 4 + 16 * number, f"{batch:,} at once", fill=colour)]
+        shapes += _lines(
+            colour, [(place(c.length, c.measured), place(c.length, c.limit)) for c in row]
+        )
+        shapes += [
+            _text(WIDTH - RIGHT + 8, TOP + 4 + 16 * number, f"{batch:,} at once", fill=colour)
+        ]
     view = f"0 0 {WIDTH} {HEIGHT}"
-    return tag("svg", *shapes, xmlns="http://www.w3.org/2000/svg", viewBox=view, width=WIDTH, height=HEIGHT)
+    return tag(
+        "svg", *shapes, xmlns="http://www.w3.org/2000/svg", viewBox=view, width=WIDTH, height=HEIGHT
+    )
 
 
-def _lines(colour: str, points: list[tuple[tuple[float, float], tuple[float, float]]]) -> list[Markup]:
+def _lines(
+    colour: str, points: list[tuple[tuple[float, float], tuple[float, float]]]
+) -> list[Markup]:
     measured, limit = [point for point, _ in points], [point for _, point in points]
     path: dict[str, str | int] = {"fill": "none", "stroke": colour, "stroke_width": 2}
     shapes = [tag("polyline", points=_joined(measured), **path)]
@@ -64,4 +85,13 @@ def _joined(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _text(x: float, y: float, words: str, *, anchor: str = "start", fill: str = "#222") -> Markup:
-    return tag("text", words, x=x, y=y, text_anchor=anchor, fill=fill, font_size=12, font_family="sans-serif")
+    return tag(
+        "text",
+        words,
+        x=x,
+        y=y,
+        text_anchor=anchor,
+        fill=fill,
+        font_size=12,
+        font_family="sans-serif",
+    )

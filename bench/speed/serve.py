@@ -1,4 +1,5 @@
-"""The child's half of a bench: prepare once, then one round for every line read. Standard library only."""
+"""The child's half of a bench: prepare once, then one round for every line read. Standard library
+only."""
 
 import json
 import os
@@ -14,7 +15,8 @@ Round = Callable[[int], dict[str, float]]
 
 
 def serve(prepare: Callable[[Spec], Round]) -> None:
-    """Read a spec from the file named on the command line, prepare, and answer each line with a JSON line.
+    """Read a spec from the file named on the command line, prepare, and answer each line with a
+    JSON line.
 
     Libraries may print; what they print goes to stderr, so that answers stand alone on stdout.
     """

@@ -14,7 +14,9 @@ VOCAB = MappingProxyType({"4m": 4096, "tiny": 256, "mini": 432})
 """Vocabularies of the small shapes; mini has the one that `make train` arrives at."""
 
 
-def _qwen2(vocab: int, hidden: int, inner: int, layers: int, heads: int, groups: int, *, tied: bool) -> ModelConfig:
+def _qwen2(
+    vocab: int, hidden: int, inner: int, layers: int, heads: int, groups: int, *, tied: bool
+) -> ModelConfig:
     return ModelConfig(
         family="qwen2",
         vocab_size=vocab,
@@ -44,13 +46,16 @@ MODELS = [*QWEN, *VOCAB]
 
 
 def config_of(work: Work) -> ModelConfig:
-    """The shape by name. `4m` is four layers of the product's small size with a vocabulary of 4,096."""
+    """The shape by name. `4m` is four layers of the product's small size with a vocabulary of
+    4,096."""
     if work.model in QWEN:
         return QWEN[work.model]
     name = "small" if work.model == "4m" else work.model
     cfg = new_config(name, VOCAB[work.model], max(64, work.context))
     fewer = 4 if work.model == "4m" else cfg.num_layers
-    return ModelConfig(**{field: getattr(cfg, field) for field in cfg.__dataclass_fields__} | {"num_layers": fewer})
+    return ModelConfig(
+        **{field: getattr(cfg, field) for field in cfg.__dataclass_fields__} | {"num_layers": fewer}
+    )
 
 
 @torch.no_grad()

@@ -46,7 +46,10 @@ def figures(record: Record, limit_seconds: float) -> Figures:
     """Take medians over rounds; the first round is warm-up and stands apart."""
     seconds = [row["seconds"] for row in record.rounds]
     typical = median(seconds)
-    names = {name for row in [record.warm_up, *record.rounds] for name in row} - {"seconds", "tokens"}
+    names = {name for row in [record.warm_up, *record.rounds] for name in row} - {
+        "seconds",
+        "tokens",
+    }
     rows = [record.warm_up, *record.rounds]
     return Figures(
         name=record.side.name,
@@ -60,12 +63,19 @@ def figures(record: Record, limit_seconds: float) -> Figures:
         fraction_of_limit=limit_seconds / typical,
         rounds=len(seconds),
         more={
-            name: median([row[name] for row in rows[1:] if name in row] or [rows[0][name]]) for name in sorted(names)
+            name: median([row[name] for row in rows[1:] if name in row] or [rows[0][name]])
+            for name in sorted(names)
         },
     )
 
 
-def show(title: str, sides: list[Figures], failures: list[Record], limit_seconds: float, recorded: list[str]) -> None:
+def show(
+    title: str,
+    sides: list[Figures],
+    failures: list[Record],
+    limit_seconds: float,
+    recorded: list[str],
+) -> None:
     table = Table(title=title, title_justify="left")
     for name in (
         "side",

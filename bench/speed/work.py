@@ -1,4 +1,5 @@
-"""The work of a bench, the same for every side. Standard library only: a peer's environment may lack whet."""
+"""The work of a bench, the same for every side. Standard library only: a peer's environment may
+lack whet."""
 
 import argparse
 import dataclasses
@@ -16,7 +17,8 @@ SIGMA = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """`prompts` times `samples` completions of a model; temperature 1, nothing cut off, no end-of-sequence token."""
+    """`prompts` times `samples` completions of a model; temperature 1, nothing cut off, no
+    end-of-sequence token."""
 
     model: str
     device: str
@@ -51,9 +53,12 @@ class Work:
         return [min(self.cap, max(1, length)) for length in drawn]
 
     def prompt_ids(self, vocab_size: int, number: int) -> list[list[int]]:
-        """The prompts of a round. Each round has its own, so that no side can keep what it computed before."""
+        """The prompts of a round. Each round has its own, so that no side can keep what it computed
+        before."""
         source = random.Random(f"{self.seed} prompts {number}")
-        return [source.choices(range(vocab_size), k=self.prompt_tokens) for _ in range(self.prompts)]
+        return [
+            source.choices(range(vocab_size), k=self.prompt_tokens) for _ in range(self.prompts)
+        ]
 
     def responses(self, vocab_size: int) -> list[list[int]]:
         """Tokens that stand for recorded completions where only the update is timed."""
@@ -89,11 +94,22 @@ def add_options(parser: argparse.ArgumentParser, *, models: list[str]) -> None:
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--prompt-tokens", type=int, default=64)
-    parser.add_argument("--new-tokens", type=int, default=512, help="length of completions; natural: their mean")
-    parser.add_argument("--cap", type=int, help="longest natural completion; four times the mean if left out")
+    parser.add_argument(
+        "--new-tokens", type=int, default=512, help="length of completions; natural: their mean"
+    )
+    parser.add_argument(
+        "--cap", type=int, help="longest natural completion; four times the mean if left out"
+    )
     parser.add_argument("--slots", type=int, default=512, help="requests our engine runs at once")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads a side may use; 0 leaves it to the library")
-    parser.add_argument("--rounds", type=int, help="timed rounds a side; 3 on a CPU, 5 on a GPU if left out")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=0,
+        help="CPU threads a side may use; 0 leaves it to the library",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="timed rounds a side; 3 on a CPU, 5 on a GPU if left out"
+    )
     parser.add_argument("--seed", type=int, default=0)
 
 

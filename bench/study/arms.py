@@ -1,4 +1,5 @@
-"""The two arms of the co-training study as pipelines, made of the stages of experiments/tango_small.toml."""
+"""The two arms of the co-training study as pipelines, made of the stages of
+experiments/tango_small.toml."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ Stages = dict[str, dict[str, Json]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The stages of the experiment, how many updates each arm takes, and after how many it is measured."""
+    """The stages of the experiment, how many updates each arm takes, and after how many it is
+    measured."""
 
     out: Path
     stages: Stages
@@ -33,10 +35,15 @@ class Plan:
         """The step of an arm after which its generator has had so many updates."""
         tango = self.stages["tango"]
         turns, between = _whole(tango, "generator_turns"), _whole(tango, "verifier_turns")
-        return _whole(tango, "warmup") + update + (update // turns) * between if arm == "tango" else update
+        return (
+            _whole(tango, "warmup") + update + (update // turns) * between
+            if arm == "tango"
+            else update
+        )
 
     def jobs(self, seed: int) -> list[Job]:
-        """The pipelines of a seed: the start, the verifier, and for each arm its training and its measurements."""
+        """The pipelines of a seed: the start, the verifier, and for each arm its training and its
+        measurements."""
         return [
             self._job(seed, "sft", self._shared("sft"), weight=1.2, slots=2),
             self._job(seed, "verifier", self._shared("verifier"), needs="sft", slots=2),
@@ -44,7 +51,14 @@ class Plan:
                 job
                 for arm, needs, weight in (("tango", "verifier", 1.6), ("outcome", "sft", 0.9))
                 for job in (
-                    self._job(seed, arm, self._arm(arm), needs=needs, weight=weight, slots=2 if arm == "tango" else 1),
+                    self._job(
+                        seed,
+                        arm,
+                        self._arm(arm),
+                        needs=needs,
+                        weight=weight,
+                        slots=2 if arm == "tango" else 1,
+                    ),
                     self._job(seed, f"{arm}_curve", self._curve(seed, arm), needs=arm, weight=0.3),
                 )
             ),
@@ -66,14 +80,28 @@ class Plan:
     def _curve(self, seed: int, arm: str) -> Stages:
         """Measure those checkpoints."""
         checkpoints = self.folder(seed, arm) / f"01-{arm}" / "checkpoints"
-        paths = {update: str(checkpoints / f"{self.step(arm, update):06d}") for update in self.updates}
-        return {f"after_{at}": {**self.stages["sft_eval"], "model": {"path": path}} for at, path in paths.items()}
+        paths = {
+            update: str(checkpoints / f"{self.step(arm, update):06d}") for update in self.updates
+        }
+        return {
+            f"after_{at}": {**self.stages["sft_eval"], "model": {"path": path}}
+            for at, path in paths.items()
+        }
 
     def _job(
-        self, seed: int, name: str, stages: Stages, *, needs: str = "", weight: float = 1.0, slots: int = 1
+        self,
+        seed: int,
+        name: str,
+        stages: Stages,
+        *,
+        needs: str = "",
+        weight: float = 1.0,
+        slots: int = 1,
     ) -> Job:
         """A pipeline; its names for stages of others become their folders."""
-        placed: Json = {stage: self._placed(seed, settings, stages) for stage, settings in stages.items()}
+        placed: Json = {
+            stage: self._placed(seed, settings, stages) for stage, settings in stages.items()
+        }
         return Job(
             name=f"{name}, seed {seed}",
             text=toml.write({"kind": "run", "seed": seed, "stages": placed}),
@@ -90,7 +118,9 @@ class Plan:
         if not isinstance(setting, str) or not setting.startswith("@") or setting[1:] in own:
             return setting
         start = next(name for name, stages in STARTS.items() if setting[1:] in stages)
-        return str(self.folder(seed, start) / f"{STARTS[start].index(setting[1:]) + 1:02d}-{setting[1:]}")
+        return str(
+            self.folder(seed, start) / f"{STARTS[start].index(setting[1:]) + 1:02d}-{setting[1:]}"
+        )
 
 
 def settings(file: Path, changes: Sequence[str], samples: int) -> Stages:
@@ -103,7 +133,9 @@ def settings(file: Path, changes: Sequence[str], samples: int) -> Stages:
         place, _, text = change.partition("=")
         stage, _, key = place.partition(".")
         if stage not in found or not key or not text:
-            raise SystemExit(f"--set {change}: a setting is STAGE.KEY=VALUE, and stages are {', '.join(found)}")
+            raise SystemExit(
+                f"--set {change}: a setting is STAGE.KEY=VALUE, and stages are {', '.join(found)}"
+            )
         found[stage][key] = toml.value(text)
     return found
 
@@ -112,7 +144,9 @@ def check(plan: Plan) -> None:
     """Stop where the two arms would not have as many updates of the generator."""
     last, steps = plan.updates[-1], _whole(plan.stages["tango"], "steps")
     if plan.step("tango", last) != steps:
-        raise SystemExit(f"outcome.steps = {last} are {plan.step('tango', last)} steps of co-training, not {steps}")
+        raise SystemExit(
+            f"outcome.steps = {last} are {plan.step('tango', last)} steps of co-training, not {steps}"
+        )
 
 
 def _whole(stage: Mapping[str, Json], key: str) -> int:

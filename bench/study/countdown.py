@@ -1,4 +1,5 @@
-"""The stages of the learning study, as text: the SFT start on countdown with 3 numbers, and each method after it."""
+"""The stages of the learning study, as text: the SFT start on countdown with 3 numbers, and each
+method after it."""
 
 from dataclasses import dataclass
 
@@ -73,7 +74,8 @@ algo = {{ name = "grpo" }}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A stage of training: what stands in its table, and at which rate; without one it is searched for."""
+    """A stage of training: what stands in its table, and at which rate; without one it is searched
+    for."""
 
     settings: str
     lr: float | None = None
@@ -94,7 +96,9 @@ def rl(algo: str, more: str = "") -> str:
 METHODS = {
     "GRPO": Method(settings=rl('name = "grpo", minibatches = 2')),
     "Dr. GRPO": Method(settings=rl('name = "dr_grpo", minibatches = 2')),
-    "DAPO": Method(settings=rl('name = "dapo", minibatches = 2', "gather = { refill = 32 }\n"), weight=1.6),
+    "DAPO": Method(
+        settings=rl('name = "dapo", minibatches = 2', "gather = { refill = 32 }\n"), weight=1.6
+    ),
     "RLOO": Method(settings=rl('name = "rloo"')),
     "GSPO": Method(
         settings=rl('name = "gspo", minibatches = 2'),
@@ -103,7 +107,9 @@ METHODS = {
     "CISPO": Method(settings=rl('name = "cispo", minibatches = 2')),
     "REINFORCE++": Method(settings=rl('name = "reinforce_pp", minibatches = 2, kl = 0.001')),
     "PPO": Method(
-        settings=rl('name = "ppo", minibatches = 2, kl = 0.001', "critic = { lr = 1e-3, head_start = 5 }\n"),
+        settings=rl(
+            'name = "ppo", minibatches = 2, kl = 0.001', "critic = { lr = 1e-3, head_start = 5 }\n"
+        ),
         weight=2.5,
     ),
     "DPO": Method(

@@ -1,4 +1,5 @@
-"""What a study measures: shares of right answers by problem, their means and gains with 95 % intervals, as text."""
+"""What a study measures: shares of right answers by problem, their means and gains with 95 %
+intervals, as text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ def stage_folder(pipeline: Path, stage: str) -> Path:
 
 def measured(pipeline: Path, stage: str) -> dict[str, float]:
     """Each problem's share of right answers in an evaluation."""
-    return solved_shares([tuple(RunStore.view(stage_folder(pipeline, stage)).rollouts("eval", SAMPLED))])
+    return solved_shares(
+        [tuple(RunStore.view(stage_folder(pipeline, stage)).rollouts("eval", SAMPLED))]
+    )
 
 
 def mean_shares(runs: Sequence[Shares]) -> dict[str, float]:
@@ -31,7 +34,8 @@ def mean_shares(runs: Sequence[Shares]) -> dict[str, float]:
 
 
 def merged(shares: Shares, unit_of: Mapping[str, str]) -> dict[str, float]:
-    """Average over the problems of each unit, where problems of a unit are too alike to count one by one.
+    """Average over the problems of each unit, where problems of a unit are too alike to count one
+    by one.
 
     >>> merged({"a": 0.0, "b": 1.0, "c": 0.25}, {"a": "x", "b": "x", "c": "y"})
     {'x': 0.5, 'y': 0.25}

@@ -1,6 +1,8 @@
-"""Pipelines side by side: each a file and a process of its own, run as a user would, so many at a time.
+"""Pipelines side by side: each a file and a process of its own, run as a user would, so many at a
+time.
 
-A pipeline that was finished with the same file is not run again; one that was killed goes on where it was.
+A pipeline that was finished with the same file is not run again; one that was killed goes on where
+it was.
 """
 
 import argparse
@@ -21,7 +23,8 @@ PAUSE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One pipeline: its text, the folder it fills, and the jobs that come first where they are run with it."""
+    """One pipeline: its text, the folder it fills, and the jobs that come first where they are run
+    with it."""
 
     name: str
     text: str
@@ -42,7 +45,11 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        return (self.folder / "summary.json").is_file() and self.file.is_file() and self.file.read_text() == self.text
+        return (
+            (self.folder / "summary.json").is_file()
+            and self.file.is_file()
+            and self.file.read_text() == self.text
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,8 @@ class Machine:
         return min(job.slots, self.jobs)
 
     def environment(self, job: Job) -> dict[str, str]:
-        """whet from this tree; where the CPU is asked for no GPU in sight, since recipes take one that they see."""
+        """whet from this tree; where the CPU is asked for no GPU in sight, since recipes take one
+        that they see."""
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         threads = self.threads * self.slots(job)
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.device == "cpu" else {}
@@ -66,10 +74,23 @@ class Machine:
     def start(self, job: Job) -> subprocess.Popen[bytes]:
         job.folder.parent.mkdir(parents=True, exist_ok=True)
         job.file.write_text(job.text)
-        command = [sys.executable, "-m", "whet", "run", str(job.file), "--out", str(job.folder), "--resume"]
+        command = [
+            sys.executable,
+            "-m",
+            "whet",
+            "run",
+            str(job.file),
+            "--out",
+            str(job.folder),
+            "--resume",
+        ]
         with job.log.open("ab") as log:
             return subprocess.Popen(
-                command, env=self.environment(job), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                command,
+                env=self.environment(job),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
 
@@ -79,20 +100,27 @@ def add_options(parser: argparse.ArgumentParser, *, out: str, jobs: int, threads
     parser.add_argument("--threads", type=int, default=threads, help="threads of each run")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=Path, default=Path("runs") / out)
-    parser.add_argument("--resume", action="store_true", help="go on with what is in --out; finished runs are kept")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with what is in --out; finished runs are kept"
+    )
 
 
 def opened(args: argparse.Namespace) -> tuple[Path, Machine]:
     """The folder to work in, which holds nothing unless it is to be resumed, and the machine."""
     out: Path = args.out.resolve()
     if out.exists() and any(out.iterdir()) and not args.resume:
-        raise SystemExit(f"--out {args.out} is not empty; give --resume to go on with it, or another folder")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that children do not stay behind
+        raise SystemExit(
+            f"--out {args.out} is not empty; give --resume to go on with it, or another folder"
+        )
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("stopped")
+    )  # so that children do not stay behind
     return out, Machine(jobs=args.jobs, threads=args.threads, device=args.device)
 
 
 def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
-    """Run every job that is not done, after those it needs; what failed, by name, with its last words."""
+    """Run every job that is not done, after those it needs; what failed, by name, with its last
+    words."""
     names = {job.name for job in jobs}
     waiting = [job for job in sorted(jobs, key=lambda job: -job.weight) if not job.is_done]
     done = names - {job.name for job in waiting}
@@ -107,7 +135,11 @@ def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
                 waiting.remove(job)
                 failed[job.name] = "what it needs failed"
             for job in [job for job in waiting if done.issuperset(names.intersection(job.needs))]:
-                if sum(machine.slots(other) for other, _, _ in running.values()) + machine.slots(job) > machine.jobs:
+                if (
+                    sum(machine.slots(other) for other, _, _ in running.values())
+                    + machine.slots(job)
+                    > machine.jobs
+                ):
                     continue
                 waiting.remove(job)
                 running[job.name] = (job, machine.start(job), time.monotonic())
@@ -116,11 +148,15 @@ def run_all(jobs: Sequence[Job], machine: Machine) -> dict[str, str]:
                 seconds = time.monotonic() - began
                 clock.count(job.weight, seconds)
                 if child.returncode:
-                    failed[job.name] = "\n".join(job.log.read_text(errors="replace").splitlines()[-12:])
+                    failed[job.name] = "\n".join(
+                        job.log.read_text(errors="replace").splitlines()[-12:]
+                    )
                 else:
                     done.add(job.name)
                 how = "failed after" if child.returncode else "done in"
-                say(f"[{len(done) + len(failed)}/{len(jobs)}] {job.name}: {how} {seconds:.0f} s; {clock.left()}")
+                say(
+                    f"[{len(done) + len(failed)}/{len(jobs)}] {job.name}: {how} {seconds:.0f} s; {clock.left()}"
+                )
             time.sleep(PAUSE)
     finally:
         for _, child, _ in running.values():
@@ -149,7 +185,8 @@ def tell(failed: Mapping[str, str]) -> None:
 
 
 def publish(file: Path, text: str, result: Mapping[str, object]) -> None:
-    """Print a table and, on the last line, JSON; keep both beside each other as `file` with .md and .json."""
+    """Print a table and, on the last line, JSON; keep both beside each other as `file` with .md and
+    .json."""
     last = json.dumps(result)
     file.with_suffix(".md").write_text(text + "\n")
     file.with_suffix(".json").write_text(last + "\n")

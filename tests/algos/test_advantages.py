@@ -45,13 +45,16 @@ def test_leave_one_out_refuses_a_group_of_one() -> None:
 
 
 def test_each_looks_at_one_group_at_a_time_and_keeps_the_state() -> None:
-    assert each(center)([[1.0, 0.0], [5.0, 7.0]], {"m": 0.5}) == ([[0.5, -0.5], [-1.0, 1.0]], {"m": 0.5})
+    assert each(center)([[1.0, 0.0], [5.0, 7.0]], {"m": 0.5}) == (
+        [[0.5, -0.5], [-1.0, 1.0]],
+        {"m": 0.5},
+    )
 
 
 def test_momentum_is_worked_by_hand_for_three_groups() -> None:
-    # Means 0.5, 0.25, 1 and deviations 0.5, 0.25, 0, with m = 0, 0.1, 0.2 (0.3 is beyond the maximum).
-    # Group 2: mean .1 × .5 + .9 × .25 = .275, deviation .1 × .5 + .9 × .25 = .275.
-    # Group 3: mean .2 × .275 + .8 × 1 = .855, deviation .2 × .275 + .8 × 0 = .055.
+    # Means 0.5, 0.25, 1 and deviations 0.5, 0.25, 0, with m = 0, 0.1, 0.2 (0.3 is beyond the
+    # maximum). Group 2: mean .1 × .5 + .9 × .25 = .275, deviation .1 × .5 + .9 × .25 = .275. Group
+    # 3: mean .2 × .275 + .8 × 1 = .855, deviation .2 × .275 + .8 × 0 = .055.
     found, state = momentum(0.2)([[1.0, 0.0], [0.5, 0.0], [1.0, 1.0]], {})
 
     assert found[0] == pytest.approx([0.5 / 0.5001, -0.5 / 0.5001])
@@ -76,7 +79,9 @@ def test_momentum_of_zero_is_group_relative() -> None:
 
     found, _ = momentum(0.0)(rewards, {})
 
-    expected = [[(reward - fmean(group)) / (pstdev(group) + 1e-4) for reward in group] for group in rewards]
+    expected = [
+        [(reward - fmean(group)) / (pstdev(group) + 1e-4) for reward in group] for group in rewards
+    ]
     assert found == expected
     for mine, group in zip(found, rewards, strict=True):
         assert mine == pytest.approx(zscore(group, ddof=0), abs=1e-3)

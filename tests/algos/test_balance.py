@@ -21,7 +21,9 @@ def test_the_inverse_rule_gives_both_labels_the_same_total() -> None:
 
 def test_counts_run_across_batches() -> None:
     # .8 × 4 + .2 × 2 = 3.6 and .8 × 1 + .2 × 2 = 1.2.
-    weights, counts = balanced([True, True, False, False], {"correct": 4.0, "wrong": 1.0}, rule="inverse")
+    weights, counts = balanced(
+        [True, True, False, False], {"correct": 4.0, "wrong": 1.0}, rule="inverse"
+    )
 
     assert counts == pytest.approx({"correct": 3.6, "wrong": 1.2})
     assert weights == pytest.approx([0.5, 0.5, 1.5, 1.5], abs=1e-5)

@@ -1,4 +1,5 @@
-"""The rows of the catalogue: each name is the bundle its paper says, and penalties are on where they are set."""
+"""The rows of the catalogue: each name is the bundle its paper says, and penalties are on where
+they are set."""
 
 import math
 from pathlib import Path
@@ -74,7 +75,11 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
     assert algo.weights([1, 3]) == pytest.approx(weights)
-    assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.minibatches) == (False, False, 1)
+    assert (algo.needs_reference, algo.trains_on_zero_advantage, algo.minibatches) == (
+        False,
+        False,
+        1,
+    )
     assert algo.whitens == (name in ("reinforce_pp_baseline", "rlinf"))
 
 
@@ -93,15 +98,25 @@ def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("grpo", 0.2, 0.2), ("dapo", 0.2, 0.28), ("gspo", 3e-4, 4e-4), ("ppo", 0.2, 0.2), ("rlinf", 0.2, 0.2)],
+    [
+        ("grpo", 0.2, 0.2),
+        ("dapo", 0.2, 0.28),
+        ("gspo", 3e-4, 4e-4),
+        ("ppo", 0.2, 0.2),
+        ("rlinf", 0.2, 0.2),
+    ],
 )
 def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, high: float) -> None:
     terms = _terms([0.5, -0.5], advantage=[1.0, -1.0], old=[0.0, 0.0], segments=[0, 1])
 
-    torch.testing.assert_close(_loss(AlgoConfig(name=name), terms), torch.tensor([-1 - high, 1 - low]))
+    torch.testing.assert_close(
+        _loss(AlgoConfig(name=name), terms), torch.tensor([-1 - high, 1 - low])
+    )
 
 
-@pytest.mark.parametrize(("name", "share"), [("tango_grpo", 0.1), ("tango_rloo", 0.1), ("tango_reinforce_pp", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "share"), [("tango_grpo", 0.1), ("tango_rloo", 0.1), ("tango_reinforce_pp", 0.5)]
+)
 def test_tango_blends_steps_by_a_share_that_falls(name: AlgoName, share: float) -> None:
     algo = build(AlgoConfig(name=name), max_tokens=10)
     other = build(AlgoConfig(name=name, steps=Blend(alpha=0.3, decay="none")), max_tokens=10)
@@ -129,9 +144,12 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
     assert algo.advantage is not None and algo.advantage(REWARDS, {})[0] == [[0.5, -0.5, -0.5, 0.5]]
     assert algo.whitens and algo.weights([1, 3]) == TOKENS
     assert (algo.kl_in_reward, algo.kl_estimator) == (0.1, "k1")
-    # Log-ratios .1 and .7 of one sequence: e^.4 = 1.4918 for both, within 1.5; and .9 and .7, beyond it.
+    # Log-ratios .1 and .7 of one sequence: e^.4 = 1.4918 for both, within 1.5; and .9 and .7,
+    # beyond it.
     terms = _terms([0.1, 0.7, 0.9, 0.7], advantage=[1.0] * 4, old=[0.0] * 4, segments=[0, 0, 1, 1])
-    torch.testing.assert_close(_loss(cfg, terms), torch.tensor([-1.4918, -1.4918, -1.5, -1.5]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        _loss(cfg, terms), torch.tensor([-1.4918, -1.4918, -1.5, -1.5]), atol=1e-4, rtol=0
+    )
 
 
 def test_ddof_is_a_setting() -> None:
@@ -149,7 +167,10 @@ def test_ddof_is_a_setting() -> None:
         ({"name": "cispo", "dual_clip": 9.0}, 'dual_clip = 9.0 needs surrogate = "clip"'),
         ({"name": "dapo", "dual_clip": 1.2}, "a bound above 1 \\+ clip_high"),
         ({"steps": {"alpha": 0.1}}, "steps.alpha = 0.1 is for the tango algorithms"),
-        ({"old": "engine", "staleness": {"rule": "mask"}}, "staleness corrects from engine to learner"),
+        (
+            {"old": "engine", "staleness": {"rule": "mask"}},
+            "staleness corrects from engine to learner",
+        ),
         ({"staleness": {"low": 3.0}}, "staleness.low = 3.0 should be below staleness.high = 2.0"),
         ({"early_stop": {"limit": 5.0}}, "early_stop needs minibatches above 1"),
     ],
@@ -210,14 +231,19 @@ def test_only_penalties_give_a_gradient_to_zero_advantage(
 ) -> None:
     algo = build(cfg, max_tokens=10)
 
-    assert (algo.needs_reference, algo.trains_on_zero_advantage) == (needs_reference, trains_on_zero)
+    assert (algo.needs_reference, algo.trains_on_zero_advantage) == (
+        needs_reference,
+        trains_on_zero,
+    )
     assert algo.objective.needs_entropy_gradient == (cfg.entropy != 0)
 
 
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "game24"])
 def test_clipped_algorithms_stop_paying_at_their_bounds(name: AlgoName) -> None:
     half = math.log(0.5)
-    terms = _terms([half + math.log(1.5), half + math.log(0.5)], advantage=[1.0, -1.0], old=[half, half])
+    terms = _terms(
+        [half + math.log(1.5), half + math.log(0.5)], advantage=[1.0, -1.0], old=[half, half]
+    )
 
     loss = _loss(AlgoConfig(name=name, clip_low=0.3, clip_high=0.28), terms)
 
@@ -285,7 +311,9 @@ def test_the_kl_has_the_gradient_that_is_asked_for(settings: dict[str, Json], sl
 
 def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> None:
     old = [-2.0] * 4
-    terms = _terms([-2.0, -1.0, -3.0, -1.9], advantage=[1.0] * 4, old=old, entropy=[0.5, 1.0, 1.5, 2.0])
+    terms = _terms(
+        [-2.0, -1.0, -3.0, -1.9], advantage=[1.0] * 4, old=old, entropy=[0.5, 1.0, 1.5, 2.0]
+    )
 
     _, metrics = policy_objective(AlgoConfig()).loss(terms)
 
@@ -294,14 +322,20 @@ def test_metrics_say_entropy_ratio_clipped_share_and_the_gap_to_the_engine() -> 
     assert metrics["policy/entropy"].tolist() == [0.5, 1.0, 1.5, 2.0]
     # Ratios 1, e, 1/e and e^0.1 = 1.105.
     assert metrics["policy/clip_fraction"].tolist() == [0.0, 1.0, 1.0, 0.0]
-    torch.testing.assert_close(metrics["policy/engine_gap"].detach(), torch.tensor([1.0, 0.0, 2.0, 0.9]))
+    torch.testing.assert_close(
+        metrics["policy/engine_gap"].detach(), torch.tensor([1.0, 0.0, 2.0, 0.9])
+    )
     ratios = torch.tensor([1.0, math.e, 1 / math.e, math.exp(0.1)])
     torch.testing.assert_close(metrics["policy/ratio"].detach(), ratios)
     torch.testing.assert_close(metrics["policy/step_kl"].detach(), ratios - 1 - ratios.log())
 
 
-@pytest.mark.parametrize(("name", "ratios"), [("rloo", [1.0, math.e]), ("gspo", [math.exp(0.5)] * 2)])
-def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(name: AlgoName, ratios: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("name", "ratios"), [("rloo", [1.0, math.e]), ("gspo", [math.exp(0.5)] * 2)]
+)
+def test_the_kl_of_a_step_is_that_of_its_tokens_whatever_the_ratio(
+    name: AlgoName, ratios: list[float]
+) -> None:
     terms = _terms([-2.0, -1.0], advantage=[1.0] * 2, old=[-2.0] * 2)
 
     _, metrics = policy_objective(AlgoConfig(name=name)).loss(terms)
@@ -328,7 +362,9 @@ def test_cispo_counts_only_ratios_above_its_cap() -> None:
 
 def test_the_correction_multiplies_the_policy_loss_and_not_the_penalties() -> None:
     # The learner gives the token e times what the engine gave it; the factor stops at 2.
-    cfg = AlgoConfig(staleness=Staleness(rule="truncate"), kl=1.0, kl_gradient="direct", kl_estimator="k1")
+    cfg = AlgoConfig(
+        staleness=Staleness(rule="truncate"), kl=1.0, kl_gradient="direct", kl_estimator="k1"
+    )
     terms = _terms([0.0], advantage=[3.0], reference=[-0.25])
 
     loss_M, metrics = policy_objective(cfg).loss(terms)
@@ -341,7 +377,9 @@ def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
     # The engine's log-probability is -1, so the ratio is e^.1 whatever the start of the step was.
     cfg = AlgoConfig(old="engine", minibatches=2)
 
-    torch.testing.assert_close(_loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)]))
+    torch.testing.assert_close(
+        _loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
+    )
     assert not build(cfg, max_tokens=10).needs_old
     assert build(AlgoConfig(minibatches=2), max_tokens=10).needs_old
 

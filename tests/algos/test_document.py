@@ -26,18 +26,29 @@ def _table(heading: str) -> list[list[str]]:
 def _choices(row: Row) -> list[str]:
     advantage = row.advantage + (", whitened" if row.whiten else "")
     steps = f", steps {row.steps} α {row.alpha:g}" if row.steps else ""
-    bounds = {"clip": f" {row.clip_low:g} {row.clip_high:g}", "cispo": f" {row.clip_high:g}", "reinforce": ""}
+    bounds = {
+        "clip": f" {row.clip_low:g} {row.clip_high:g}",
+        "cispo": f" {row.clip_high:g}",
+        "reinforce": "",
+    }
     surrogate = row.surrogate + bounds[row.surrogate]
     return [advantage + steps, row.ratio, surrogate, row.weights, row.kl_in, row.paper]
 
 
 def test_the_catalogue_in_the_document_is_that_of_the_code() -> None:
-    assert _table("name | advantage") == [[f"`{name}`", *_choices(row)] for name, row in ROWS.items()]
+    assert _table("name | advantage") == [
+        [f"`{name}`", *_choices(row)] for name, row in ROWS.items()
+    ]
 
 
 def test_the_numbers_of_the_sources_in_the_document_are_those_of_the_code() -> None:
     expected = [
-        [f"`{name}`", ", ".join(f"{k} {v}" if isinstance(v, str) else f"{k} {v:g}" for k, v in row.source.items())]
+        [
+            f"`{name}`",
+            ", ".join(
+                f"{k} {v}" if isinstance(v, str) else f"{k} {v:g}" for k, v in row.source.items()
+            ),
+        ]
         for name, row in ROWS.items()
     ]
     assert _table("name | the source sets") == expected
@@ -65,7 +76,9 @@ def test_losses_and_gradients_agree_with_trl_where_the_document_says_so() -> Non
     for name, apart, verdict in documented:
         case = found[name]
         if apart == AGREED:
-            assert case["gradient_apart"] <= row["bound"] < 2e-5 and verdict.startswith("agrees"), name
+            assert case["gradient_apart"] <= row["bound"] < 2e-5 and verdict.startswith("agrees"), (
+                name
+            )
         else:
             assert case["gradient_apart"] == pytest.approx(float(apart), rel=0.05), name
         assert verdict.endswith(case["why"])

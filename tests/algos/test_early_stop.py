@@ -45,7 +45,11 @@ def test_a_statistic_of_parts_adds_up_to_that_of_the_whole(statistic: str) -> No
     torch.testing.assert_close(torch.stack(parts).sum() / 4, watched(RATIOS, cfg).mean())
 
 
-@pytest.mark.parametrize(("scope", "action"), [("micro_batch", "skip"), ("mini_batch", "stop"), ("step", "zero")])
+@pytest.mark.parametrize(
+    ("scope", "action"), [("micro_batch", "skip"), ("mini_batch", "stop"), ("step", "zero")]
+)
 def test_a_scope_that_does_not_go_with_its_action_is_refused(scope: str, action: str) -> None:
-    with pytest.raises(ValidationError, match=f"scope = {scope} does not go with action = {action}; what does: "):
+    with pytest.raises(
+        ValidationError, match=f"scope = {scope} does not go with action = {action}; what does: "
+    ):
         EarlyStop.model_validate({"scope": scope, "action": action, "limit": 2.0})

@@ -40,20 +40,32 @@ def test_leave_one_out() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "high", "loss"),
-    [(1.5, 1, 0.2, -1.2), (1.5, -1, 0.2, 1.5), (0.5, 1, 0.2, -0.5), (0.5, -1, 0.2, 0.8), (1.5, 1, 0.28, -1.28)],
+    [
+        (1.5, 1, 0.2, -1.2),
+        (1.5, -1, 0.2, 1.5),
+        (0.5, 1, 0.2, -0.5),
+        (0.5, -1, 0.2, 0.8),
+        (1.5, 1, 0.28, -1.28),
+    ],
 )
 def test_clip(ratio: float, advantage: float, high: float, loss: float) -> None:
-    torch.testing.assert_close(clip(_numbers(ratio), _numbers(advantage), low=0.2, high=high), _numbers(loss))
+    torch.testing.assert_close(
+        clip(_numbers(ratio), _numbers(advantage), low=0.2, high=high), _numbers(loss)
+    )
 
 
-@pytest.mark.parametrize(("ratio", "advantage", "loss"), [(5.0, -2, 6.0), (2.0, -2, 4.0), (5.0, 2, -2.4)])
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss"), [(5.0, -2, 6.0), (2.0, -2, 4.0), (5.0, 2, -2.4)]
+)
 def test_dual_clip(ratio: float, advantage: float, loss: float) -> None:
     # At most 3 × 2; below that the ratio times 2; gains stop at 1.2 × 2 as before.
     found = dual_clip(_numbers(ratio), _numbers(advantage), low=0.2, high=0.2, most=3.0)
     torch.testing.assert_close(found, _numbers(loss))
 
 
-@pytest.mark.parametrize(("ratio", "advantage", "loss"), [(9.0, 2, 5.0), (0.5, 2, 0.5), (9.0, -2, -5.0)])
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss"), [(9.0, 2, 5.0), (0.5, 2, 0.5), (9.0, -2, -5.0)]
+)
 def test_cispo(ratio: float, advantage: float, loss: float) -> None:
     # The log-probability is -.5 and the cap 1 + 4: min(9, 5) × 2 × .5 = 5, and .5 × 2 × .5 = .5.
     found = cispo(_numbers(ratio), _numbers(advantage), _numbers(-0.5), high=4.0)
@@ -68,7 +80,8 @@ def test_kl(estimator: KlEstimator, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("decay", "advantage", "target"), [(1.0, [0.9, 0.8, 0.7], [1.0, 1.0, 1.0]), (0.5, [0.325, 0.45, 0.7], None)]
+    ("decay", "advantage", "target"),
+    [(1.0, [0.9, 0.8, 0.7], [1.0, 1.0, 1.0]), (0.5, [0.325, 0.45, 0.7], None)],
 )
 def test_gae(decay: float, advantage: list[float], target: list[float] | None) -> None:
     # Surprises: 0 + .2 - .1 = .1, 0 + .3 - .2 = .1, 1 + 0 - .3 = .7.
@@ -78,7 +91,9 @@ def test_gae(decay: float, advantage: list[float], target: list[float] | None) -
     assert targets.tolist() == pytest.approx(target or [0.425, 0.65, 1.0])
 
 
-def _terms(logprob_M: Tensor, *, old_M: Tensor | None = None, reference_M: Tensor | None = None) -> TokenTerms:
+def _terms(
+    logprob_M: Tensor, *, old_M: Tensor | None = None, reference_M: Tensor | None = None
+) -> TokenTerms:
     """One sequence of sampled tokens."""
     zeros = torch.zeros(len(logprob_M))
     return TokenTerms(
@@ -100,25 +115,30 @@ def test_sequence_ratio() -> None:
 
 @pytest.mark.parametrize(("smoothing", "loss"), [(0.0, 0.5544), (0.1, 0.5844)])
 def test_dpo(smoothing: float, loss: float) -> None:
-    # .1 × (2 + 1) = .3; log(1 + e^-.3) = .5544, and turned round log(1 + e^.3) = .8544; .9 × .5544 + .1 × .8544.
+    # .1 × (2 + 1) = .3; log(1 + e^-.3) = .5544, and turned round log(1 + e^.3) = .8544; .9 × .5544
+    # + .1 × .8544.
     found = dpo(_numbers(2.0), _numbers(-1.0), beta=0.1, smoothing=smoothing)
     torch.testing.assert_close(found, _numbers(loss), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("chosen", "loss"), [(2.0, 4.0), (4.0, 0.0), (6.0, 4.0)])
 def test_ipo(chosen: float, loss: float) -> None:
-    # 1 / (2 × .1) = 5: a difference of 3 is 2 short of it, one of 5 is right, one of 7 is 2 too much.
+    # 1 / (2 × .1) = 5: a difference of 3 is 2 short of it, one of 5 is right, one of 7 is 2 too
+    # much.
     torch.testing.assert_close(ipo(_numbers(chosen), _numbers(-1.0), beta=0.1), _numbers(loss))
 
 
 def test_distillation() -> None:
-    # The policy gives the token .5, the teacher .25: d = log 2, the value is k3, the slope d; the advantage is -d.
+    # The policy gives the token .5, the teacher .25: d = log 2, the value is k3, the slope d; the
+    # advantage is -d.
     policy, teacher = _numbers(math.log(0.5)).requires_grad_(), _numbers(math.log(0.25))
     loss = reverse_kl(_terms(policy, reference_M=teacher))
     loss.sum().backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(loss.detach(), _numbers(0.1931), atol=1e-4, rtol=0)
     torch.testing.assert_close(policy.grad, _numbers(0.6931), atol=1e-4, rtol=0)
-    torch.testing.assert_close(teacher_advantage(policy, teacher), _numbers(-0.6931), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        teacher_advantage(policy, teacher), _numbers(-0.6931), atol=1e-4, rtol=0
+    )
 
 
 def test_weights() -> None:

@@ -1,4 +1,5 @@
-"""Surrogates and penalties: golden values, and gradients against exact expectations on a toy vocabulary."""
+"""Surrogates and penalties: golden values, and gradients against exact expectations on a toy
+vocabulary."""
 
 import math
 
@@ -30,7 +31,9 @@ OLD = (0.0, 0.4, 1.1, 1.2, -1.0)
 ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
 
 
-def _terms(logprob_M: Tensor, old_M: Tensor | None, segments: tuple[int, ...] | None = None) -> TokenTerms:
+def _terms(
+    logprob_M: Tensor, old_M: Tensor | None, segments: tuple[int, ...] | None = None
+) -> TokenTerms:
     zeros = torch.zeros(len(logprob_M))
     return TokenTerms(
         logprob_M=logprob_M,
@@ -58,7 +61,9 @@ def _numbers(*values: float) -> Tensor:
         (1.1, 2.0, 0.2, -2.2),
     ],
 )
-def test_clip_is_the_pessimistic_bound(ratio: float, advantage: float, high: float, loss: float) -> None:
+def test_clip_is_the_pessimistic_bound(
+    ratio: float, advantage: float, high: float, loss: float
+) -> None:
     found = clip(_numbers(ratio), _numbers(advantage), low=0.2, high=high)
 
     torch.testing.assert_close(found, _numbers(loss))
@@ -66,9 +71,18 @@ def test_clip_is_the_pessimistic_bound(ratio: float, advantage: float, high: flo
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "slope"),
-    [(1.5, 1.0, 0.0), (1.5, -1.0, 1.0), (0.5, 1.0, -1.0), (0.5, -1.0, 0.0), (1.0, 2.0, -2.0), (1.0, -2.0, 2.0)],
+    [
+        (1.5, 1.0, 0.0),
+        (1.5, -1.0, 1.0),
+        (0.5, 1.0, -1.0),
+        (0.5, -1.0, 0.0),
+        (1.0, 2.0, -2.0),
+        (1.0, -2.0, 2.0),
+    ],
 )
-def test_clip_has_no_slope_where_a_gain_is_beyond_the_bound(ratio: float, advantage: float, slope: float) -> None:
+def test_clip_has_no_slope_where_a_gain_is_beyond_the_bound(
+    ratio: float, advantage: float, slope: float
+) -> None:
     ratio_M = torch.tensor([ratio], requires_grad=True)
 
     clip(ratio_M, _numbers(advantage), low=0.2, high=0.2).sum().backward()
@@ -113,14 +127,21 @@ def test_the_sequence_ratio_is_the_geometric_mean_of_each_sequence() -> None:
 
 
 def test_the_sequence_ratio_is_exactly_one_at_first_use() -> None:
-    assert sequence_ratio(_terms(_numbers(-0.1, -7.3, -23.4), None, (0, 0, 1))).tolist() == [1.0, 1.0, 1.0]
+    assert sequence_ratio(_terms(_numbers(-0.1, -7.3, -23.4), None, (0, 0, 1))).tolist() == [
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize("low_high", [0.5, 0.05])
 def test_the_clipped_sequence_ratio_has_the_papers_gradient(low_high: float) -> None:
-    """Against the objective as the paper writes it: a ratio, an advantage and a clip a sequence, then the mean."""
+    """Against the objective as the paper writes it: a ratio, an advantage and a clip a sequence,
+    then the mean."""
     old, lengths, advantages = torch.tensor([-1.0, -1.2, -0.3, -2.0, -0.7]), [3, 2], [1.3, -0.7]
-    mine, paper = (torch.tensor([-0.8, -1.1, -0.5, -1.7, -0.6], requires_grad=True) for _ in range(2))
+    mine, paper = (
+        torch.tensor([-0.8, -1.1, -0.5, -1.7, -0.6], requires_grad=True) for _ in range(2)
+    )
     terms = _terms(mine, old, (0, 0, 0, 1, 1))
     advantage_M = torch.repeat_interleave(torch.tensor(advantages), torch.tensor(lengths))
     weight_M = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4])
@@ -249,7 +270,9 @@ def test_exact_estimates_differ_in_value_alone() -> None:
     for estimator in ESTIMATORS:
         _, logprob_V, reference_V = _policy()
         logprob_V = logprob_V.detach().requires_grad_()
-        ratio_V = torch.exp(logprob_V - torch.log_softmax(torch.tensor(OLD, dtype=torch.float64), -1))
+        ratio_V = torch.exp(
+            logprob_V - torch.log_softmax(torch.tensor(OLD, dtype=torch.float64), -1)
+        )
         found_V = exact_kl(logprob_V, reference_V, ratio_V, estimator)
         slopes.append(torch.autograd.grad(found_V.sum(), logprob_V)[0])
         values.append(found_V.detach())
@@ -271,11 +294,15 @@ def test_estimates_as_they_are_have_another_gradient_for_tokens_of_older_weights
 
 @pytest.mark.parametrize("estimator", ["k1", "k3"])
 @pytest.mark.parametrize("sampler", [LOGITS, OLD])
-def test_the_value_of_k1_and_of_k3_is_the_kl_on_average(estimator: KlEstimator, sampler: tuple[float, ...]) -> None:
+def test_the_value_of_k1_and_of_k3_is_the_kl_on_average(
+    estimator: KlEstimator, sampler: tuple[float, ...]
+) -> None:
     _, logprob_V, reference_V = _policy()
     old_V = torch.log_softmax(torch.tensor(sampler, dtype=torch.float64), -1)
 
-    found = (old_V.exp() * exact_kl(logprob_V, reference_V, torch.exp(logprob_V - old_V), estimator)).sum()
+    found = (
+        old_V.exp() * exact_kl(logprob_V, reference_V, torch.exp(logprob_V - old_V), estimator)
+    ).sum()
 
     torch.testing.assert_close(found, (logprob_V.exp() * (logprob_V - reference_V)).sum())
 
@@ -296,21 +323,27 @@ def test_step_kl_is_on_average_the_kl_from_the_old_policy() -> None:
 
 
 class _Pairs:
-    """All answers of two tokens over a vocabulary of three, with probabilities of policy and reference."""
+    """All answers of two tokens over a vocabulary of three, with probabilities of policy and
+    reference."""
 
     def __init__(self) -> None:
         source = torch.Generator().manual_seed(0)
         self.logits = [
-            torch.randn(shape, generator=source, dtype=torch.float64, requires_grad=True) for shape in ((3,), (3, 3))
+            torch.randn(shape, generator=source, dtype=torch.float64, requires_grad=True)
+            for shape in ((3,), (3, 3))
         ]
-        reference = [torch.randn(shape, generator=source, dtype=torch.float64) for shape in ((3,), (3, 3))]
+        reference = [
+            torch.randn(shape, generator=source, dtype=torch.float64) for shape in ((3,), (3, 3))
+        ]
         self.policy, self.reference = self._logprobs(self.logits), self._logprobs(reference)
 
     @staticmethod
     def _logprobs(logits: list[Tensor]) -> Tensor:
         """Log-probabilities of both tokens of each of the nine answers, [9, 2]."""
         first, second = (torch.log_softmax(part, -1) for part in logits)
-        return torch.stack([torch.stack([first[a], second[a, b]]) for a in range(3) for b in range(3)])
+        return torch.stack(
+            [torch.stack([first[a], second[a, b]]) for a in range(3) for b in range(3)]
+        )
 
     def gradient(self, loss: Tensor) -> Tensor:
         return torch.cat([part.flatten() for part in torch.autograd.grad(loss, self.logits)])
@@ -330,7 +363,9 @@ def test_k1_in_the_reward_has_the_gradient_of_the_kl_of_whole_answers() -> None:
 
     loss_of_tokens = reinforce(torch.ones_like(to_go), -to_go, pairs.policy)
 
-    torch.testing.assert_close(pairs.gradient((chances[:, None] * loss_of_tokens).sum()), _kl_of_answers())
+    torch.testing.assert_close(
+        pairs.gradient((chances[:, None] * loss_of_tokens).sum()), _kl_of_answers()
+    )
 
 
 @pytest.mark.parametrize("estimator", ["k2", "k3"])
@@ -339,7 +374,9 @@ def test_other_estimators_in_the_reward_have_another(estimator: KlEstimator) -> 
     chances = pairs.policy.sum(1).detach().exp()
     total = kl(pairs.policy.detach(), pairs.reference, estimator).sum(1, keepdim=True)
 
-    found = pairs.gradient((chances[:, None] * reinforce(torch.ones_like(total), -total, pairs.policy)).sum())
+    found = pairs.gradient(
+        (chances[:, None] * reinforce(torch.ones_like(total), -total, pairs.policy)).sum()
+    )
 
     assert (found - _kl_of_answers()).abs().max() > 0.05
 
@@ -347,10 +384,13 @@ def test_other_estimators_in_the_reward_have_another(estimator: KlEstimator) -> 
 def test_a_kl_in_the_loss_is_that_of_each_token_after_its_own_beginning() -> None:
     pairs = _Pairs()
     chances = pairs.policy.sum(1).detach().exp()
-    loss = (chances[:, None] * exact_kl(pairs.policy, pairs.reference, torch.ones(9, 2), "k2")).sum()
+    loss = (
+        chances[:, None] * exact_kl(pairs.policy, pairs.reference, torch.ones(9, 2), "k2")
+    ).sum()
 
     found, whole = pairs.gradient(loss), _kl_of_answers()
 
-    # The first token answers for itself alone in the loss, and in the reward also for where it leads.
+    # The first token answers for itself alone in the loss, and in the reward also for where it
+    # leads.
     torch.testing.assert_close(found[3:], whole[3:])
     assert (found[:3] - whole[:3]).abs().max() > 0.05

@@ -1,4 +1,5 @@
-"""Preference losses on pairs laid out by hand: which tokens they add up, and which way they push."""
+"""Preference losses on pairs laid out by hand: which tokens they add up, and which way they
+push."""
 
 import pytest
 import torch
@@ -36,11 +37,15 @@ def test_log_ratios_are_sums_over_an_answer_or_means() -> None:
     terms = _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
     # The rejected answer lost .5 twice; the chosen one gained .5, 1 and 1.
     assert [part.item() for part in pair_log_ratios(terms)] == [2.5, -1.0]
-    assert [part.item() for part in pair_log_ratios(terms, per_token=True)] == pytest.approx([2.5 / 3, -0.5])
+    assert [part.item() for part in pair_log_ratios(terms, per_token=True)] == pytest.approx(
+        [2.5 / 3, -0.5]
+    )
 
 
 def test_metrics_are_rewards_as_dpo_reads_them() -> None:
-    _, metrics = preference_objective(PreferenceConfig(beta=0.2)).loss(_terms(-2.5, -3.5, -0.5, 0.0, -3.0))
+    _, metrics = preference_objective(PreferenceConfig(beta=0.2)).loss(
+        _terms(-2.5, -3.5, -0.5, 0.0, -3.0)
+    )
     assert {name: value.item() for name, value in metrics.items()} == pytest.approx(
         {
             "preference/accuracy": 1.0,

@@ -62,7 +62,10 @@ def test_whitening_leaves_what_is_not_live_at_zero_and_out_of_the_mean() -> None
 
 @pytest.mark.parametrize("is_live", [[True, True], [False, False]])
 def test_whitening_of_nothing_that_differs_is_zero(is_live: list[bool]) -> None:
-    assert [part.tolist() for part in whiten([np.full(2, 0.7), np.full(1, 0.7)], is_live)] == [[0.0, 0.0], [0.0]]
+    assert [part.tolist() for part in whiten([np.full(2, 0.7), np.full(1, 0.7)], is_live)] == [
+        [0.0, 0.0],
+        [0.0],
+    ]
 
 
 def test_whitening_of_no_sequence_is_none() -> None:

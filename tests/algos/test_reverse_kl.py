@@ -1,4 +1,5 @@
-"""Distillation on a vocabulary small enough to sum over: the gradient is that of the KL to the teacher."""
+"""Distillation on a vocabulary small enough to sum over: the gradient is that of the KL to the
+teacher."""
 
 from dataclasses import replace
 

@@ -39,12 +39,18 @@ def _terms(*, old: bool = True) -> TokenTerms:
         # A factor on a bound is within.
         (Staleness(rule="mask", low=1.0, high=1.0), [0, 0, 0, 1], [1, 1, 1, 0]),
         # A sequence's factor is the product: 4 × ½ = 2 and 1.5 × 1.
-        (Staleness(rule="truncate", level="sequence", high=1.8), [1.8, 1.8, 1.5, 1.5], [1, 1, 0, 0]),
+        (
+            Staleness(rule="truncate", level="sequence", high=1.8),
+            [1.8, 1.8, 1.5, 1.5],
+            [1, 1, 0, 0],
+        ),
         (Staleness(rule="mask", level="sequence", high=1.8), [0, 0, 1.5, 1.5], [1, 1, 0, 0]),
     ],
 )
 @pytest.mark.parametrize("old", [True, False])
-def test_factors_are_bounded_or_dropped(cfg: Staleness, factors: list[float], outside: list[float], old: bool) -> None:
+def test_factors_are_bounded_or_dropped(
+    cfg: Staleness, factors: list[float], outside: list[float], old: bool
+) -> None:
     factor_M, is_outside_M = correction(_terms(old=old), cfg)
 
     torch.testing.assert_close(factor_M, torch.tensor(factors, dtype=torch.float32))

@@ -1,4 +1,5 @@
-"""Credit for judged steps: pooled over a group, spread to the tokens before, blended with that for the outcome."""
+"""Credit for judged steps: pooled over a group, spread to the tokens before, blended with that for
+the outcome."""
 
 import numpy as np
 import pytest
@@ -26,11 +27,14 @@ def test_a_step_beyond_its_answer_is_refused() -> None:
 
 
 def test_steps_are_normalised_over_all_answers_of_the_group() -> None:
-    # The pool is .5, -.5, 1: mean ⅓; squares 1/36, 25/36, 16/36 add up to 42/36; over 2, the deviation is √(7/12).
-    # So the steps are ⅙, -⅚ and ⅔ over .7638: .2182, -1.0911, .8729. Before the first step ends: .2182 - 1.0911.
+    # The pool is .5, -.5, 1: mean ⅓; squares 1/36, 25/36, 16/36 add up to 42/36; over 2, the
+    # deviation is √(7/12). So the steps are ⅙, -⅚ and ⅔ over .7638: .2182, -1.0911, .8729. Before
+    # the first step ends: .2182 - 1.0911.
     [[first, second]] = step_credit("zscore")([GROUP])
 
-    assert first.tolist() == pytest.approx([-0.8729, -0.8729, -1.0911, -1.0911, -1.0911, 0.0], abs=1e-4)
+    assert first.tolist() == pytest.approx(
+        [-0.8729, -0.8729, -1.0911, -1.0911, -1.0911, 0.0], abs=1e-4
+    )
     assert second.tolist() == pytest.approx([0.8729] * 3, abs=1e-4)
 
 
@@ -43,11 +47,14 @@ def test_leave_one_out_compares_a_step_with_all_others_and_multiplies_by_ten() -
 
 
 def test_whitened_steps_are_rewards_to_go_over_all_tokens_of_all_groups() -> None:
-    # To go: 0, 0, -.5, -.5, -.5, 0 and, in another group, 1, 1, 1: mean 1.5 / 9 = ⅙, mean square 3.75 / 9 = 5/12.
-    # The variance is 5/12 - 1/36 = 7/18, the deviation .6236. An answer without steps takes no part.
+    # To go: 0, 0, -.5, -.5, -.5, 0 and, in another group, 1, 1, 1: mean 1.5 / 9 = ⅙, mean square
+    # 3.75 / 9 = 5/12. The variance is 5/12 - 1/36 = 7/18, the deviation .6236. An answer without
+    # steps takes no part.
     [[first, none], [second]] = step_credit("whiten")([[GROUP[0], _answer(4)], [GROUP[1]]])
 
-    assert first.tolist() == pytest.approx([-0.2673, -0.2673, -1.0690, -1.0690, -1.0690, -0.2673], abs=1e-4)
+    assert first.tolist() == pytest.approx(
+        [-0.2673, -0.2673, -1.0690, -1.0690, -1.0690, -0.2673], abs=1e-4
+    )
     assert second.tolist() == pytest.approx([1.3363] * 3, abs=1e-4)
     assert none.tolist() == [0.0] * 4
 
@@ -66,7 +73,8 @@ def test_the_blend_is_a_weighted_mean() -> None:
 @pytest.mark.parametrize(
     ("decay", "shares"),
     [
-        # .5 × (.005/.5)^progress; straight from .5 to .005; half a cosine, whose middle is the mean of both ends.
+        # .5 × (.005/.5)^progress; straight from .5 to .005; half a cosine, whose middle is the mean
+        # of both ends.
         ("exponential", [0.5, 0.1581, 0.05, 0.0158, 0.005]),
         ("linear", [0.5, 0.3763, 0.2525, 0.1288, 0.005]),
         ("cosine", [0.5, 0.4275, 0.2525, 0.0775, 0.005]),

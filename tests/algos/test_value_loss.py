@@ -12,8 +12,22 @@ from whet.algos.critic import explained_variance, value_loss
     [
         (0.5, 0.5, 1.0, 0.2, 0.125, -0.5),  # not moved: ½ · 0.5²
         (0.6, 0.5, 1.0, 0.2, 0.08, -0.4),  # moved within the clip: ½ · 0.4²
-        (0.9, 0.5, 1.0, 0.2, 0.045, 0.0),  # moved too far towards the target: held at 0.7, ½ · 0.3², nothing to gain
-        (0.1, 0.5, 1.0, 0.2, 0.405, -0.9),  # moved away: ½ · 0.9² is more than ½ · 0.7², and pulls back
+        (
+            0.9,
+            0.5,
+            1.0,
+            0.2,
+            0.045,
+            0.0,
+        ),  # moved too far towards the target: held at 0.7, ½ · 0.3², nothing to gain
+        (
+            0.1,
+            0.5,
+            1.0,
+            0.2,
+            0.405,
+            -0.9,
+        ),  # moved away: ½ · 0.9² is more than ½ · 0.7², and pulls back
         (1.5, 0.5, 1.0, 0.2, 0.125, 0.5),  # beyond the target: ½ · 0.5² is more than ½ · 0.3²
         (0.9, 0.5, 1.0, None, 0.005, -0.1),  # no clip: ½ · 0.1²
     ],
@@ -29,7 +43,8 @@ def test_the_value_loss_and_its_gradient(
 
 
 def test_explained_variance_is_over_all_tokens_together() -> None:
-    """Targets 0, 1, 2, 3 have variance 1.25; off by 0.5, -0.5, 0.5, -0.5 the rest has 0.25: 1 - 0.2."""
+    """Targets 0, 1, 2, 3 have variance 1.25; off by 0.5, -0.5, 0.5, -0.5 the rest has 0.25: 1 -
+    0.2."""
     targets = [np.float32([0.0, 1.0]), np.float32([2.0, 3.0])]
     values = [np.float32([-0.5, 1.5]), np.float32([1.5, 3.5])]
     assert explained_variance(values, targets) == pytest.approx(0.8)

@@ -4,7 +4,8 @@ import pytest
 
 from whet.algos.verdicts import agreement, verifier_metrics
 
-# Of five right solutions three are called right, one wrong, one has no verdict; of five wrong ones one is called right.
+# Of five right solutions three are called right, one wrong, one has no verdict; of five wrong ones
+# one is called right.
 MIXED = [(True, True)] * 3 + [(True, False), (True, None)] + [(False, True)] + [(False, False)] * 4
 
 
@@ -14,9 +15,13 @@ def test_the_figures_of_a_mixed_verifier() -> None:
     assert found.total == 10
     assert found.accuracy == pytest.approx(0.7)
     assert found.balanced_accuracy == pytest.approx(0.7)  # (3/5 + 4/5) / 2
-    assert found.precision(True) == pytest.approx(3 / 4) and found.recall(True) == pytest.approx(3 / 5)
+    assert found.precision(True) == pytest.approx(3 / 4) and found.recall(True) == pytest.approx(
+        3 / 5
+    )
     assert found.f1(True) == pytest.approx(2 / 3)  # 2 × .75 × .6 / 1.35
-    assert found.precision(False) == pytest.approx(4 / 5) and found.recall(False) == pytest.approx(4 / 5)
+    assert found.precision(False) == pytest.approx(4 / 5) and found.recall(False) == pytest.approx(
+        4 / 5
+    )
     assert found.f1(False) == pytest.approx(0.8)
     assert found.says_right == pytest.approx(4 / 9)
     assert (found.base_rate, found.answered) == (0.5, 0.9)
@@ -55,7 +60,9 @@ def test_what_cannot_be_told_is_not_logged() -> None:
     metrics = verifier_metrics(agreement([(False, None)] * 2), agreement([]))
 
     assert metrics["verifier/answered"] == 0.0
-    assert not {"verifier/balanced_accuracy", "verifier/says_correct", "verifier/step_f1"} & set(metrics)
+    assert not {"verifier/balanced_accuracy", "verifier/says_correct", "verifier/step_f1"} & set(
+        metrics
+    )
 
 
 def test_steps_are_measured_by_how_well_wrong_ones_are_found() -> None:

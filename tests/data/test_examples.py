@@ -52,7 +52,10 @@ def test_a_batch_is_worked_by_hand() -> None:
 
 
 def test_old_and_reference_logprobs_are_laid_out_too() -> None:
-    old, reference = np.array([-1.0, -2.0], dtype=np.float32), np.array([-3.0, -4.0], dtype=np.float32)
+    old, reference = (
+        np.array([-1.0, -2.0], dtype=np.float32),
+        np.array([-3.0, -4.0], dtype=np.float32),
+    )
     examples = [replace(example, old_logprob=old, ref_logprob=reference) for example in _examples()]
 
     batch = to_batch(examples, CPU)

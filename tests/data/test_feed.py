@@ -21,7 +21,9 @@ HERE = Path()
 def answers(problem: Problem, *right: int) -> Group:
     """Make siblings that are right (1) or wrong (0)."""
     verdicts = [Verdict.CORRECT if one else Verdict.WRONG for one in right]
-    return tuple(rollout(problem=problem, score=Score(verdict=verdict, parts={})) for verdict in verdicts)
+    return tuple(
+        rollout(problem=problem, score=Score(verdict=verdict, parts={})) for verdict in verdicts
+    )
 
 
 def through_json(feed: Feed) -> Json:
@@ -81,7 +83,10 @@ def test_stages_take_their_own_problems_and_go_on_where_they_stopped() -> None:
     assert [max(step) for step in levels[:2]] < [0.5, 0.5]
     assert sorted(levels[0] + levels[1][:1]) == [0.0, 0.1, 0.2, 0.3]
     assert sorted(levels[2] + levels[3][:1]) == [0.6, 0.7, 0.8, 0.9]
-    assert [feed.metrics(step) for step in (1, 2)] == [{"curriculum/stage": 1.0}, {"curriculum/stage": 2.0}]
+    assert [feed.metrics(step) for step in (1, 2)] == [
+        {"curriculum/stage": 1.0},
+        {"curriculum/stage": 2.0},
+    ]
 
 
 def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_order() -> None:
@@ -89,7 +94,9 @@ def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_or
         Feed(LEVELS, STAGED.model_copy(update={"shuffled": shuffled}), seed=1, steps=4, per_step=3)
         for shuffled in (False, True)
     )
-    rows, same = ([p.id for step in range(4) for p in feed.take(3, step)] for feed in (staged, mixed))
+    rows, same = (
+        [p.id for step in range(4) for p in feed.take(3, step)] for feed in (staged, mixed)
+    )
 
     assert rows != same
     assert sorted(rows) == sorted(same)
@@ -97,7 +104,9 @@ def test_the_shuffled_control_takes_exactly_the_rows_of_all_stages_in_another_or
 
 def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> None:
     stages = [Stage(max_level=0.5), Stage(min_level=0.95)]
-    with pytest.raises(DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"):
+    with pytest.raises(
+        DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"
+    ):
         Feed(LEVELS, Staged(kind="staged", stages=stages), seed=1)
 
 
@@ -108,7 +117,10 @@ def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_afte
     feed.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
 
     second, third = feed.take(6), feed.take(8)
-    assert {problem.id for problem in second} == {problem.id for problem in LEVELS} - {easy.id, hard.id}
+    assert {problem.id for problem in second} == {problem.id for problem in LEVELS} - {
+        easy.id,
+        hard.id,
+    }
     assert {problem.id for problem in third} == {problem.id for problem in LEVELS}
     assert feed.metrics(0) == {"curriculum/passed_over": 2.0}
 
@@ -123,7 +135,14 @@ def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
 
 def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
     feed = Feed(LEVELS, Band(kind="band"), seed=1)
-    feed.observe([tuple(rollout(problem=LEVELS[0], score=Score(verdict=Verdict.UNSCORED, parts={})) for _ in "ab")])
+    feed.observe(
+        [
+            tuple(
+                rollout(problem=LEVELS[0], score=Score(verdict=Verdict.UNSCORED, parts={}))
+                for _ in "ab"
+            )
+        ]
+    )
 
     assert through_json(feed) == through_json(Feed(LEVELS, Band(kind="band"), seed=1))
 

@@ -15,12 +15,16 @@ from whet.testing.fakes import example
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.lists(st.integers(2, 40), max_size=30), st.integers(40, 200))
-def test_every_example_is_in_one_group_and_every_grid_within_the_budget(lengths: list[int], budget: int) -> None:
+def test_every_example_is_in_one_group_and_every_grid_within_the_budget(
+    lengths: list[int], budget: int
+) -> None:
     examples = [example(length=length, seed=index) for index, length in enumerate(lengths)]
 
     groups = pack(examples, budget)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(item.rollout for item in examples)
+    assert sorted(item.rollout for group in groups for item in group) == sorted(
+        item.rollout for item in examples
+    )
     for group in groups:
         assert group
         assert len(group) * max(len(item.tokens) for item in group) <= budget
@@ -31,23 +35,32 @@ def test_like_lengths_lie_together_and_ties_keep_their_order() -> None:
 
     groups = pack(examples, token_budget=18)
 
-    assert [[item.rollout for item in group] for group in groups] == [["r1", "r3"], ["r0", "r2", "r4"]]
+    assert [[item.rollout for item in group] for group in groups] == [
+        ["r1", "r3"],
+        ["r0", "r2", "r4"],
+    ]
 
 
 def test_samples_of_one_prompt_lie_together() -> None:
     prompts = [example(length=3, seed=90), example(length=3, seed=91)]
     examples = [
         replace(item, tokens=np.concatenate([prompts[index % 2].tokens, item.tokens]), start=3)
-        for index, item in enumerate(example(length=length, seed=length) for length in (9, 8, 7, 6, 5, 4))
+        for index, item in enumerate(
+            example(length=length, seed=length) for length in (9, 8, 7, 6, 5, 4)
+        )
     ]
 
     groups = pack(examples, token_budget=36)
 
-    assert [[item.rollout for item in group] for group in groups] == [["r9", "r7", "r5"], ["r8", "r6", "r4"]]
+    assert [[item.rollout for item in group] for group in groups] == [
+        ["r9", "r7", "r5"],
+        ["r8", "r6", "r4"],
+    ]
 
 
 def test_a_longer_example_of_another_prompt_widens_the_grid() -> None:
-    """In the order of prompts: 10, 3, 9, 5. The 9 makes the grid of the 3 nine wide, and a third does not fit in 18."""
+    """In the order of prompts: 10, 3, 9, 5. The 9 makes the grid of the 3 nine wide, and a third
+    does not fit in 18."""
     prompt = example(length=2, seed=90).tokens
     alike = [
         replace(item, tokens=np.concatenate([prompt, item.tokens[2:]]), start=2)
@@ -75,14 +88,17 @@ def test_without_padding_tokens_count_and_groups_are_alike(lengths: list[int], b
 
     groups = pack(examples, budget, is_padded=False)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(item.rollout for item in examples)
+    assert sorted(item.rollout for group in groups for item in group) == sorted(
+        item.rollout for item in examples
+    )
     sizes = [sum(len(item.tokens) for item in group) for group in groups]
     assert all(0 < size <= budget for size in sizes)
     assert len(groups) <= 2 * -(-sum(lengths) // budget)
     if sum(lengths) <= budget:
         assert len(groups) <= 1
     elif len(groups) == -(-sum(lengths) // budget):
-        # No group was opened beyond those needed: the emptiest always got the next, so none is ahead by more than one.
+        # No group was opened beyond those needed: the emptiest always got the next, so none is
+        # ahead by more than one.
         assert max(sizes) - min(sizes) <= max(lengths)
 
 
@@ -96,7 +112,11 @@ def _pairs(lengths: list[tuple[int, int]]) -> list[Example]:
 
 
 @settings(deadline=None, derandomize=True, database=None)
-@given(st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), max_size=20), st.integers(80, 200), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), max_size=20),
+    st.integers(80, 200),
+    st.booleans(),
+)
 def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
     lengths: list[tuple[int, int]], budget: int, is_padded: bool
 ) -> None:
@@ -104,14 +124,23 @@ def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
 
     groups = pack(examples, budget, is_padded=is_padded)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(item.rollout for item in examples)
+    assert sorted(item.rollout for group in groups for item in group) == sorted(
+        item.rollout for item in examples
+    )
     for group in groups:
-        assert {item.pair for item in group if item.is_chosen} == {item.pair for item in group if not item.is_chosen}
-        longest, total = max(len(item.tokens) for item in group), sum(len(item.tokens) for item in group)
+        assert {item.pair for item in group if item.is_chosen} == {
+            item.pair for item in group if not item.is_chosen
+        }
+        longest, total = (
+            max(len(item.tokens) for item in group),
+            sum(len(item.tokens) for item in group),
+        )
         assert (len(group) * longest if is_padded else total) <= budget
 
 
 def test_a_pair_larger_than_the_budget_is_named() -> None:
-    with pytest.raises(DataError, match=r"the pair of r0 and r1 takes 22 tokens, more than train.micro_tokens = 20"):
+    with pytest.raises(
+        DataError, match=r"the pair of r0 and r1 takes 22 tokens, more than train.micro_tokens = 20"
+    ):
         pack(_pairs([(11, 4)]), 20)
     assert len(pack(_pairs([(11, 4)]), 20, is_padded=False)) == 1

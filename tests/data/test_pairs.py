@@ -44,9 +44,21 @@ def answer(
 
 
 def view(
-    rollouts: list[Rollout], *rules: PairRule, per_problem: int = 99, max_tokens: int = 64, seed: int = 0
+    rollouts: list[Rollout],
+    *rules: PairRule,
+    per_problem: int = 99,
+    max_tokens: int = 64,
+    seed: int = 0,
 ) -> PairView:
-    return preferences(rollouts, CHAT, rules, notes=notes, max_tokens=max_tokens, per_problem=per_problem, seed=seed)
+    return preferences(
+        rollouts,
+        CHAT,
+        rules,
+        notes=notes,
+        max_tokens=max_tokens,
+        per_problem=per_problem,
+        seed=seed,
+    )
 
 
 def texts(pairs: list[Pair]) -> set[tuple[str, str]]:
@@ -61,7 +73,13 @@ def said(example: Example) -> str:
 def test_right_answers_are_put_against_wrong_ones_of_the_same_prompt_only() -> None:
     other = sum_problem(4, 5)
     found = view(
-        [answer("3"), answer("4", Verdict.WRONG), answer("?", Verdict.NO_ANSWER), answer("9", problem=other)], "correct"
+        [
+            answer("3"),
+            answer("4", Verdict.WRONG),
+            answer("?", Verdict.NO_ANSWER),
+            answer("9", problem=other),
+        ],
+        "correct",
     )
 
     assert texts(found.pairs) == {("3", "4"), ("3", "?")}
@@ -94,7 +112,9 @@ def test_the_cap_is_kept_by_problem_counted_and_drawn_by_the_seed() -> None:
 
 def test_of_two_right_answers_the_shorter_is_preferred_where_it_is_shorter_by_a_fifth() -> None:
     # Shortest and longest make a pair, and the one between them has no partner.
-    found = view([answer("1"), answer("1 1"), answer("1 1 1"), answer("9 9", Verdict.WRONG)], "short")
+    found = view(
+        [answer("1"), answer("1 1"), answer("1 1 1"), answer("9 9", Verdict.WRONG)], "short"
+    )
     assert [(chosen, rejected) for chosen, rejected in texts(found.pairs)] == [("1", "1 1 1")]
     assert view([answer("1 1 1"), answer("2 2 2")], "short").pairs == []
 
@@ -133,11 +153,16 @@ def test_a_right_answer_whose_step_there_is_wrong_too_is_no_example() -> None:
 
 
 def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:
-    right, wrong = answer("3", is_own=True), answer("12 1", Verdict.WRONG, finish=Finish.LENGTH, is_own=True)
+    right, wrong = (
+        answer("3", is_own=True),
+        answer("12 1", Verdict.WRONG, finish=Finish.LENGTH, is_own=True),
+    )
     [pair] = view([right, wrong], "correct").pairs
     np.testing.assert_array_equal(pair.chosen.tokens[pair.chosen.start :], right.completion.tokens)
     # Nothing is added to an answer that was cut: the model never said that it ends there.
-    np.testing.assert_array_equal(pair.rejected.tokens[pair.rejected.start :], wrong.completion.tokens)
+    np.testing.assert_array_equal(
+        pair.rejected.tokens[pair.rejected.start :], wrong.completion.tokens
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,5 +183,8 @@ def test_what_cannot_be_part_of_a_pair_is_counted(bad: Rollout, fault: Fault) ->
 def test_each_rule_adds_its_own_pairs() -> None:
     rollouts = [answer("1"), answer("1 1 1"), answer("9 9", Verdict.WRONG)]
     found = view(rollouts, "correct", "short")
-    assert {rule: count.num_pairs for rule, count in found.rules.items()} == {"correct": 2, "short": 1}
+    assert {rule: count.num_pairs for rule, count in found.rules.items()} == {
+        "correct": 2,
+        "short": 1,
+    }
     assert len(found.pairs) == 3

@@ -1,4 +1,5 @@
-"""Equal beginnings are found once, whatever the order of the sequences, and every token finds itself again."""
+"""Equal beginnings are found once, whatever the order of the sequences, and every token finds
+itself again."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -17,7 +18,8 @@ def _merged(sequences: list[list[int]]) -> Merged:
 def test_two_samples_of_a_prompt_by_hand() -> None:
     merged = _merged([[5, 6, 7, 8], [5, 6, 9, 9, 9]])
 
-    # 5 and 6 are shared, 7 follows them in one sequence and 9, 9 in the other; what ends a sequence is not run.
+    # 5 and 6 are shared, 7 follows them in one sequence and 9, 9 in the other; what ends a sequence
+    # is not run.
     assert merged.node_T.tolist() == [0, 1, 2, -1, 0, 1, 3, 4, -1]
     assert merged.first_U.tolist() == [0, 1, 2, 6, 7]
     assert merged.longest == 8
@@ -27,7 +29,9 @@ def test_two_samples_of_a_prompt_by_hand() -> None:
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(SEQUENCES)
-def test_as_many_tokens_are_run_as_there_are_different_beginnings(sequences: list[list[int]]) -> None:
+def test_as_many_tokens_are_run_as_there_are_different_beginnings(
+    sequences: list[list[int]],
+) -> None:
     merged = _merged(sequences)
 
     lines = [sequence[: max(1, len(sequence) - 1)] for sequence in sequences]

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from whet.data.problems import problem_file, problems_of, read_problems, some_problems_of, write_problems
+from whet.data.problems import (
+    problem_file,
+    problems_of,
+    read_problems,
+    some_problems_of,
+    write_problems,
+)
 from whet.errors import DataError
 from whet.testing.fakes import SumTask, sum_problem
 
@@ -36,7 +42,9 @@ def test_a_stage_that_needs_problems_gets_some_or_a_sentence(tmp_path: Path) -> 
 
     assert some_problems_of(SumTask(), str(tmp_path), "rl") == [PROBLEMS[1]]
     assert some_problems_of(SumTask(), str(tmp_path), "dev", unsolvable=True) == [hopeless]
-    with pytest.raises(DataError, match=r"problems-dev\.jsonl holds no problem that has a solution: give another$"):
+    with pytest.raises(
+        DataError, match=r"problems-dev\.jsonl holds no problem that has a solution: give another$"
+    ):
         some_problems_of(SumTask(), str(tmp_path), "dev")
     with pytest.raises(DataError, match=r"problems-test\.jsonl holds no problem: give another$"):
         some_problems_of(SumTask(), str(tmp_path), "test", unsolvable=True)

@@ -1,4 +1,5 @@
-"""Rows come out of every kind of file, one at a time, and what is broken is named by file and line."""
+"""Rows come out of every kind of file, one at a time, and what is broken is named by file and
+line."""
 
 import gzip
 import json
@@ -26,9 +27,14 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
     return file
 
 
-def test_json_lines_are_read_with_their_line_numbers_and_empty_lines_are_none(tmp_path: Path) -> None:
+def test_json_lines_are_read_with_their_line_numbers_and_empty_lines_are_none(
+    tmp_path: Path,
+) -> None:
     file = written(tmp_path, "a.jsonl", '\ufeff{"a": 1}\n\n  \n{"a": "é"}')
-    assert [(row.place, row.fields) for row in read_source(file)] == [("line 1", {"a": 1}), ("line 4", {"a": "é"})]
+    assert [(row.place, row.fields) for row in read_source(file)] == [
+        ("line 1", {"a": 1}),
+        ("line 4", {"a": "é"}),
+    ]
 
 
 def test_packed_json_lines_are_read(tmp_path: Path) -> None:
@@ -38,7 +44,9 @@ def test_packed_json_lines_are_read(tmp_path: Path) -> None:
 
 def test_a_json_list_is_read_in_pieces_and_lists_in_it_become_values(tmp_path: Path) -> None:
     long = "x" * 200_000
-    file = written(tmp_path, "a.json", json.dumps([{"a": long}, [4, 9, 10, 13], {"a": {"b": "]"}}], indent=1))
+    file = written(
+        tmp_path, "a.json", json.dumps([{"a": long}, [4, 9, 10, 13], {"a": {"b": "]"}}], indent=1)
+    )
     assert rows(file) == [{"a": long}, {"values": [4, 9, 10, 13]}, {"a": {"b": "]"}}]
     assert [row.place for row in read_source(file)] == ["row 1", "row 2", "row 3"]
 
@@ -95,13 +103,22 @@ def test_parquet_gives_plain_values(tmp_path: Path) -> None:
 
 
 def test_a_value_is_made_plain_at_any_depth() -> None:
-    assert plain({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {"a": [[1, None]], "2": "2024-01-02"}
+    assert plain({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {
+        "a": [[1, None]],
+        "2": "2024-01-02",
+    }
 
 
 def test_nested_parquet_is_decoded_a_little_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     tests = [{"inputs": [f"{index:04d}" * (1 << 16)] * 4} for index in range(128)]
-    pq.write_table(pa.table({"tests": tests}), file, compression="zstd", use_dictionary=False, write_batch_size=8)
+    pq.write_table(
+        pa.table({"tests": tests}),
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        write_batch_size=8,
+    )
     del tests
     before, peak, lengths = pa.total_allocated_bytes(), 0, []
     for row in read_source(file):
@@ -116,7 +133,9 @@ def test_nested_parquet_is_decoded_a_little_at_a_time(tmp_path: Path) -> None:
 def test_all_row_groups_are_read_and_rows_are_numbered_through(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": list(range(10))}), file, row_group_size=3)
-    assert [(row.place, row.fields["a"]) for row in read_source(file)] == [(f"row {n + 1}", n) for n in range(10)]
+    assert [(row.place, row.fields["a"]) for row in read_source(file)] == [
+        (f"row {n + 1}", n) for n in range(10)
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet", "a.jsonl.gz"])
@@ -130,7 +149,9 @@ def test_progress_adds_up_to_the_size_of_the_file(name: str, tmp_path: Path) -> 
             "a.json": "[" + ",".join(lines.splitlines()) + "]",
             "a.csv": "a\n" + "é\n" * number,
         }.get(name, lines)
-        file.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+        file.write_bytes(
+            gzip.compress(content.encode()) if name.endswith(".gz") else content.encode()
+        )
     counts: list[int] = []
     assert sum(1 for _ in read_source(file, advance=counts.append)) == number
     assert abs(sum(counts) - file.stat().st_size) <= 8
@@ -147,7 +168,11 @@ def test_nan_is_read_as_null_and_infinity_is_refused(tmp_path: Path) -> None:
     ("name", "content", "sentence"),
     [
         ("a.jsonl", '{"a": 1}\n{"a": \n', "broken JSON in .*a.jsonl line 2"),
-        ("a.jsonl", '{"a": 1}\n[1, 2]\n', r"a.jsonl line 2 holds \[1, 2\], which should be an object"),
+        (
+            "a.jsonl",
+            '{"a": 1}\n[1, 2]\n',
+            r"a.jsonl line 2 holds \[1, 2\], which should be an object",
+        ),
         ("a.jsonl", b'{"a": "\xff"}\n', "a.jsonl is not UTF-8 text"),
         ("a.jsonl", "[" * 100_000, "broken JSON in .*a.jsonl line 1"),
         ("a.json", '[{"a": 1}, {"a": ]', "broken JSON in .*a.json row 2"),
@@ -161,7 +186,11 @@ def test_nan_is_read_as_null_and_infinity_is_refused(tmp_path: Path) -> None:
         ("a.csv", "", "a.csv line 1 should name every column once"),
         ("a.parquet", "PAR1 and no more", "cannot read .*a.parquet"),
         ("a.jsonl.gz", "not packed", "cannot read .*a.jsonl.gz"),
-        ("a.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 1000, mtime=0)[:-20], "cannot read .*a.jsonl.gz"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b'{"a": 1}\n' * 1000, mtime=0)[:-20],
+            "cannot read .*a.jsonl.gz",
+        ),
         ("a.txt", "x", "a.txt is not a data file: its name should end in .jsonl"),
     ],
 )
@@ -177,7 +206,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         rows(tmp_path / "a.jsonl")
 
 
-def test_a_row_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_list, "MAX_ROW", 1000)
     file = written(tmp_path, "a.json", '[{"a": "' + "x" * 300_000)
     with pytest.raises(DataError, match=r"broken JSON in .*a\.json row 1"):

@@ -49,4 +49,8 @@ def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:
 
 
 def test_texts_are_every_prompt_once_and_every_answer() -> None:
-    assert texts([*_rollouts(), *_rollouts()]) == ["12 + 30", "7 + 8", *["42", " 15 15 15 15 15"] * 2]
+    assert texts([*_rollouts(), *_rollouts()]) == [
+        "12 + 30",
+        "7 + 8",
+        *["42", " 15 15 15 15 15"] * 2,
+    ]

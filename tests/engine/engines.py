@@ -19,7 +19,11 @@ from whet.types import Completion, Tokens
 STOPS = frozenset({3, 17})
 LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
-BUILDS: dict[str, Build] = {"slots": slots.Slots, "compiled": compiled.build_slots, "pages": pages.build_pages}
+BUILDS: dict[str, Build] = {
+    "slots": slots.Slots,
+    "compiled": compiled.build_slots,
+    "pages": pages.build_pages,
+}
 """`compiled` is `slots` again on a machine without a compiler."""
 
 
@@ -54,12 +58,16 @@ def pool(num_pages: int) -> Build:
 
 def random_prompts(number: int, longest: int = 12) -> list[Tokens]:
     source = numpy_stream(1, "prompts")
-    return [source.integers(0, 50, 1 + source.integers(longest)).astype(np.int32) for _ in range(number)]
+    return [
+        source.integers(0, 50, 1 + source.integers(longest)).astype(np.int32) for _ in range(number)
+    ]
 
 
 def all_requests(prompts: list[Tokens], samples: int, sampling: Sampling) -> list[Request]:
     return [
-        Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=1000 * index + number)
+        Request(
+            id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=1000 * index + number
+        )
         for index, prompt in enumerate(prompts)
         for number in range(samples)
     ]
@@ -80,7 +88,9 @@ def small_engine(
     detokenize: Detokenize | None = None,
 ) -> NativeEngine:
     cfg = EngineConfig(slots=slots, window=window, context=context)
-    return NativeEngine(model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build=build)
+    return NativeEngine(
+        model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build=build
+    )
 
 
 def letters(tokens: Tokens) -> str:
@@ -90,5 +100,7 @@ def letters(tokens: Tokens) -> str:
 def assert_same(found: dict[str, Completion], expected: dict[str, Completion]) -> None:
     for id, completion in found.items():
         np.testing.assert_array_equal(completion.tokens, expected[id].tokens)
-        np.testing.assert_allclose(completion.logprobs, expected[id].logprobs, rtol=0, atol=LOGPROB_BOUND)
+        np.testing.assert_allclose(
+            completion.logprobs, expected[id].logprobs, rtol=0, atol=LOGPROB_BOUND
+        )
         assert completion.finish == expected[id].finish

@@ -1,11 +1,20 @@
-"""The paged cache at work: memory runs short, the host is a window behind, and neither changes a token."""
+"""The paged cache at work: memory runs short, the host is a window behind, and neither changes a
+token."""
 
 import gc
 
 import numpy as np
 import pytest
 import torch
-from engines import all_requests, assert_same, counting_model, one_request, pool, random_prompts, small_engine
+from engines import (
+    all_requests,
+    assert_same,
+    counting_model,
+    one_request,
+    pool,
+    random_prompts,
+    small_engine,
+)
 
 from whet.engine.base import Request, Sampling
 from whet.engine.native import EngineConfig, NativeEngine
@@ -37,7 +46,8 @@ def test_a_pool_that_runs_short_changes_no_token(slots: int, window: int, num_pa
 
 
 def test_rows_that_give_way_often_still_give_the_same_tokens() -> None:
-    # A request begins with one page and grows to four; twelve pages let six begin, and three of them end together.
+    # A request begins with one page and grows to four; twelve pages let six begin, and three of
+    # them end together.
     model = tiny_model(positions=LONG)
     requests = all_requests(random_prompts(24, 1), 1, Sampling(max_tokens=250))
     expected = dict(small_engine(model, stops=frozenset()).generate(requests))
@@ -54,7 +64,10 @@ def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
     engine = small_engine(model, build=pool(12), slots=8, window=5)
 
     for _ in range(3):
-        assert len(list(engine.generate(all_requests(_long_prompts(), 3, Sampling(max_tokens=40))))) == 24
+        assert (
+            len(list(engine.generate(all_requests(_long_prompts(), 3, Sampling(max_tokens=40)))))
+            == 24
+        )
         assert engine.counts.wasted > 0
 
 
@@ -71,7 +84,9 @@ def test_long_prompts_are_run_in_pieces(most: int) -> None:
     model, requests = counting_model(LONG), all_requests(_long_prompts(), 2, Sampling(max_tokens=6))
     expected = dict(small_engine(tiny_model(positions=LONG)).generate(requests))
     cfg = EngineConfig(slots=16, window=4)
-    engine = NativeEngine(model, cfg, stop_tokens=frozenset({3, 17}), build=pool(60), prefill_tokens=most)
+    engine = NativeEngine(
+        model, cfg, stop_tokens=frozenset({3, 17}), build=pool(60), prefill_tokens=most
+    )
 
     done = dict(engine.generate(requests))
 
@@ -83,7 +98,9 @@ def test_long_prompts_are_run_in_pieces(most: int) -> None:
 
 @pytest.mark.parametrize("window", [1, 5, 16])
 def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
-    engine = small_engine(tiny_model(positions=LONG), build=pool(60), slots=8, window=window, stops=frozenset())
+    engine = small_engine(
+        tiny_model(positions=LONG), build=pool(60), slots=8, window=window, stops=frozenset()
+    )
 
     done = dict(engine.generate(all_requests(random_prompts(2), 4, Sampling(max_tokens=161))))
 
@@ -91,7 +108,8 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
     assert sum(len(completion.tokens) for completion in done.values()) == counts.tokens == 8 * 161
     assert (counts.steps, counts.windows) == (160, 160 // window)
     assert counts.fetches == counts.windows
-    # One table a window; to begin with, two copies for the prompts, one for shared pages, two for the rows.
+    # One table a window; to begin with, two copies for the prompts, one for shared pages, two for
+    # the rows.
     assert counts.sends <= counts.windows + 5
     assert counts.wasted == 0
 
@@ -100,7 +118,12 @@ def test_a_row_at_its_length_limit_is_replaced_without_a_look() -> None:
     model = counting_model()
     lengths = [20, *[2] * 9]
     requests = [
-        Request(id=str(index), prompt=random_prompts(1)[0], sampling=Sampling(max_tokens=length), seed=index)
+        Request(
+            id=str(index),
+            prompt=random_prompts(1)[0],
+            sampling=Sampling(max_tokens=length),
+            seed=index,
+        )
         for index, length in enumerate(lengths)
     ]
     engine = small_engine(model, build=pool(20), slots=2, window=1, stops=frozenset())
@@ -112,11 +135,15 @@ def test_a_row_at_its_length_limit_is_replaced_without_a_look() -> None:
 
 
 def test_long_runs_hold_no_more_than_short_ones() -> None:
-    engine = small_engine(tiny_model(positions=LONG), build=pool(60), slots=8, window=5, stops=frozenset())
+    engine = small_engine(
+        tiny_model(positions=LONG), build=pool(60), slots=8, window=5, stops=frozenset()
+    )
 
     def held_after(max_tokens: int) -> int:
         """Count the tensors alive when the first of two waves of requests ends."""
-        answers = engine.generate(all_requests(random_prompts(2), 8, Sampling(max_tokens=max_tokens)))
+        answers = engine.generate(
+            all_requests(random_prompts(2), 8, Sampling(max_tokens=max_tokens))
+        )
         next(iter(answers))
         gc.collect()
         held = sum(type(item) is torch.Tensor for item in gc.get_objects())
@@ -128,9 +155,12 @@ def test_long_runs_hold_no_more_than_short_ones() -> None:
 
 
 def test_a_row_that_ended_far_out_does_not_trouble_shorter_ones() -> None:
-    # The long row ends first; the table is then cut to the short rows, while the ended one still counts as padding.
+    # The long row ends first; the table is then cut to the short rows, while the ended one still
+    # counts as padding.
     model = tiny_model(positions=1300)
-    prompts = [np.random.default_rng(1).integers(0, 50, n).astype(np.int32) for n in (3, 4, 5, 1200)]
+    prompts = [
+        np.random.default_rng(1).integers(0, 50, n).astype(np.int32) for n in (3, 4, 5, 1200)
+    ]
     lengths = [40, 40, 40, 1]
     requests = [
         Request(id=str(index), prompt=prompt, sampling=Sampling(max_tokens=length), seed=index)

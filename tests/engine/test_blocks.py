@@ -1,4 +1,5 @@
-"""Books of pages: every page is free or held, shared only where it is full, and given back by the last who reads it."""
+"""Books of pages: every page is free or held, shared only where it is full, and given back by the
+last who reads it."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -21,7 +22,15 @@ def _held(blocks: Blocks, row: int) -> list[int]:
     return [int(page) for page in blocks.table_RP[row, : blocks.held_R[row]]]
 
 
-def _place(blocks: Blocks, row: int, tokens: int, *, ahead: int = 0, most: int = 0, source: int | None = None) -> bool:
+def _place(
+    blocks: Blocks,
+    row: int,
+    tokens: int,
+    *,
+    ahead: int = 0,
+    most: int = 0,
+    source: int | None = None,
+) -> bool:
     ahead = max(tokens, ahead)
     return blocks.place(row, tokens=tokens, ahead=ahead, most=max(ahead, most), source=source)
 
@@ -93,7 +102,9 @@ def test_what_fits_alone_is_what_the_whole_pool_takes() -> None:
 
 
 operations = st.one_of(
-    st.tuples(st.just("place"), st.integers(0, ROWS - 1), st.integers(1, 20), st.integers(0, ROWS - 1)),
+    st.tuples(
+        st.just("place"), st.integers(0, ROWS - 1), st.integers(1, 20), st.integers(0, ROWS - 1)
+    ),
     st.tuples(st.just("grow"), st.integers(1, 30), st.integers(1, 30), st.just(0)),
     st.tuples(st.just("release"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1), st.just(0)),
     st.tuples(st.just("move"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1), st.just(0)),
@@ -102,7 +113,9 @@ operations = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(pages=st.integers(1, 24), todo=st.lists(operations, max_size=40))
-def test_pages_are_free_or_held_and_shared_only_where_full(pages: int, todo: list[tuple[str, int, int, int]]) -> None:
+def test_pages_are_free_or_held_and_shared_only_where_full(
+    pages: int, todo: list[tuple[str, int, int, int]]
+) -> None:
     blocks = _blocks(pages)
     prompts: dict[int, int] = {}
     for name, one, two, three in todo:
@@ -112,7 +125,9 @@ def test_pages_are_free_or_held_and_shared_only_where_full(pages: int, todo: lis
     assert blocks.num_free == pages and not blocks.users_N.any() and not blocks.held_R.any()
 
 
-def _act(blocks: Blocks, prompts: dict[int, int], name: str, one: int, two: int, three: int) -> None:
+def _act(
+    blocks: Blocks, prompts: dict[int, int], name: str, one: int, two: int, three: int
+) -> None:
     """Do one thing as the engine might; `prompts` holds the prompt length of each row in use."""
     if name == "place" and one not in prompts:
         source = three if three in prompts else None

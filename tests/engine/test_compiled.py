@@ -1,4 +1,5 @@
-"""The C kernel against plain torch: the same tokens and log-probabilities, for every shape of model that it takes."""
+"""The C kernel against plain torch: the same tokens and log-probabilities, for every shape of model
+that it takes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,9 +45,26 @@ USUAL = ModelConfig(
 SHAPES: dict[str, dict[str, Any]] = {
     "bias": {"family": "qwen2", "qkv_bias": True},
     "norms": {"family": "qwen3", "qk_norm": True},
-    "short heads": {"family": "llama", "head_dim": 16, "num_heads": 4, "num_kv_heads": 4, "vocab_size": 17},
-    "long heads": {"family": "llama", "head_dim": 64, "num_heads": 3, "num_kv_heads": 1, "tied": False},
-    "odd panels": {"family": "qwen3", "hidden_size": 48, "intermediate_size": 80, "vocab_size": 131},
+    "short heads": {
+        "family": "llama",
+        "head_dim": 16,
+        "num_heads": 4,
+        "num_kv_heads": 4,
+        "vocab_size": 17,
+    },
+    "long heads": {
+        "family": "llama",
+        "head_dim": 64,
+        "num_heads": 3,
+        "num_kv_heads": 1,
+        "tied": False,
+    },
+    "odd panels": {
+        "family": "qwen3",
+        "hidden_size": 48,
+        "intermediate_size": 80,
+        "vocab_size": 131,
+    },
 }
 """What differs from the usual."""
 
@@ -56,20 +74,36 @@ def shaped(name: str) -> Transformer:
     initialise(model, 3)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.mul_(1.5).add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.05)
+            weight.mul_(1.5).add_(
+                torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.05
+            )
     return model
 
 
 def requests_for(vocab: int) -> list[Request]:
-    """Prompts of many lengths, some with several samples, and answers that fill up to eight blocks."""
+    """Prompts of many lengths, some with several samples, and answers that fill up to eight
+    blocks."""
     source = np.random.default_rng(5)
-    settings = [Sampling(max_tokens=120), Sampling(temperature=0.0, max_tokens=40), Sampling(temperature=0.6)]
+    settings = [
+        Sampling(max_tokens=120),
+        Sampling(temperature=0.0, max_tokens=40),
+        Sampling(temperature=0.6),
+    ]
     found = []
     for number in range(40):
         prompt = source.integers(0, vocab, size=1 + number % 37).astype(np.int32)
         for sample in range(1 + number % 3):
-            sampling = settings[(number + sample) % 3].model_copy(update={"max_tokens": 3 + (7 * number) % 110})
-            found.append(Request(id=f"{number}:{sample}", prompt=prompt, sampling=sampling, seed=number * 8 + sample))
+            sampling = settings[(number + sample) % 3].model_copy(
+                update={"max_tokens": 3 + (7 * number) % 110}
+            )
+            found.append(
+                Request(
+                    id=f"{number}:{sample}",
+                    prompt=prompt,
+                    sampling=sampling,
+                    seed=number * 8 + sample,
+                )
+            )
     return found
 
 
@@ -85,7 +119,8 @@ def test_it_gives_what_plain_torch_gives(name: str) -> None:
     found = dict(engine_of(model).generate(requests))
     wanted = dict(engine_of(model, Slots).generate(requests))
 
-    # Two ways to add up may part where two tokens are equally likely, or a number falls between two.
+    # Two ways to add up may part where two tokens are equally likely, or a number falls between
+    # two.
     same = [key for key in wanted if found[key].tokens.tobytes() == wanted[key].tokens.tobytes()]
     assert len(same) >= len(wanted) - 1
     # Both are off by up to 7e-5 from what float64 gives: these weights make large logits.
@@ -122,14 +157,18 @@ def test_a_row_has_the_same_bits_whatever_runs_beside(running: Loop) -> None:
 
     assert rows >= 64
     for size in (1, 2, 5, 13, 50):
-        assert all(torch.equal(a, b[:size]) for a, b in zip(looked_at(running, size), wanted, strict=True))
+        assert all(
+            torch.equal(a, b[:size]) for a, b in zip(looked_at(running, size), wanted, strict=True)
+        )
 
 
 def test_a_row_has_the_same_bits_on_any_number_of_threads(running: Loop) -> None:
     rows = running.scheduler.num_rows
     wanted = looked_at(running, rows)
 
-    assert all(torch.equal(a, b) for a, b in zip(looked_at(running, rows, threads=2), wanted, strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(looked_at(running, rows, threads=2), wanted, strict=True)
+    )
 
 
 def test_it_records_what_torch_would(running: Loop) -> None:
@@ -146,7 +185,10 @@ def test_it_records_what_torch_would(running: Loop) -> None:
     running.runner.compiled.run(used.stop)
 
     assert torch.equal(rows.ints_FR, wanted) and torch.equal(rows.report_RX, report)
-    assert wanted[-1, [3, 5, used.stop // 2]].tolist() == [0, 0, 0] and wanted[-1, used].sum() > used.stop // 2
+    assert (
+        wanted[-1, [3, 5, used.stop // 2]].tolist() == [0, 0, 0]
+        and wanted[-1, used].sum() > used.stop // 2
+    )
 
 
 def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
@@ -193,7 +235,8 @@ def test_tokens_come_as_often_as_they_are_likely() -> None:
 
 
 def test_a_token_that_cannot_come_never_does() -> None:
-    """The head sees one number, 1, and gives every third token a logit of 0 and the others one far below."""
+    """The head sees one number, 1, and gives every third token a logit of 0 and the others one far
+    below."""
     model = shaped("long heads")
     assert model.head is not None
     with torch.no_grad():

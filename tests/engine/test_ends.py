@@ -1,11 +1,20 @@
-"""Every way to end: stop tokens, stop strings, length limits, refusals, and callers that go away."""
+"""Every way to end: stop tokens, stop strings, length limits, refusals, and callers that go
+away."""
 
 from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
 import pytest
-from engines import STOPS, all_requests, assert_same, letters, one_request, random_prompts, small_engine
+from engines import (
+    STOPS,
+    all_requests,
+    assert_same,
+    letters,
+    one_request,
+    random_prompts,
+    small_engine,
+)
 
 from whet.engine.base import Request, Sampling
 from whet.engine.scheduler import LOOK_AHEAD
@@ -17,20 +26,26 @@ from whet.types import Finish
 
 def test_a_stop_token_ends_a_completion_and_is_its_last(build: Build) -> None:
     done = dict(
-        small_engine(build=build, window=4).generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=30)))
+        small_engine(build=build, window=4).generate(
+            all_requests(random_prompts(10), 4, Sampling(max_tokens=30))
+        )
     )
 
     ended = [completion for completion in done.values() if completion.finish == Finish.STOP]
     cut = [completion for completion in done.values() if completion.finish == Finish.LENGTH]
     assert len(ended) > 10 and len(cut) > 2
     for completion in ended:
-        assert np.isin(completion.tokens, list(STOPS)).nonzero()[0].tolist() == [len(completion.tokens) - 1]
+        assert np.isin(completion.tokens, list(STOPS)).nonzero()[0].tolist() == [
+            len(completion.tokens) - 1
+        ]
     for completion in cut:
         assert len(completion.tokens) == 30 and not np.isin(completion.tokens, list(STOPS)).any()
 
 
 @pytest.mark.parametrize("window", [1, 4])
-def test_without_stop_tokens_the_length_limit_ends_every_completion(build: Build, window: int) -> None:
+def test_without_stop_tokens_the_length_limit_ends_every_completion(
+    build: Build, window: int
+) -> None:
     requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=7))
 
     done = dict(small_engine(build=build, stops=frozenset(), window=window).generate(requests))
@@ -76,10 +91,16 @@ def test_a_request_that_cannot_be_served_is_refused_in_a_sentence(
 @pytest.mark.parametrize("window", [1, 3, 8])
 def test_a_stop_string_ends_the_completion_where_it_is_complete(build: Build, window: int) -> None:
     model, words = tiny_model(), ("ab", "e", "xyz")
-    free = dict(small_engine(model, build=build).generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25))))
+    free = dict(
+        small_engine(model, build=build).generate(
+            all_requests(random_prompts(10), 4, Sampling(max_tokens=25))
+        )
+    )
     engine = small_engine(model, build=build, slots=7, window=window, detokenize=letters)
 
-    done = dict(engine.generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25, stop=words))))
+    done = dict(
+        engine.generate(all_requests(random_prompts(10), 4, Sampling(max_tokens=25, stop=words)))
+    )
 
     num_stopped = 0
     for id, completion in done.items():
@@ -100,9 +121,9 @@ def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: Buil
     )
     word = letters(free.tokens)[2:]
 
-    [(_, completion)] = small_engine(model, build=build, stops=frozenset(), detokenize=letters).generate(
-        [one_request(list(prompt), Sampling(max_tokens=4, stop=(word,)))]
-    )
+    [(_, completion)] = small_engine(
+        model, build=build, stops=frozenset(), detokenize=letters
+    ).generate([one_request(list(prompt), Sampling(max_tokens=4, stop=(word,)))])
 
     assert (len(completion.tokens), completion.finish) == (4, Finish.STOP)
 
@@ -119,7 +140,12 @@ def test_a_closed_generator_leaves_nothing_behind(build: Build, window: int) -> 
     def endless() -> Iterator[Request]:
         for number in count():
             pulled.append(str(number))
-            yield Request(id=str(number), prompt=random_prompts(1)[0], sampling=Sampling(max_tokens=12), seed=number)
+            yield Request(
+                id=str(number),
+                prompt=random_prompts(1)[0],
+                sampling=Sampling(max_tokens=12),
+                seed=number,
+            )
 
     answers = engine.generate(endless())
     for _ in range(3):
@@ -140,4 +166,6 @@ def test_a_second_call_while_the_first_still_runs_is_refused(build: Build) -> No
         list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))
 
     assert len(list(first)) == 5
-    assert len(list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))) == 1
+    assert (
+        len(list(engine.generate(all_requests(random_prompts(1), 1, Sampling(max_tokens=2))))) == 1
+    )

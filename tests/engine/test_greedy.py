@@ -31,7 +31,9 @@ def _greedy(model: Transformer, prompt: Tokens, max_tokens: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
-def test_greedy_takes_the_most_likely_token_every_time(build: Build, family: str, tied: bool) -> None:
+def test_greedy_takes_the_most_likely_token_every_time(
+    build: Build, family: str, tied: bool
+) -> None:
     model, prompts = tiny_model(family=family, tied=tied), random_prompts(6)
 
     done = dict(
@@ -49,11 +51,19 @@ def test_greedy_equals_the_generate_of_transformers(tmp_path: Path) -> None:
     foreign = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     engine = small_engine(load_model(tmp_path, dtype=torch.float32, device="cpu"), slots=3)
 
-    done = dict(engine.generate(all_requests(random_prompts(6), 1, Sampling(temperature=0.0, max_tokens=24))))
+    done = dict(
+        engine.generate(
+            all_requests(random_prompts(6), 1, Sampling(temperature=0.0, max_tokens=24))
+        )
+    )
 
     for index, prompt in enumerate(random_prompts(6)):
         tokens = torch.from_numpy(prompt.astype(np.int64))[None]
         whole = foreign.generate(
-            tokens, attention_mask=torch.ones_like(tokens), do_sample=False, max_new_tokens=24, pad_token_id=0
+            tokens,
+            attention_mask=torch.ones_like(tokens),
+            do_sample=False,
+            max_new_tokens=24,
+            pad_token_id=0,
         )
         assert done[f"{index}/0"].tokens.tolist() == whole[0, len(prompt) :].tolist()

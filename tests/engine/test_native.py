@@ -26,11 +26,22 @@ from whet.types import Finish
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 @pytest.mark.parametrize("window", [1, 5])
-def test_engine_and_learner_agree_on_a_thousand_sequences(build: Build, family: str, tied: bool, window: int) -> None:
+def test_engine_and_learner_agree_on_a_thousand_sequences(
+    build: Build, family: str, tied: bool, window: int
+) -> None:
     model = tiny_model(family=family, tied=tied)
-    settings = [Sampling(max_tokens=24), Sampling(temperature=0.7, max_tokens=50), Sampling(temperature=1.4, top_p=0.9)]
+    settings = [
+        Sampling(max_tokens=24),
+        Sampling(temperature=0.7, max_tokens=50),
+        Sampling(temperature=1.4, top_p=0.9),
+    ]
     requests = [
-        Request(id=f"{kind}:{request.id}", prompt=request.prompt, sampling=sampling, seed=request.seed + kind)
+        Request(
+            id=f"{kind}:{request.id}",
+            prompt=request.prompt,
+            sampling=sampling,
+            seed=request.seed + kind,
+        )
         for kind, sampling in enumerate(settings)
         for request in all_requests(random_prompts(42), 8, sampling)
     ]
@@ -51,7 +62,9 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(build: Build, family: 
         for request in requests
     ]
     scored = score_examples(model, examples, 4096)
-    gaps = [np.abs(done[r.id].logprobs - found).max() for r, found in zip(requests, scored, strict=True)]
+    gaps = [
+        np.abs(done[r.id].logprobs - found).max() for r, found in zip(requests, scored, strict=True)
+    ]
     assert max(gaps) <= 1e-4
 
 
@@ -61,9 +74,15 @@ def test_a_request_does_not_depend_on_its_neighbours(build: Build) -> None:
     crowd = dict(small_engine(model, build=build).generate(requests))
 
     for request in requests[::5]:
-        assert_same(dict(small_engine(model, build=build).generate([request])), {request.id: crowd[request.id]})
+        assert_same(
+            dict(small_engine(model, build=build).generate([request])),
+            {request.id: crowd[request.id]},
+        )
     for slots, window in [(3, 1), (7, 5), (64, 9)]:
-        assert_same(dict(small_engine(model, build=build, slots=slots, window=window).generate(requests)), crowd)
+        assert_same(
+            dict(small_engine(model, build=build, slots=slots, window=window).generate(requests)),
+            crowd,
+        )
     assert_same(dict(small_engine(model, build=build, slots=5).generate(requests[::-1])), crowd)
 
 
@@ -73,7 +92,11 @@ def test_requests_with_other_settings_beside_change_nothing(build: Build) -> Non
     others = [
         Request(id=f"other{index}", prompt=request.prompt, sampling=sampling, seed=index)
         for index, request in enumerate(plain)
-        for sampling in [Sampling(temperature=0.3 * (index % 4), top_k=index % 3, top_p=0.8, max_tokens=1 + index)]
+        for sampling in [
+            Sampling(
+                temperature=0.3 * (index % 4), top_k=index % 3, top_p=0.8, max_tokens=1 + index
+            )
+        ]
     ]
     mixed = [request for pair in zip(plain, others, strict=True) for request in pair]
 
@@ -83,7 +106,11 @@ def test_requests_with_other_settings_beside_change_nothing(build: Build) -> Non
 
 
 def test_samples_of_one_prompt_differ_by_their_seed(build: Build) -> None:
-    done = dict(small_engine(build=build).generate(all_requests(random_prompts(1), 16, Sampling(max_tokens=12))))
+    done = dict(
+        small_engine(build=build).generate(
+            all_requests(random_prompts(1), 16, Sampling(max_tokens=12))
+        )
+    )
 
     assert len({completion.tokens.tobytes() for completion in done.values()}) == 16
 
@@ -105,7 +132,11 @@ def test_each_distinct_prompt_is_run_once(build: Build, slots: int, window: int)
 def test_with_a_window_of_one_no_token_is_decoded_in_vain() -> None:
     model = counting_model()
 
-    done = dict(small_engine(model, slots=5).generate(all_requests(random_prompts(6), 4, Sampling(max_tokens=9))))
+    done = dict(
+        small_engine(model, slots=5).generate(
+            all_requests(random_prompts(6), 4, Sampling(max_tokens=9))
+        )
+    )
 
     assert model.decoded == sum(len(completion.tokens) - 1 for completion in done.values())
 
@@ -114,13 +145,19 @@ def test_a_free_slot_is_filled_while_others_still_run() -> None:
     model = counting_model()
     lengths = [20, *[2] * 9]
     requests = [
-        Request(id=str(index), prompt=random_prompts(1)[0], sampling=Sampling(max_tokens=length), seed=index)
+        Request(
+            id=str(index),
+            prompt=random_prompts(1)[0],
+            sampling=Sampling(max_tokens=length),
+            seed=index,
+        )
         for index, length in enumerate(lengths)
     ]
 
     done = dict(small_engine(model, slots=2, stops=frozenset()).generate(requests))
 
-    # The long one takes 19 steps after its prefill; the nine short ones all pass through the other slot meanwhile.
+    # The long one takes 19 steps after its prefill; the nine short ones all pass through the other
+    # slot meanwhile.
     assert [len(done[str(index)].tokens) for index in range(10)] == lengths
     assert model.steps == 19
 
@@ -150,7 +187,10 @@ def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(bui
         stores.append(ref(store))
         return store
 
-    engine, requests = small_engine(build=remembered), all_requests(random_prompts(3), 2, Sampling(max_tokens=12))
+    engine, requests = (
+        small_engine(build=remembered),
+        all_requests(random_prompts(3), 2, Sampling(max_tokens=12)),
+    )
     before = dict(engine.generate(requests))
     assert stores[0]() is not None
 
@@ -161,12 +201,16 @@ def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(bui
     assert len(stores) == 2
 
 
-def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_were(build: Build) -> None:
+def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_were(
+    build: Build,
+) -> None:
     model = tiny_model()
     engine = small_engine(model, build=build)
     engine.version = 7
 
-    for _, completion in engine.generate(all_requests(random_prompts(2), 2, Sampling(max_tokens=3))):
+    for _, completion in engine.generate(
+        all_requests(random_prompts(2), 2, Sampling(max_tokens=3))
+    ):
         assert completion.version == 7
         assert torch.is_grad_enabled()
 
@@ -197,4 +241,10 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         for request in requests
     ]
     scored = score_examples(model, examples, 4096)
-    assert max(np.abs(done[r.id].logprobs - found).max() for r, found in zip(requests, scored, strict=True)) <= 1e-4
+    assert (
+        max(
+            np.abs(done[r.id].logprobs - found).max()
+            for r, found in zip(requests, scored, strict=True)
+        )
+        <= 1e-4
+    )

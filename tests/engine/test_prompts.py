@@ -30,14 +30,20 @@ def test_a_long_context_is_split_where_the_pass_is_full() -> None:
     assert (first.end_E.tolist(), first.row_E.tolist()) == ([2], [10])
     assert (second.positions_T.tolist(), second.before_S.tolist()) == ([1, 2, 3, 4], [1])
     assert len(second.end_E) == 0
-    assert (third.positions_T.tolist(), third.before_S.tolist(), third.row_E.tolist()) == ([5, 6], [5], [11])
+    assert (third.positions_T.tolist(), third.before_S.tolist(), third.row_E.tolist()) == (
+        [5, 6],
+        [5],
+        [11],
+    )
 
 
 def test_contexts_that_must_stay_whole_fill_passes_one_after_the_other() -> None:
     found = passes(_contexts(3, 2, 9, 1), most=4, splits=False)
 
     assert [layout.row_S.tolist() for layout in found] == [[10], [11], [12], [13]]
-    assert [layout.row_S.tolist() for layout in passes(_contexts(3, 1, 4), most=4, splits=False)] == [[10, 11], [12]]
+    assert [
+        layout.row_S.tolist() for layout in passes(_contexts(3, 1, 4), most=4, splits=False)
+    ] == [[10, 11], [12]]
 
 
 def test_nothing_to_run_makes_no_pass() -> None:
@@ -45,7 +51,9 @@ def test_nothing_to_run_makes_no_pass() -> None:
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 20))
-def test_passes_hold_every_token_once_in_order_and_none_is_too_large(lengths: list[int], most: int) -> None:
+def test_passes_hold_every_token_once_in_order_and_none_is_too_large(
+    lengths: list[int], most: int
+) -> None:
     contexts = _contexts(*lengths)
 
     found = passes(contexts, most=most, splits=True)
@@ -55,5 +63,7 @@ def test_passes_hold_every_token_once_in_order_and_none_is_too_large(lengths: li
     for row, context in contexts.items():
         tokens = np.concatenate([layout.tokens_T[layout.row_T == row] for layout in found])
         positions = np.concatenate([layout.positions_T[layout.row_T == row] for layout in found])
-        assert tokens.tolist() == context.tolist() and positions.tolist() == list(range(len(context)))
+        assert tokens.tolist() == context.tolist() and positions.tolist() == list(
+            range(len(context))
+        )
     assert [row for layout in found for row in layout.row_E.tolist()] == list(contexts)

@@ -46,7 +46,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sampling", "weights"), CASES)
-def test_tokens_come_as_often_as_their_probability_says(sampling: Sampling, weights: tuple[float, ...]) -> None:
+def test_tokens_come_as_often_as_their_probability_says(
+    sampling: Sampling, weights: tuple[float, ...]
+) -> None:
     tokens, _ = _draw(sampling)
 
     counts = torch.bincount(tokens, minlength=5).double()
@@ -57,7 +59,9 @@ def test_tokens_come_as_often_as_their_probability_says(sampling: Sampling, weig
     assert statistic < chi2.ppf(0.999, max(1, int(kept.sum()) - 1))
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_k=1), Sampling(top_p=0.5), Sampling(min_p=0.9)])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(top_k=1), Sampling(top_p=0.5), Sampling(min_p=0.9)]
+)
 def test_logprob_is_that_before_any_cut(sampling: Sampling) -> None:
     tokens, logprobs = _draw(sampling, 50)
 
@@ -79,14 +83,21 @@ def test_greedy_takes_the_most_likely_token_and_counts_as_temperature_one() -> N
 
 
 def test_rows_with_other_settings_do_not_touch_each_other() -> None:
-    settings = [Sampling(temperature=0.0), Sampling(top_k=2), Sampling(temperature=3.0), Sampling(min_p=0.6)]
+    settings = [
+        Sampling(temperature=0.0),
+        Sampling(top_k=2),
+        Sampling(temperature=3.0),
+        Sampling(min_p=0.6),
+    ]
     logits_BV = torch.randn(4, 30, generator=torch.Generator().manual_seed(1)) * 3
     uniform_B = torch.tensor([0.9, 0.99, 0.7, 0.95], dtype=torch.float64)
 
     together = sample(logits_BV, uniform_B, _cuts(settings), has_cuts=True)
 
     for row, setting in enumerate(settings):
-        alone = sample(logits_BV[row : row + 1], uniform_B[row : row + 1], _cuts([setting]), has_cuts=True)
+        alone = sample(
+            logits_BV[row : row + 1], uniform_B[row : row + 1], _cuts([setting]), has_cuts=True
+        )
         assert together[0][row] == alone[0][0]
         torch.testing.assert_close(together[1][row], alone[1][0])
 
@@ -97,7 +108,8 @@ def test_without_cuts_the_sort_changes_nothing() -> None:
     cuts = _cuts([Sampling()] * 200)
 
     assert torch.equal(
-        sample(logits_BV, uniform_B, cuts, has_cuts=False)[0], sample(logits_BV, uniform_B, cuts, has_cuts=True)[0]
+        sample(logits_BV, uniform_B, cuts, has_cuts=False)[0],
+        sample(logits_BV, uniform_B, cuts, has_cuts=True)[0],
     )
 
 

@@ -1,4 +1,5 @@
-"""Who runs, who waits, who gives way: worked by hand on a small pool, then under random pressure."""
+"""Who runs, who waits, who gives way: worked by hand on a small pool, then under random
+pressure."""
 
 from collections.abc import Iterator
 
@@ -19,9 +20,13 @@ def _request(id: str, prompt: list[int], max_tokens: int = 20) -> Request:
     return Request(id=id, prompt=np.array(prompt, dtype=np.int32), sampling=sampling, seed=0)
 
 
-def _scheduler(pages: int, requests: list[Request], *, slots: int = 4, window: int = 4) -> Scheduler:
+def _scheduler(
+    pages: int, requests: list[Request], *, slots: int = 4, window: int = 4
+) -> Scheduler:
     blocks = Blocks(pages=pages, rows=slots + 1, longest=CONTEXT, page=PAGE)
-    scheduler = Scheduler(blocks, Seats(2 * slots, CONTEXT), slots=slots, context=CONTEXT, window=window)
+    scheduler = Scheduler(
+        blocks, Seats(2 * slots, CONTEXT), slots=slots, context=CONTEXT, window=window
+    )
     scheduler.start(iter(requests))
     return scheduler
 
@@ -38,7 +43,15 @@ def _read_all(scheduler: Scheduler) -> None:
     shape = (len(seat_B), int((count_B - seats.count_S[seat_B]).max(initial=0)))
     tokens, logprobs = np.full(shape, 7, dtype=np.int32), np.zeros(shape, dtype=np.float32)
     is_done_B = count_B >= seats.limit_S[seat_B]
-    seats.read(Report(seat_B=seat_B, is_done_B=is_done_B, count_B=count_B, tokens_BX=tokens, logprobs_BX=logprobs))
+    seats.read(
+        Report(
+            seat_B=seat_B,
+            is_done_B=is_done_B,
+            count_B=count_B,
+            tokens_BX=tokens,
+            logprobs_BX=logprobs,
+        )
+    )
 
 
 def test_samples_of_one_prompt_run_it_once_and_share_its_full_pages() -> None:
@@ -71,7 +84,8 @@ def test_samples_that_come_later_find_the_prompt_kept() -> None:
 
 
 def test_a_newcomer_waits_unless_a_page_for_each_row_in_use_stays_free() -> None:
-    # Each takes two pages, for three tokens of prompt and four of the window, and can come to need more.
+    # Each takes two pages, for three tokens of prompt and four of the window, and can come to need
+    # more.
     requests = [_request(str(n), [n, 2, 3]) for n in range(3)]
 
     admitted = {}
@@ -121,7 +135,8 @@ def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
 
     given = scheduler.make_room()
 
-    # Three tokens of prompt, five sampled, four to come, the newest not cached: three pages each, and there are eight.
+    # Three tokens of prompt, five sampled, four to come, the newest not cached: three pages each,
+    # and there are eight.
     assert given == [2] and scheduler.num_preempted == 1
     scheduler.drop(given)
     assert scheduler.admit() is None
@@ -157,7 +172,9 @@ def test_rows_from_the_end_close_the_gaps() -> None:
 
 
 def test_rows_at_their_limit_are_known_without_a_look() -> None:
-    scheduler = _scheduler(40, [_request("a", [1], max_tokens=1), _request("b", [1], 5), _request("c", [1], 6)])
+    scheduler = _scheduler(
+        40, [_request("a", [1], max_tokens=1), _request("b", [1], 5), _request("c", [1], 6)]
+    )
     scheduler.admit()
 
     assert scheduler.full() == [0]
@@ -166,7 +183,9 @@ def test_rows_at_their_limit_are_known_without_a_look() -> None:
 
 
 def test_a_kept_prompt_makes_room_for_a_request_that_needs_all() -> None:
-    scheduler = _scheduler(5, [_request("a", [1, 2]), _request("b", list(range(15)), max_tokens=4)], slots=1)
+    scheduler = _scheduler(
+        5, [_request("a", [1, 2]), _request("b", list(range(15)), max_tokens=4)], slots=1
+    )
     scheduler.admit()
     scheduler.drop([0])
     assert _blocks(scheduler).num_free == 4
@@ -185,7 +204,9 @@ def test_a_kept_prompt_makes_room_for_a_request_that_needs_all() -> None:
 def test_under_pressure_every_request_ends_and_every_page_comes_back(
     pages: int, window: int, lengths: list[tuple[int, int]]
 ) -> None:
-    requests = [_request(str(n), [n % 3] * prompt, most) for n, (prompt, most) in enumerate(lengths)]
+    requests = [
+        _request(str(n), [n % 3] * prompt, most) for n, (prompt, most) in enumerate(lengths)
+    ]
     scheduler = _scheduler(pages, requests, slots=5, window=window)
     ended: list[str] = []
     for _ in range(2000):

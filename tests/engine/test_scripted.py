@@ -13,7 +13,9 @@ def _twice(request: Request) -> Tokens:
 
 
 def _request(max_tokens: int) -> Request:
-    return Request(id="a", prompt=np.array([3, 4], np.int32), sampling=Sampling(max_tokens=max_tokens), seed=0)
+    return Request(
+        id="a", prompt=np.array([3, 4], np.int32), sampling=Sampling(max_tokens=max_tokens), seed=0
+    )
 
 
 def test_scripted_engine_keeps_the_contract_of_engines() -> None:

@@ -7,7 +7,8 @@ from whet.engine.shared import SharedPrompts
 
 
 def _placed(*sources: int | None) -> SharedPrompts:
-    """Place rows 0, 1 and so on, with prompts of 10, 11 and so on tokens where they have their own."""
+    """Place rows 0, 1 and so on, with prompts of 10, 11 and so on tokens where they have their
+    own."""
     room = SharedPrompts(8)
     for row, source in enumerate(sources):
         tokens = 10 + (row if source is None else source)

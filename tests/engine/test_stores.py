@@ -1,4 +1,5 @@
-"""Both caches: what is filed is what is read, row by row, and a decoded token sees what the whole sequence would."""
+"""Both caches: what is filed is what is read, row by row, and a decoded token sees what the whole
+sequence would."""
 
 from functools import partial
 
@@ -32,10 +33,16 @@ def _sequence(length: int, seed: int = 0) -> Tokens:
 def _whole(model: Transformer, tokens: Tokens) -> Tensor:
     """Run a sequence with no cache."""
     length = torch.tensor([len(tokens)])
-    return model(torch.from_numpy(tokens.astype(np.int64)), torch.arange(len(tokens)), PackedAttention(length))
+    return model(
+        torch.from_numpy(tokens.astype(np.int64)),
+        torch.arange(len(tokens)),
+        PackedAttention(length),
+    )
 
 
-def _prefill(model: Transformer, store: Store, contexts: dict[int, Tokens], *, most: int = 999) -> dict[int, Tensor]:
+def _prefill(
+    model: Transformer, store: Store, contexts: dict[int, Tokens], *, most: int = 999
+) -> dict[int, Tensor]:
     """Run contexts through a store; returns what the model makes of the last token of each."""
     link = Link(CPU)
     ends: dict[int, Tensor] = {}
@@ -73,7 +80,10 @@ def _indices(*values: int) -> Indices:
 @torch.no_grad()
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_decoded_token_sees_what_the_whole_sequence_would(build: Build) -> None:
-    model, sequences = tiny_model(positions=CONTEXT), [_sequence(3), _sequence(65, 1), _sequence(130, 2)]
+    model, sequences = (
+        tiny_model(positions=CONTEXT),
+        [_sequence(3), _sequence(65, 1), _sequence(130, 2)],
+    )
     store = build(model, slots=SLOTS, context=CONTEXT)
     contexts = {row: tokens[:-1] for row, tokens in enumerate(sequences)}
     for row, tokens in contexts.items():
@@ -172,14 +182,18 @@ def test_ended_rows_write_to_no_page() -> None:
     rows.first_R[:1] = len(tokens)
     store.sync(1, len(tokens) + 1, Link(CPU))
 
-    out = model(torch.tensor([7]), torch.tensor([len(tokens)]), store.decode(rows, 1, len(tokens) + 1))
+    out = model(
+        torch.tensor([7]), torch.tensor([len(tokens)]), store.decode(rows, 1, len(tokens) + 1)
+    )
 
     assert torch.equal(store.keys, before) and out.isfinite().all()
 
 
 def test_a_pool_is_as_large_as_asked_but_not_larger_than_full_slots_need() -> None:
     model = tiny_model(positions=CONTEXT)
-    page_bytes = 2 * 2 * 2 * 64 * 16 * 4  # keys and values, layers, heads, tokens, head size, float32
+    page_bytes = (
+        2 * 2 * 2 * 64 * 16 * 4
+    )  # keys and values, layers, heads, tokens, head size, float32
 
     def pages(kv_gb: float | None) -> int:
         return build_pages(model, slots=SLOTS, context=CONTEXT, kv_gb=kv_gb).room.pages

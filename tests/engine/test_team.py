@@ -1,4 +1,5 @@
-"""Rows spread over threads: the same completions, failures that show, and no trace of it for other threads."""
+"""Rows spread over threads: the same completions, failures that show, and no trace of it for other
+threads."""
 
 from collections.abc import Iterator
 from threading import Thread

@@ -1,4 +1,5 @@
-"""Small copies: what is packed is found again, and a copy that was asked for shows the moment of asking."""
+"""Small copies: what is packed is found again, and a copy that was asked for shows the moment of
+asking."""
 
 import numpy as np
 import torch

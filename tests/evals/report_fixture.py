@@ -1,4 +1,5 @@
-"""A believable pipeline's worth of report data, and rollouts to summarise. No numbers here were measured."""
+"""A believable pipeline's worth of report data, and rollouts to summarise. No numbers here were
+measured."""
 
 from collections.abc import Sequence
 from math import exp
@@ -14,10 +15,34 @@ from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollou
 
 HANDS = (
     ("1 4 6 8", "8 - 4 = 4 (left: 1 4 6)", "4 * 6 = 24 (left: 1 24)", "24 * 1 = 24", "24 + 1 = 24"),
-    ("2 3 9 9", "9 + 9 = 18 (left: 2 3 18)", "2 * 3 = 6 (left: 6 18)", "18 + 6 = 24", "18 - 6 = 24"),
-    ("3 3 8 8", "8 / 3 = 8/3 (left: 3 8 8/3)", "3 - 8/3 = 1/3 (left: 8 1/3)", "8 / 1/3 = 24", "8 * 3 = 24"),
-    ("5 6 7 13", "13 - 7 = 6 (left: 5 6 6)", "5 * 6 = 30 (left: 6 30)", "30 - 6 = 24", "30 - 5 = 24"),
-    ("1 1 2 11", "11 + 1 = 12 (left: 1 2 12)", "2 * 12 = 24 (left: 1 24)", "24 * 1 = 24", "24 - 1 = 24"),
+    (
+        "2 3 9 9",
+        "9 + 9 = 18 (left: 2 3 18)",
+        "2 * 3 = 6 (left: 6 18)",
+        "18 + 6 = 24",
+        "18 - 6 = 24",
+    ),
+    (
+        "3 3 8 8",
+        "8 / 3 = 8/3 (left: 3 8 8/3)",
+        "3 - 8/3 = 1/3 (left: 8 1/3)",
+        "8 / 1/3 = 24",
+        "8 * 3 = 24",
+    ),
+    (
+        "5 6 7 13",
+        "13 - 7 = 6 (left: 5 6 6)",
+        "5 * 6 = 30 (left: 6 30)",
+        "30 - 6 = 24",
+        "30 - 5 = 24",
+    ),
+    (
+        "1 1 2 11",
+        "11 + 1 = 12 (left: 1 2 12)",
+        "2 * 12 = 24 (left: 1 24)",
+        "24 * 1 = 24",
+        "24 - 1 = 24",
+    ),
 )
 """Four numbers, two right steps, a right last step, a wrong one."""
 SETTINGS = """\
@@ -74,7 +99,8 @@ def make_rollout(
 
 
 def make_groups(skill: float, seed: int, count: int = 420) -> list[Group]:
-    """Eight answers each to solvable and a few unsolvable problems; a higher skill solves more, the easy ones first."""
+    """Eight answers each to solvable and a few unsolvable problems; a higher skill solves more, the
+    easy ones first."""
     random = np.random.default_rng(seed)
     groups = []
     for index in range(count):
@@ -91,7 +117,9 @@ def line_notes(rollout: Rollout) -> Sequence[Line]:
     lines = rollout.text.splitlines()
     is_right = rollout.score is not None and rollout.score.verdict is Verdict.CORRECT
     wrong = Line(
-        text=lines[-1], ok=is_right, note="reaches 24" if is_right else "does not follow from the numbers left"
+        text=lines[-1],
+        ok=is_right,
+        note="reaches 24" if is_right else "does not follow from the numbers left",
     )
     return [*(Line(text=line, ok=True) for line in lines[:-1]), wrong]
 
@@ -153,10 +181,26 @@ def make_curves() -> tuple[Curve, ...]:
             high=list(dev + 0.025),
             unit=Unit.SHARE,
         ),
-        Curve(name="Length", stage="RL", steps=steps, values=noisy(34 - 6 * rise, 0.6), unit=Unit.TOKENS),
-        Curve(name="Entropy", stage="RL", steps=steps, values=noisy(0.9 - 0.5 * rise, 0.02), note="Nats a token."),
         Curve(
-            name="KL to the start", stage="RL", steps=steps, values=noisy(0.05 * rise, 0.001), note="k3, nats a token."
+            name="Length",
+            stage="RL",
+            steps=steps,
+            values=noisy(34 - 6 * rise, 0.6),
+            unit=Unit.TOKENS,
+        ),
+        Curve(
+            name="Entropy",
+            stage="RL",
+            steps=steps,
+            values=noisy(0.9 - 0.5 * rise, 0.02),
+            note="Nats a token.",
+        ),
+        Curve(
+            name="KL to the start",
+            stage="RL",
+            steps=steps,
+            values=noisy(0.05 * rise, 0.001),
+            note="k3, nats a token.",
         ),
         Curve(
             name="Cut off at the limit",
@@ -165,17 +209,30 @@ def make_curves() -> tuple[Curve, ...]:
             values=list(np.clip(noisy(0.06 * (1 - rise), 0.006), 0, 1)),
             unit=Unit.SHARE,
         ),
-        Curve(name="Loss", stage="SFT", steps=sft, values=noisy(0.6 + 2.2 * np.exp(-sft / 160), 0.03)),
+        Curve(
+            name="Loss", stage="SFT", steps=sft, values=noisy(0.6 + 2.2 * np.exp(-sft / 160), 0.03)
+        ),
     )
 
 
 def _sampled(problem: Problem, chance: float, random: np.random.Generator) -> Rollout:
-    _, first, second, right, wrong = next(hand for hand in HANDS if hand[0] == problem.prompt[0].content)
+    _, first, second, right, wrong = next(
+        hand for hand in HANDS if hand[0] == problem.prompt[0].content
+    )
     tokens, text = int(random.integers(18, 34)), f"{first}\n{second}\n{wrong}"
     if random.random() < chance:
-        return make_rollout(problem, Verdict.CORRECT, tokens=tokens, text=f"{first}\n{second}\n{right}")
+        return make_rollout(
+            problem, Verdict.CORRECT, tokens=tokens, text=f"{first}\n{second}\n{right}"
+        )
     if random.random() < 0.05:
         return make_rollout(
-            problem, Verdict.NO_ANSWER, tokens=64, finish=Finish.LENGTH, text=text, note="no final line"
+            problem,
+            Verdict.NO_ANSWER,
+            tokens=64,
+            finish=Finish.LENGTH,
+            text=text,
+            note="no final line",
         )
-    return make_rollout(problem, Verdict.WRONG, tokens=tokens, text=text, note="the last step is wrong")
+    return make_rollout(
+        problem, Verdict.WRONG, tokens=tokens, text=text, note="the last step is wrong"
+    )

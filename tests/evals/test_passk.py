@@ -27,7 +27,9 @@ def test_no_right_answer_gives_exactly_zero() -> None:
     assert pass_at_k(8, 0, 8) == 0.0
 
 
-@given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+@given(
+    st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+)
 def test_it_equals_the_share_of_subsets_with_a_right_answer(case: tuple[int, int, int]) -> None:
     n, correct, k = case
     hits = sum(any(index < correct for index in subset) for subset in combinations(range(n), k))
@@ -36,10 +38,14 @@ def test_it_equals_the_share_of_subsets_with_a_right_answer(case: tuple[int, int
 
 def test_huge_counts_stay_accurate() -> None:
     n, correct, k = 20_000, 10, 1_000
-    assert pass_at_k(n, correct, k) == pytest.approx(1 - comb(n - correct, k) / comb(n, k), rel=1e-12)
+    assert pass_at_k(n, correct, k) == pytest.approx(
+        1 - comb(n - correct, k) / comb(n, k), rel=1e-12
+    )
 
 
-@pytest.mark.parametrize(("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1), (0, 0, 1)])
+@pytest.mark.parametrize(
+    ("n", "correct", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1), (0, 0, 1)]
+)
 def test_impossible_counts_are_refused(n: int, correct: int, k: int) -> None:
     with pytest.raises(ValueError, match="must lie between"):
         pass_at_k(n, correct, k)

@@ -24,7 +24,8 @@ HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror='alert(2
 
 
 class Reader(HTMLParser):
-    """Collects elements, attributes and text the way a browser would see them, and checks that tags nest."""
+    """Collects elements, attributes and text the way a browser would see them, and checks that tags
+    nest."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,7 +59,14 @@ class Reader(HTMLParser):
 def test_a_full_report_has_every_section(report: ReportData) -> None:
     read = Reader(page(report))
     assert read.open == []
-    for title in ("Accuracy", "By difficulty", "Training", "Answers before and after", "Time", "Settings"):
+    for title in (
+        "Accuracy",
+        "By difficulty",
+        "Training",
+        "Answers before and after",
+        "Time",
+        "Settings",
+    ):
         assert title in read.text
     assert report.headline.replace("\xa0", " ") in read.text
     assert read.tags.count("article") == 12
@@ -75,17 +83,26 @@ def test_the_page_needs_nothing_but_itself(report: ReportData) -> None:
 
 def test_the_policy_names_the_one_style_and_the_one_script(report: ReportData) -> None:
     text = page(report)
-    policy = next(value for key, value in Reader(text).attributes if key == "content" and "default-src" in value)
+    policy = next(
+        value
+        for key, value in Reader(text).attributes
+        if key == "content" and "default-src" in value
+    )
     for element in ("style", "script"):
         (body,) = re.findall(f"<{element}>(.*?)</{element}>", text, flags=re.DOTALL)
-        assert f"{element}-src 'sha256-{b64encode(hashlib.sha256(body.encode()).digest()).decode()}'" in policy
+        assert (
+            f"{element}-src 'sha256-{b64encode(hashlib.sha256(body.encode()).digest()).decode()}'"
+            in policy
+        )
 
 
 def test_a_report_stays_small(report: ReportData) -> None:
     assert len(page(report).encode()) < 300_000
 
 
-@pytest.mark.parametrize("part", [f.name for f in fields(ReportData) if f.name not in ("title", "headline")])
+@pytest.mark.parametrize(
+    "part", [f.name for f in fields(ReportData) if f.name not in ("title", "headline")]
+)
 def test_any_part_may_be_missing(report: ReportData, part: str) -> None:
     bare = ReportData(title="t", headline="h")
     text = page(replace(report, **{part: getattr(bare, part)}))
@@ -115,7 +132,9 @@ def test_one_evaluation_alone_is_shown_without_a_before() -> None:
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
     line = Line(text=HOSTILE, ok=False, note=HOSTILE)
-    answer = Answer(lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False)
+    answer = Answer(
+        lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
+    )
     hostile = ReportData(
         title=HOSTILE,
         headline=HOSTILE,
@@ -136,7 +155,9 @@ def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
 
 
 def test_chart_data_survive_the_page_as_json(report: ReportData) -> None:
-    charts = [json.loads(value) for key, value in Reader(page(report)).attributes if key == "data-points"]
+    charts = [
+        json.loads(value) for key, value in Reader(page(report)).attributes if key == "data-points"
+    ]
     assert len(charts) == len(report.curves)
     assert len(charts[0]) == 300
     assert charts[1][0][2] == "step 0: 18\xa0%"
@@ -153,7 +174,9 @@ def test_lone_surrogates_do_not_stop_the_page() -> None:
 def test_endless_answers_are_cut_and_say_so() -> None:
     lines = (Line(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
     answer = Answer(lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True)
-    read = Reader(page(ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),))))
+    read = Reader(
+        page(ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),)))
+    )
     assert "… 7 more characters" in read.text
     assert "… 5 more lines" in read.text
     assert "not graded" in read.text
@@ -161,7 +184,9 @@ def test_endless_answers_are_cut_and_say_so() -> None:
 
 def test_an_empty_answer_is_called_empty() -> None:
     answer = Answer(lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True)
-    read = Reader(page(ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),))))
+    read = Reader(
+        page(ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),)))
+    )
     assert "The answer is empty." in read.text
 
 
@@ -187,11 +212,15 @@ def test_curves_that_cannot_be_drawn_are_left_out_and_odd_ones_are_drawn() -> No
 
 
 def test_stages_that_took_no_time_are_listed() -> None:
-    read = Reader(page(ReportData(title="t", headline="h", stages=(StageTime(name="sft", seconds=0.0),))))
+    read = Reader(
+        page(ReportData(title="t", headline="h", stages=(StageTime(name="sft", seconds=0.0),)))
+    )
     assert "sft" in read.text
 
 
-def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(report: ReportData) -> None:
+def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(
+    report: ReportData,
+) -> None:
     between = replace(report.evals[0], name="after DPO")
     text = page(replace(report, evals=(report.evals[0], between, report.evals[1])))
     assert 'class="fill middle"' in text

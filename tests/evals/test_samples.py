@@ -35,7 +35,9 @@ def test_the_draw_follows_the_seed() -> None:
 
     def drawn(seed: int) -> list[str]:
         return [
-            s.after.lines[0].text for s in draw_samples([], groups, lambda r: [Line(text=r.text)], seed=seed) if s.after
+            s.after.lines[0].text
+            for s in draw_samples([], groups, lambda r: [Line(text=r.text)], seed=seed)
+            if s.after
         ]
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -46,7 +48,9 @@ def test_nothing_to_draw_gives_nothing() -> None:
 
 
 def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
-    rollout = make_rollout(make_problem(0, level=None), None, text="one\ntwo", finish=Finish.LENGTH, tokens=9)
+    rollout = make_rollout(
+        make_problem(0, level=None), None, text="one\ntwo", finish=Finish.LENGTH, tokens=9
+    )
     answer = Answer.from_rollout(rollout)
     assert answer.lines == (Line(text="one"), Line(text="two"))
     assert (answer.verdict, answer.is_finished, answer.num_tokens) == (Verdict.UNSCORED, False, 9)

@@ -15,14 +15,18 @@ def test_the_interval_of_a_large_sample_is_the_normal_one() -> None:
     estimate = share_estimate([0.0, 1.0] * 200)
     assert estimate.mean == 0.5
     assert estimate.count == 400
-    assert estimate.low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.004)  # sqrt(.5 * .5 / 400) = .025
+    assert estimate.low == pytest.approx(
+        0.5 - 1.96 * 0.025, abs=0.004
+    )  # sqrt(.5 * .5 / 400) = .025
     assert estimate.high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.004)
 
 
 def test_a_skewed_sample_has_the_longer_side_where_its_tail_is() -> None:
     lengths = [10.0] * 36 + [200.0] * 4
     estimate = mean_estimate(lengths)
-    other = bootstrap((lengths,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(1))
+    other = bootstrap(
+        (lengths,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(1)
+    )
     assert estimate.low == pytest.approx(other.confidence_interval.low, abs=2.0)
     assert estimate.high == pytest.approx(other.confidence_interval.high, abs=2.0)
 
@@ -133,7 +137,9 @@ def test_an_estimate_survives_json() -> None:
     assert Estimate.from_json(json.loads(json.dumps(estimate.to_json()))) == estimate
 
 
-@pytest.mark.parametrize("row", [None, [1], {"mean": 1.0}, {"mean": "x", "low": 0, "high": 1, "count": 2}])
+@pytest.mark.parametrize(
+    "row", [None, [1], {"mean": 1.0}, {"mean": "x", "low": 0, "high": 1, "count": 2}]
+)
 def test_a_row_that_is_no_estimate_is_a_data_error(row: object) -> None:
     with pytest.raises(DataError, match="estimate"):
         Estimate.from_json(row)  # type: ignore[arg-type]

@@ -9,7 +9,12 @@ from whet.errors import DataError
 from whet.evals.summary import EvalSummary, level_fifth, solved_shares, summarise
 from whet.types import Finish, Group, Problem, Verdict
 
-RIGHT, WRONG, NOTHING, UNSCORED = Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER, Verdict.UNSCORED
+RIGHT, WRONG, NOTHING, UNSCORED = (
+    Verdict.CORRECT,
+    Verdict.WRONG,
+    Verdict.NO_ANSWER,
+    Verdict.UNSCORED,
+)
 
 
 def group(problem: Problem, *verdicts: Verdict | None) -> Group:
@@ -37,7 +42,10 @@ def test_a_k_beyond_the_number_of_answers_is_not_there() -> None:
 
 def test_every_problem_weighs_the_same_whatever_its_number_of_answers() -> None:
     answers = [[RIGHT, WRONG], [RIGHT] * 8, [WRONG] * 4]
-    found = summarise([group(make_problem(index, level=0.1), *given) for index, given in enumerate(answers)], ks=(1,))
+    found = summarise(
+        [group(make_problem(index, level=0.1), *given) for index, given in enumerate(answers)],
+        ks=(1,),
+    )
     assert found.pass_at[1].mean == pytest.approx(0.5)
 
 
@@ -73,13 +81,19 @@ def test_unsolvable_problems_stand_apart() -> None:
 
 
 def test_problems_of_unknown_level_count_and_are_named_so() -> None:
-    found = summarise([group(make_problem(0, level=None), RIGHT), group(make_problem(1, level=0.99), WRONG)])
+    found = summarise(
+        [group(make_problem(0, level=None), RIGHT), group(make_problem(1, level=0.99), WRONG)]
+    )
     assert found.pass_at[1].mean == 0.5
-    assert {level: estimate.mean for level, estimate in found.by_level.items()} == {"5": 0.0, "unknown": 1.0}
+    assert {level: estimate.mean for level, estimate in found.by_level.items()} == {
+        "5": 0.0,
+        "unknown": 1.0,
+    }
 
 
 @pytest.mark.parametrize(
-    ("level", "fifth"), [(0.0, "1"), (0.199, "1"), (0.2, "2"), (0.6, "4"), (1.0, "5"), (-3.0, "1"), (None, "unknown")]
+    ("level", "fifth"),
+    [(0.0, "1"), (0.199, "1"), (0.2, "2"), (0.6, "4"), (1.0, "5"), (-3.0, "1"), (None, "unknown")],
 )
 def test_levels_fall_into_fifths(level: float | None, fifth: str) -> None:
     assert level_fifth(level) == fifth
@@ -137,6 +151,11 @@ def test_a_summary_survives_json() -> None:
 
 def test_a_row_that_is_no_summary_is_a_data_error() -> None:
     good = summarise(make_groups(0.5, 3, count=24)).to_json()
-    for row in ({}, good | {"pass_at": 3}, good | {"num_problems": "many"}, good | {"tokens": None}):
+    for row in (
+        {},
+        good | {"pass_at": 3},
+        good | {"num_problems": "many"},
+        good | {"tokens": None},
+    ):
         with pytest.raises(DataError):
             EvalSummary.from_json(row)

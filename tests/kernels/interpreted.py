@@ -1,4 +1,5 @@
-"""A mark for tests of Triton code: they run where Triton's interpreter is on, as test_interpreter.py turns it on."""
+"""A mark for tests of Triton code: they run where Triton's interpreter is on, as
+test_interpreter.py turns it on."""
 
 import pytest
 import torch
@@ -16,7 +17,10 @@ def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tens
 
 def grads_of(outputs: tuple[Tensor, ...], inputs: list[Tensor]) -> list[Tensor]:
     """Pull one fixed random gradient through all outputs at once."""
-    total = sum((out * draw(*out.shape, seed=100 + i, dtype=out.dtype)).sum() for i, out in enumerate(outputs))
+    total = sum(
+        (out * draw(*out.shape, seed=100 + i, dtype=out.dtype)).sum()
+        for i, out in enumerate(outputs)
+    )
     assert isinstance(total, Tensor)
     return list(torch.autograd.grad(total, inputs))
 
@@ -26,7 +30,8 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
 
 
 def _mend_loops() -> None:
-    """Let numpy 2.4 read loop bounds: Triton 3.6 hands it arrays of one element, which int() no longer takes."""
+    """Let numpy 2.4 read loop bounds: Triton 3.6 hands it arrays of one element, which int() no
+    longer takes."""
     from triton.runtime import interpreter
 
     patch = interpreter._patch_lang_tensor

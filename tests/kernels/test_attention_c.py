@@ -1,4 +1,5 @@
-"""Attention in C against plain torch in float64: lines that share their start, of any length and shape of heads."""
+"""Attention in C against plain torch in float64: lines that share their start, of any length and
+shape of heads."""
 
 from dataclasses import dataclass
 
@@ -30,7 +31,9 @@ class Case:
         return self.q_UND, self.k_UGD, self.v_UGD
 
 
-def case(lengths: list[int], shared: int, heads: int, groups: int, size: int, width: float = 1.0) -> Case:
+def case(
+    lengths: list[int], shared: int, heads: int, groups: int, size: int, width: float = 1.0
+) -> Case:
     """Lines of these lengths, all with the same first tokens; the first line answers for those."""
     longest = max(lengths) + 3
     node_SC, cell_U = torch.zeros(len(lengths), longest, dtype=torch.int64), list[int]()
@@ -45,7 +48,9 @@ def case(lengths: list[int], shared: int, heads: int, groups: int, size: int, wi
     def drawn(many: int) -> Tensor:
         return torch.randn(len(cell_U), many, size, generator=source) * width
 
-    return Case(drawn(heads), drawn(groups), drawn(groups), node_SC, torch.tensor(cell_U), drawn(heads))
+    return Case(
+        drawn(heads), drawn(groups), drawn(groups), node_SC, torch.tensor(cell_U), drawn(heads)
+    )
 
 
 def plain(case: Case, q_UND: Tensor, k_UGD: Tensor, v_UGD: Tensor) -> Tensor:
@@ -54,7 +59,9 @@ def plain(case: Case, q_UND: Tensor, k_UGD: Tensor, v_UGD: Tensor) -> Tensor:
     def grid(x_UND: Tensor) -> Tensor:
         return x_UND[case.node_SC.flatten()].view(lines, longest, *x_UND.shape[1:]).transpose(1, 2)
 
-    mixed = F.scaled_dot_product_attention(grid(q_UND), grid(k_UGD), grid(v_UGD), is_causal=True, enable_gqa=True)
+    mixed = F.scaled_dot_product_attention(
+        grid(q_UND), grid(k_UGD), grid(v_UGD), is_causal=True, enable_gqa=True
+    )
     return mixed.transpose(1, 2).flatten(0, 1)[case.cell_U]
 
 
@@ -133,7 +140,9 @@ def test_a_query_does_not_see_what_comes_after_it() -> None:
 def test_views_are_taken_as_they_are() -> None:
     given = case([20, 11], 4, 4, 2, 32)
     right = found(given)
-    given.q_UND, given.k_UGD = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (given.q_UND, given.k_UGD))
+    given.q_UND, given.k_UGD = (
+        x.transpose(1, 2).contiguous().transpose(1, 2) for x in (given.q_UND, given.k_UGD)
+    )
 
     assert all(torch.equal(one, other) for one, other in zip(found(given), right, strict=True))
 
@@ -161,7 +170,9 @@ def test_no_memory_is_one_sentence() -> None:
 
 
 def test_other_dtypes_are_left_to_torch() -> None:
-    q, k, v = (torch.randn(5, 2, 32, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    q, k, v = (
+        torch.randn(5, 2, 32, generator=torch.Generator().manual_seed(seed)) for seed in range(3)
+    )
     starts_S1 = torch.tensor([0, 5], dtype=torch.int32)
     with pytest.raises(RuntimeError, match="same dtype"):
         packed_attention(q, k.double(), v.double(), starts_S1, 5)

@@ -1,4 +1,5 @@
-"""Attention over packed sequences and over pages: twins against the formula, kernels against twins and each other."""
+"""Attention over packed sequences and over pages: twins against the formula, kernels against twins
+and each other."""
 
 from dataclasses import dataclass
 
@@ -66,7 +67,10 @@ def _by_formula(case: Case) -> Tensor:
     each = q.shape[1] // k.shape[1]
     out = []
     for start, end in zip(case.starts_S1[:-1].tolist(), case.starts_S1[1:].tolist(), strict=True):
-        scores = torch.einsum("tnd,snd->nts", q[start:end], k[start:end].repeat_interleave(each, 1)) / SIZE**0.5
+        scores = (
+            torch.einsum("tnd,snd->nts", q[start:end], k[start:end].repeat_interleave(each, 1))
+            / SIZE**0.5
+        )
         hidden = torch.ones(end - start, end - start).triu(1).bool()
         shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)
         out.append(torch.einsum("nts,snd->tnd", shares, v[start:end].repeat_interleave(each, 1)))
@@ -74,7 +78,8 @@ def _by_formula(case: Case) -> Tensor:
 
 
 def _split(case: Case, before: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Leave out the first tokens of each sequence: rows of the packed tensor, new starts, how many came before."""
+    """Leave out the first tokens of each sequence: rows of the packed tensor, new starts, how many
+    came before."""
     starts = case.starts_S1.tolist()
     rows = [torch.arange(starts[i] + before[i], starts[i + 1]) for i in range(len(before))]
     lengths = torch.tensor([0, *[len(row) for row in rows]])
@@ -100,11 +105,15 @@ def test_twins_compute_the_formula(heads: int, groups: int) -> None:
     torch.testing.assert_close(found_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
-    found_TND = plain_paged_prefill(case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S)
+    found_TND = plain_paged_prefill(
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S
+    )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
-    found_BND = plain_paged_decode(case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths))
+    found_BND = plain_paged_decode(
+        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths)
+    )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
     torch.testing.assert_close(found_BND, exact_BND, rtol=1e-4, atol=1e-5)
 
@@ -114,7 +123,9 @@ def test_a_full_grid_gives_what_a_padded_one_gives() -> None:
 
     full_TND = plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 6)
 
-    torch.testing.assert_close(full_TND, plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 9))
+    torch.testing.assert_close(
+        full_TND, plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 9)
+    )
 
 
 def test_tiles_cover_every_query_once_by_hand() -> None:
@@ -134,27 +145,39 @@ def test_tiles_of_a_later_chunk_begin_at_multiples_of_the_tile_by_hand() -> None
 
 @interpreted
 @pytest.mark.parametrize(("heads", "groups"), HEADS)
-def test_triton_packed_prefill_and_decode_give_the_same_bits_and_the_twin_s_numbers(heads: int, groups: int) -> None:
+def test_triton_packed_prefill_and_decode_give_the_same_bits_and_the_twin_s_numbers(
+    heads: int, groups: int
+) -> None:
     case = _case(LENGTHS, heads, groups)
-    exact_TND = plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, max(LENGTHS))
+    exact_TND = plain_packed_attention(
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, max(LENGTHS)
+    )
 
     packed_TND = packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, max(LENGTHS))
     torch.testing.assert_close(packed_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 64, 90])
-    prefilled_TND = paged_prefill(case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S)
+    prefilled_TND = paged_prefill(
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S
+    )
     assert torch.equal(prefilled_TND, packed_TND[rows_T])
 
     last_B = case.starts_S1[1:].long() - 1
-    decoded_BND = paged_decode(case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(LENGTHS))
-    assert torch.equal(decoded_BND, packed_TND[last_B].where(torch.tensor(LENGTHS)[:, None, None] > 0, 0))
+    decoded_BND = paged_decode(
+        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(LENGTHS)
+    )
+    assert torch.equal(
+        decoded_BND, packed_TND[last_B].where(torch.tensor(LENGTHS)[:, None, None] > 0, 0)
+    )
 
 
 @interpreted
 def test_triton_decode_gives_the_packed_bits_at_every_length_around_the_borders() -> None:
     case = _case([580], 2, 1)
     packed_TND = packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 580)
-    length_B = torch.tensor([1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 575, 576, 577, 580])
+    length_B = torch.tensor(
+        [1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 575, 576, 577, 580]
+    )
 
     table_BP = case.table_SP.expand(len(length_B), -1)
     decoded_BND = paged_decode(case.q_TND[length_B - 1], *case.pages, table_BP, length_B)
@@ -169,7 +192,9 @@ def test_triton_pages_of_another_size_hold_the_same_bits(page: int) -> None:
 
     found = paged_decode(case.q_TND[-1:], *case.pages, case.table_SP, torch.tensor([200]))
 
-    assert torch.equal(found, packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 200)[-1:])
+    assert torch.equal(
+        found, packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 200)[-1:]
+    )
 
 
 @interpreted
@@ -180,7 +205,9 @@ def test_triton_rows_without_a_context_are_zero_and_disturb_nobody() -> None:
 
     found_BND = paged_decode(q_BND, *case.pages, table_BP, length_B)
 
-    torch.testing.assert_close(found_BND, plain_paged_decode(q_BND, *case.pages, table_BP, length_B))
+    torch.testing.assert_close(
+        found_BND, plain_paged_decode(q_BND, *case.pages, table_BP, length_B)
+    )
     assert (found_BND[1] == 0).all()
 
 

@@ -1,4 +1,5 @@
-"""The C kernels are compiled once, kept where only their user can write, and left out where there is no compiler."""
+"""The C kernels are compiled once, kept where only their user can write, and left out where there
+is no compiler."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +24,17 @@ def needs_compiler() -> None:
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
-def test_without_a_compiler_there_is_no_library(monkeypatch: pytest.MonkeyPatch, compiler: str) -> None:
+def test_without_a_compiler_there_is_no_library(
+    monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
     monkeypatch.setenv("CC", compiler)
 
     assert c_library.library() is None
 
 
-def test_a_compiler_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_that_does_not_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 30\n")
     slow.chmod(0o755)
@@ -39,10 +44,14 @@ def test_a_compiler_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert c_library.library() is None
 
 
-def test_it_is_compiled_once_and_nothing_else_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_is_compiled_once_and_nothing_else_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     needs_compiler()
     files = list((tmp_path / "cache" / "whet").iterdir())
-    monkeypatch.setattr(c_library, "_compile", lambda *_: pytest.fail("it was compiled a second time"))
+    monkeypatch.setattr(
+        c_library, "_compile", lambda *_: pytest.fail("it was compiled a second time")
+    )
 
     assert c_library.library() is not None
     assert [file.suffix for file in files] == [".so"]
@@ -67,7 +76,9 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_without_a_home_a_folder_of_the_process_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_home_a_folder_of_the_process_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     needs_compiler()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -76,6 +87,8 @@ def test_without_a_home_a_folder_of_the_process_serves(monkeypatch: pytest.Monke
 
 
 def test_what_is_no_library_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(c_library, "_compile", lambda compiler, file: file.write_bytes(b"not a library"))
+    monkeypatch.setattr(
+        c_library, "_compile", lambda compiler, file: file.write_bytes(b"not a library")
+    )
 
     assert c_library.library() is None

@@ -35,7 +35,9 @@ def _inputs() -> tuple[Tensor, Tensor, Tensor]:
     return hidden_MH, label_M, temperature_M
 
 
-def _plain(model: Transformer, hidden_MH: Tensor, label_M: Tensor, temperature_M: Tensor) -> tuple[Tensor, Tensor]:
+def _plain(
+    model: Transformer, hidden_MH: Tensor, label_M: Tensor, temperature_M: Tensor
+) -> tuple[Tensor, Tensor]:
     probs_MV = torch.softmax(hidden_MH @ model.head_weight_VH.T / temperature_M[:, None], -1)
     return probs_MV[torch.arange(TARGETS), label_M].log(), -(probs_MV * probs_MV.log()).sum(-1)
 
@@ -46,7 +48,12 @@ def test_values_and_gradients_are_exact_for_any_chunk(tied: bool, chunk_elements
     model, (hidden_MH, label_M, temperature_M) = tiny_model(tied=tied), _inputs()
     factors = torch.linspace(-1, 2, TARGETS)
     logprob_M, entropy_M = token_logprobs(
-        hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=True, chunk_elements=chunk_elements
+        hidden_MH,
+        model.head_weight_VH,
+        label_M,
+        temperature_M,
+        entropy=True,
+        chunk_elements=chunk_elements,
     )
     wrt = [hidden_MH, model.head_weight_VH]
     found = torch.autograd.grad((factors * logprob_M + entropy_M / 3).sum(), wrt)
@@ -83,15 +90,24 @@ def test_logits_are_made_and_kept_a_chunk_at_a_time(has_gradient: bool, sizes: l
         kept.append(tensor.numel())
         return tensor
 
-    with torch.set_grad_enabled(has_gradient), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with (
+        torch.set_grad_enabled(has_gradient),
+        torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor),
+    ):
         logprob_M, _ = token_logprobs(
-            hidden_MH, model.head_weight_VH, label_M, temperature_M, entropy=True, chunk_elements=4 * 50
+            hidden_MH,
+            model.head_weight_VH,
+            label_M,
+            temperature_M,
+            entropy=True,
+            chunk_elements=4 * 50,
         )
     if has_gradient:
         logprob_M.sum().backward()
 
     assert len(logprob_M) == TARGETS
-    # Six chunks, made again on the way back; of a target 64 hidden numbers, label, temperature and two sums are kept.
+    # Six chunks, made again on the way back; of a target 64 hidden numbers, label, temperature and
+    # two sums are kept.
     assert len(sizes) == (12 if has_gradient else 6) and max(sizes) == 4 * 50
     assert sum(kept) == (TARGETS * (64 + 4) + 50 * 64 if has_gradient else 0)
 

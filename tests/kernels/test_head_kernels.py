@@ -1,4 +1,5 @@
-"""Log-probabilities, entropies and sampling: twins against the formula, kernels against twins and each other."""
+"""Log-probabilities, entropies and sampling: twins against the formula, kernels against twins and
+each other."""
 
 import pytest
 import torch
@@ -18,7 +19,9 @@ from whet.kernels.head import (
 TARGETS, HIDDEN = 11, 6
 
 
-def _inputs(vocabulary: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _inputs(
+    vocabulary: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     hidden_MH = draw(TARGETS, HIDDEN, seed=1, dtype=dtype)
     weight_VH = draw(vocabulary, HIDDEN, seed=2, dtype=dtype)
     label_M = torch.randint(0, vocabulary, (TARGETS,), generator=torch.Generator().manual_seed(3))
@@ -26,7 +29,9 @@ def _inputs(vocabulary: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor
     return hidden_MH, weight_VH, label_M, temperature_M
 
 
-def _by_formula(hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor) -> tuple[Tensor, Tensor]:
+def _by_formula(
+    hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor
+) -> tuple[Tensor, Tensor]:
     probs_MV = torch.softmax(hidden_MH @ weight_VH.T / temperature_M[:, None], -1)
     return probs_MV[torch.arange(len(label_M)), label_M].log(), -(probs_MV * probs_MV.log()).sum(-1)
 
@@ -38,7 +43,9 @@ def _uniforms(rows: int) -> Tensor:
 def test_three_logits_by_hand() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0]]).log_softmax(-1) + 5.0
 
-    logprob, entropy, lse = plain_measure(logits, torch.tensor([1]), torch.tensor([1.0]), has_entropy=True)
+    logprob, entropy, lse = plain_measure(
+        logits, torch.tensor([1]), torch.tensor([1.0]), has_entropy=True
+    )
 
     # e^2 = 7.389056: shares 0.786986, 0.106507, 0.106507.
     torch.testing.assert_close(logprob, torch.tensor([-2.239545]))
@@ -51,7 +58,9 @@ def test_values_and_gradients_are_those_of_the_formula_for_any_chunk(chunk_eleme
     hidden_MH, weight_VH, label_M, temperature_M = _inputs(20, torch.float64)
     inputs = leaves(hidden_MH, weight_VH)
 
-    found = token_logprobs(*inputs, label_M, temperature_M, entropy=True, chunk_elements=chunk_elements)
+    found = token_logprobs(
+        *inputs, label_M, temperature_M, entropy=True, chunk_elements=chunk_elements
+    )
 
     exact = _by_formula(*inputs, label_M, temperature_M)
     torch.testing.assert_close(found, exact)
@@ -78,7 +87,9 @@ def test_frozen_head_gets_no_gradient_and_hidden_states_theirs() -> None:
 
     exact_M, _ = _by_formula(hidden_MH, weight_VH, label_M, temperature_M)
     assert hidden_MH.grad is not None
-    torch.testing.assert_close([hidden_MH.grad], list(torch.autograd.grad(exact_M.sum(), [hidden_MH])))
+    torch.testing.assert_close(
+        [hidden_MH.grad], list(torch.autograd.grad(exact_M.sum(), [hidden_MH]))
+    )
 
 
 def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
@@ -92,11 +103,14 @@ def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
 
 
 def test_low_precision_sums_the_weight_gradient_in_float32() -> None:
-    """Each of 512 tokens, in a chunk of its own, adds a half; in bfloat16, 128 and a half is 128."""
+    """Each of 512 tokens, in a chunk of its own, adds a half; in bfloat16, 128 and a half is
+    128."""
     inputs = leaves(torch.ones(512, 1).bfloat16(), torch.zeros(2, 1).bfloat16())
     first_M = torch.zeros(512, dtype=torch.int64)
 
-    logprob_M, _ = token_logprobs(*inputs, first_M, torch.ones(512), entropy=False, chunk_elements=2)
+    logprob_M, _ = token_logprobs(
+        *inputs, first_M, torch.ones(512), entropy=False, chunk_elements=2
+    )
 
     assert torch.autograd.grad(logprob_M.sum(), inputs)[1].tolist() == [[256.0], [-256.0]]
 
@@ -110,7 +124,10 @@ def test_low_precision_stays_near_the_formula() -> None:
     exact_M, _ = _by_formula(*(x.float() for x in inputs), label_M, temperature_M)
     assert logprob_M.dtype == torch.float32
     torch.testing.assert_close(logprob_M, exact_M, rtol=0.02, atol=0.05)
-    found, exact = torch.autograd.grad(logprob_M.sum(), inputs), torch.autograd.grad(exact_M.sum(), inputs)
+    found, exact = (
+        torch.autograd.grad(logprob_M.sum(), inputs),
+        torch.autograd.grad(exact_M.sum(), inputs),
+    )
     torch.testing.assert_close(found, exact, rtol=0.05, atol=0.05)
 
 
@@ -127,7 +144,9 @@ def test_sampling_by_hand() -> None:
 def test_temperature_zero_takes_the_first_best_token_and_scores_it_at_one() -> None:
     logits = torch.tensor([[0.0, 3.0, 3.0, 1.0]])
 
-    token_B, logprob_B = sample_rows(logits, torch.tensor([0.99], dtype=torch.float64), torch.zeros(1))
+    token_B, logprob_B = sample_rows(
+        logits, torch.tensor([0.99], dtype=torch.float64), torch.zeros(1)
+    )
 
     assert token_B.tolist() == [1]
     torch.testing.assert_close(logprob_B, logits.log_softmax(-1)[:, 1])
@@ -142,7 +161,10 @@ def test_a_sampled_token_scores_the_same_bits_by_all_three_ways() -> None:
 
     assert torch.equal(logprob_M, row_logprobs(logits_MV, token_M, temperature_M))
     for entropy in (False, True):
-        assert torch.equal(logprob_M, token_logprobs(hidden_MH, weight_VH, token_M, temperature_M, entropy=entropy)[0])
+        assert torch.equal(
+            logprob_M,
+            token_logprobs(hidden_MH, weight_VH, token_M, temperature_M, entropy=entropy)[0],
+        )
 
 
 @interpreted
@@ -182,7 +204,9 @@ def test_triton_gradients_equal_those_of_the_formula() -> None:
 
     exact = _by_formula(*inputs, label_M, temperature_M)
     torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(grads_of(found, inputs), grads_of(exact, inputs), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        grads_of(found, inputs), grads_of(exact, inputs), rtol=1e-4, atol=1e-5
+    )
 
 
 @interpreted

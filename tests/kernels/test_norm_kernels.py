@@ -63,7 +63,9 @@ def test_a_frozen_residual_takes_nothing_from_the_gradient_of_what_is_added() ->
 
 
 def test_low_precision_rounds_the_sum_before_the_norm_and_the_norm_once() -> None:
-    x_TH, residual_TH, weight_H = (draw(*shape, seed=9).bfloat16() for shape in ((4, 16), (4, 16), (16,)))
+    x_TH, residual_TH, weight_H = (
+        draw(*shape, seed=9).bfloat16() for shape in ((4, 16), (4, 16), (16,))
+    )
 
     normed_TH, sum_TH = plain_add_norm(x_TH, residual_TH, weight_H, EPS)
 
@@ -88,9 +90,13 @@ def test_triton_sum_and_norm_equal_the_twin(rows: int, width: int, has_residual:
 @interpreted
 @pytest.mark.parametrize("has_residual", [True, False])
 @pytest.mark.parametrize("used", [(0, 1), (0,), (1,)])
-def test_triton_gradients_equal_those_of_the_twin(has_residual: bool, used: tuple[int, ...]) -> None:
+def test_triton_gradients_equal_those_of_the_twin(
+    has_residual: bool, used: tuple[int, ...]
+) -> None:
     def grads(through: object) -> list[Tensor | None]:
-        x_TH, residual_TH, weight_H = leaves(draw(11, 12, seed=1), draw(11, 12, seed=2), draw(12, seed=3))
+        x_TH, residual_TH, weight_H = leaves(
+            draw(11, 12, seed=1), draw(11, 12, seed=2), draw(12, seed=3)
+        )
         both = through(x_TH, residual_TH if has_residual else None, weight_H, EPS)  # type: ignore[operator]
         sum((both[i] * draw(*both[i].shape, seed=50 + i)).sum() for i in used).backward()
         return [x_TH.grad, residual_TH.grad, weight_H.grad]

@@ -1,4 +1,5 @@
-"""Rotation and per-head norm: the plain twin against complex numbers, the kernels against the twin."""
+"""Rotation and per-head norm: the plain twin against complex numbers, the kernels against the
+twin."""
 
 import pytest
 import torch
@@ -63,7 +64,9 @@ def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
     turning = [heads[:, :4], heads[:, 4:6]]
     if has_norm:
         roots = [(x.pow(2).mean(-1, keepdim=True) + EPS).sqrt() for x in turning]
-        turning = [x / root * weight for x, root, weight in zip(turning, roots, inputs[1:], strict=True)]
+        turning = [
+            x / root * weight for x, root, weight in zip(turning, roots, inputs[1:], strict=True)
+        ]
     q_TND, k_TGD = (rotate(x, _table()[positions_T]) for x in turning)
     torch.testing.assert_close(found, grads_of((q_TND, k_TGD, heads[:, 6:]), inputs))
 
@@ -81,10 +84,15 @@ def test_low_precision_rotates_in_float32_and_rounds_once() -> None:
 def test_rows_are_filed_in_their_cells_and_nowhere_else(has_norm: bool) -> None:
     heads, groups, page = 4, 2, 8
     (qkv_BX, positions_B), norms = _projection(4, heads, groups), _norms(has_norm) or [None, None]
-    keys, values = torch.full((3, groups, page, SIZE), 9.0), torch.full((3, groups, page, SIZE), 9.0)
+    keys, values = (
+        torch.full((3, groups, page, SIZE), 9.0),
+        torch.full((3, groups, page, SIZE), 9.0),
+    )
     cell_B = torch.tensor([17, -1, 0, 15])
 
-    q_BND = turn_into(qkv_BX, _table(), positions_B, heads, groups, *norms, EPS, keys, values, cell_B)
+    q_BND = turn_into(
+        qkv_BX, _table(), positions_B, heads, groups, *norms, EPS, keys, values, cell_B
+    )
 
     exact_BND, k_BGD, v_BGD = turn(qkv_BX, _table(), positions_B, heads, groups, *norms, EPS)
     assert torch.equal(q_BND, exact_BND)
@@ -135,5 +143,7 @@ def test_triton_without_positions_takes_a_table_row_a_token() -> None:
 
     found = turn(qkv_TX, _table()[positions_T], None, 4, 2, None, None, EPS)
 
-    for mine, theirs in zip(found, turn(qkv_TX, _table(), positions_T, 4, 2, None, None, EPS), strict=True):
+    for mine, theirs in zip(
+        found, turn(qkv_TX, _table(), positions_T, 4, 2, None, None, EPS), strict=True
+    ):
         assert torch.equal(mine, theirs)

@@ -1,4 +1,5 @@
-"""Norm, rotation and gate in C: exact against plain torch in double precision, and the same bits in any company."""
+"""Norm, rotation and gate in C: exact against plain torch in double precision, and the same bits in
+any company."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ from whet.kernels.rope import plain_turn, turn, turn_into
 from whet.kernels.switch import IS_INTERPRETED
 
 pytestmark = pytest.mark.skipif(
-    IS_INTERPRETED or c_library.library() is None, reason="there is no C compiler, or Triton's interpreter is on"
+    IS_INTERPRETED or c_library.library() is None,
+    reason="there is no C compiler, or Triton's interpreter is on",
 )
 EPS = 1e-5
 ROWS = [1, 7, 32, 33, 301]
@@ -35,7 +37,8 @@ def threads() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A kernel, its twin and what both are given: a table that has no slope, inputs that have a line a row, weights."""
+    """A kernel, its twin and what both are given: a table that has no slope, inputs that have a
+    line a row, weights."""
 
     kernel: Callable[..., Outputs]
     twin: Callable[..., Outputs]
@@ -62,14 +65,23 @@ def _norm_case(rows: int, width: int, has_residual: bool) -> Case:
         return lambda _, x, *others: by(x, others[0] if has_residual else None, others[-1], EPS)
 
     inputs = [draw(rows, width, seed=seed) for seed in range(1 + has_residual)]
-    return Case(kernel=through(add_norm), twin=through(plain_add_norm), inputs=inputs, weights=[draw(width, seed=3)])
+    return Case(
+        kernel=through(add_norm),
+        twin=through(plain_add_norm),
+        inputs=inputs,
+        weights=[draw(width, seed=3)],
+    )
 
 
 def _turn_case(rows: int, heads: int, groups: int, size: int, has_norm: bool) -> Case:
     angle, split = 3 * draw(rows, size // 2, seed=4), Heads(queries=heads, groups=groups, eps=EPS)
     return Case(
-        kernel=lambda table, qkv, *norms: turn(qkv, table, None, heads, groups, *(norms or (None, None)), EPS),
-        twin=lambda table, qkv, *norms: plain_turn(qkv, table, None, split, *(norms or (None, None))),
+        kernel=lambda table, qkv, *norms: turn(
+            qkv, table, None, heads, groups, *(norms or (None, None)), EPS
+        ),
+        twin=lambda table, qkv, *norms: plain_turn(
+            qkv, table, None, split, *(norms or (None, None))
+        ),
         table=torch.cat([angle.cos(), angle.sin()], -1),
         inputs=[draw(rows, (heads + 2 * groups) * size, seed=7)],
         weights=[draw(size, seed=5), draw(size, seed=6)] if has_norm else [],
@@ -78,7 +90,12 @@ def _turn_case(rows: int, heads: int, groups: int, size: int, has_norm: bool) ->
 
 def _gate_case(rows: int, inner: int) -> Case:
     gate_up = 3 * draw(rows, 2 * inner, seed=8)
-    return Case(kernel=lambda _, x: (swiglu(x),), twin=lambda _, x: (plain_swiglu(x),), inputs=[gate_up], weights=[])
+    return Case(
+        kernel=lambda _, x: (swiglu(x),),
+        twin=lambda _, x: (plain_swiglu(x),),
+        inputs=[gate_up],
+        weights=[],
+    )
 
 
 def _cases(rows: int) -> dict[str, Case]:
@@ -96,7 +113,9 @@ NAMES = list(_cases(1))
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("name", NAMES)
-def test_values_and_gradients_are_those_of_the_twin_in_double_precision(name: str, rows: int) -> None:
+def test_values_and_gradients_are_those_of_the_twin_in_double_precision(
+    name: str, rows: int
+) -> None:
     case = _cases(rows)[name]
 
     for found, exact in zip(case.values_and_grads(), case.exact(), strict=True):
@@ -163,7 +182,9 @@ def test_the_sum_is_exact_and_without_a_residual_it_is_the_input_itself() -> Non
 
 @pytest.mark.parametrize("used", [0, 1])
 @pytest.mark.parametrize("has_residual", [True, False])
-def test_an_output_that_nobody_uses_takes_no_part_in_the_gradient(used: int, has_residual: bool) -> None:
+def test_an_output_that_nobody_uses_takes_no_part_in_the_gradient(
+    used: int, has_residual: bool
+) -> None:
     case = _norm_case(9, 32, has_residual)
 
     def grads(through: Callable[..., Outputs], dtype: torch.dtype) -> list[Tensor | None]:
@@ -197,17 +218,26 @@ def test_inputs_and_slopes_may_lie_apart_in_memory(name: str) -> None:
 
 
 def test_gates_far_from_zero_neither_overflow_nor_lose_their_slope() -> None:
-    gate = torch.tensor([-1e30, -1e4, -200.0, -80.0, -1e-20, 0.0, 1e-20, 80.0, 200.0, 1e4, 1e30]).repeat(16)
+    gate = torch.tensor(
+        [-1e30, -1e4, -200.0, -80.0, -1e-20, 0.0, 1e-20, 80.0, 200.0, 1e4, 1e30]
+    ).repeat(16)
     gate_up = torch.cat([gate, torch.full_like(gate, 2.0)])[None]
     ours, exact = leaves(gate_up, gate_up.double())
 
-    for mine, theirs in ((swiglu(ours), plain_swiglu(exact)), (_slope(swiglu, ours), _slope(plain_swiglu, exact))):
+    for mine, theirs in (
+        (swiglu(ours), plain_swiglu(exact)),
+        (_slope(swiglu, ours), _slope(plain_swiglu, exact)),
+    ):
         torch.testing.assert_close(mine.double(), theirs, rtol=1e-5, atol=1e-30)
 
 
 def test_positions_name_lines_of_the_table() -> None:
     angle = draw(50, 16, seed=4)
-    table, qkv_TX, positions_T = torch.cat([angle.cos(), angle.sin()], -1), draw(6, 8 * 32), torch.arange(40, 10, -5)
+    table, qkv_TX, positions_T = (
+        torch.cat([angle.cos(), angle.sin()], -1),
+        draw(6, 8 * 32),
+        torch.arange(40, 10, -5),
+    )
 
     found = turn(qkv_TX, table, positions_T, 4, 2, None, None, EPS)
 
@@ -217,7 +247,11 @@ def test_positions_name_lines_of_the_table() -> None:
 
 def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:
     table, qkv_BX = draw(50, 32, seed=4), draw(3, 8 * 32)
-    norms, keys, values = [draw(32, seed=5), draw(32, seed=6)], torch.zeros(1, 2, 16, 32), torch.zeros(1, 2, 16, 32)
+    norms, keys, values = (
+        [draw(32, seed=5), draw(32, seed=6)],
+        torch.zeros(1, 2, 16, 32),
+        torch.zeros(1, 2, 16, 32),
+    )
     positions_B, cells_B = torch.tensor([3, 1, 4]), torch.tensor([5, 0, 7])
 
     q_BND = turn_into(qkv_BX, table, positions_B, 4, 2, *norms, EPS, keys, values, cells_B)

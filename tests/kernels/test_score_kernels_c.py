@@ -1,4 +1,5 @@
-"""Log-probabilities and entropies in C: those of the formula in float64, for any vocabulary, threads and neighbours."""
+"""Log-probabilities and entropies in C: those of the formula in float64, for any vocabulary,
+threads and neighbours."""
 
 import ctypes
 import math
@@ -55,7 +56,9 @@ def _close(found: tuple[Tensor, ...], exact: tuple[Tensor, ...]) -> None:
 
 
 @pytest.mark.parametrize(("rows", "vocab"), SIZES)
-def test_values_and_gradients_are_those_of_the_formula(kernels: ctypes.CDLL, rows: int, vocab: int) -> None:
+def test_values_and_gradients_are_those_of_the_formula(
+    kernels: ctypes.CDLL, rows: int, vocab: int
+) -> None:
     logits_MV, label_M, scale_M = _inputs(rows, vocab)
     (logits_MV,) = leaves(logits_MV)
 
@@ -70,17 +73,23 @@ def test_values_and_gradients_are_those_of_the_formula(kernels: ctypes.CDLL, row
 def test_three_logits_by_hand(kernels: ctypes.CDLL) -> None:
     (logits,) = leaves(torch.tensor([[2.0, 0.0, 0.0]]))
 
-    logprob, entropy = c_scores.scores(kernels, logits, torch.tensor([1]), torch.tensor([1.0]), entropy=True)
+    logprob, entropy = c_scores.scores(
+        kernels, logits, torch.tensor([1]), torch.tensor([1.0]), entropy=True
+    )
 
     # e^2 = 7.389056: shares 0.786986, 0.106507, 0.106507.
-    torch.testing.assert_close((logprob, entropy), (torch.tensor([-2.239545]), torch.tensor([0.665573])))
+    torch.testing.assert_close(
+        (logprob, entropy), (torch.tensor([-2.239545]), torch.tensor([0.665573]))
+    )
     (slope,) = torch.autograd.grad(logprob, logits)
     torch.testing.assert_close(slope, torch.tensor([[-0.786986, 0.893493, -0.106507]]))
 
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("rows", "vocab"), [(19, 432), (37, 4096), (41, 1039)])
-def test_a_row_has_the_same_bits_for_any_threads_and_neighbours(kernels: ctypes.CDLL, rows: int, vocab: int) -> None:
+def test_a_row_has_the_same_bits_for_any_threads_and_neighbours(
+    kernels: ctypes.CDLL, rows: int, vocab: int
+) -> None:
     inputs = _inputs(rows, vocab)
 
     def run(at: slice, count: int) -> tuple[Tensor, ...]:
@@ -99,7 +108,9 @@ def test_a_row_has_the_same_bits_for_any_threads_and_neighbours(kernels: ctypes.
             assert torch.equal(one[row : row + 1], other)
 
 
-def test_bits_do_not_depend_on_the_entropy_being_wanted_nor_on_gradients(kernels: ctypes.CDLL) -> None:
+def test_bits_do_not_depend_on_the_entropy_being_wanted_nor_on_gradients(
+    kernels: ctypes.CDLL,
+) -> None:
     given = _inputs(9, 100)
 
     logprob_M, none_M = c_scores.scores(kernels, *given, entropy=False)
@@ -124,7 +135,9 @@ def test_large_logits_lose_nothing(kernels: ctypes.CDLL, shift: float) -> None:
 def test_a_distribution_of_one_point_has_no_entropy_and_no_slope(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((2, 40), -1e30).index_fill(1, torch.tensor([7]), 5.0))
 
-    found = c_scores.scores(kernels, logits_MV, torch.tensor([7, 7]), torch.tensor([1.0, 0.5]), entropy=True)
+    found = c_scores.scores(
+        kernels, logits_MV, torch.tensor([7, 7]), torch.tensor([1.0, 0.5]), entropy=True
+    )
 
     assert torch.equal(torch.stack(found), torch.zeros(2, 2))
     assert not torch.autograd.grad(found[0].sum() + found[1].sum(), logits_MV)[0].any()
@@ -133,18 +146,24 @@ def test_a_distribution_of_one_point_has_no_entropy_and_no_slope(kernels: ctypes
 def test_a_distribution_that_is_almost_one_point_keeps_its_digits(kernels: ctypes.CDLL) -> None:
     (logits,) = leaves(torch.tensor([[0.0, -20.0]]))
 
-    logprob, entropy = c_scores.scores(kernels, logits, torch.tensor([0]), torch.tensor([1.0]), entropy=True)
+    logprob, entropy = c_scores.scores(
+        kernels, logits, torch.tensor([0]), torch.tensor([1.0]), entropy=True
+    )
 
     # With q = e^-20: log p = -q, entropy = 20 q + q, and the slope of log p is 1 - p = q.
     q = math.exp(-20)
     torch.testing.assert_close(torch.stack([logprob, entropy]) / q, torch.tensor([[-1.0], [21.0]]))
-    torch.testing.assert_close(torch.autograd.grad(logprob, logits)[0] / q, torch.tensor([[1.0, -1.0]]))
+    torch.testing.assert_close(
+        torch.autograd.grad(logprob, logits)[0] / q, torch.tensor([[1.0, -1.0]])
+    )
 
 
 def test_equal_logits_have_the_largest_entropy_and_no_slope_of_it(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((1, 152_001), 4.25))
 
-    logprob_M, entropy_M = c_scores.scores(kernels, logits_MV, torch.tensor([5]), torch.tensor([0.9]), entropy=True)
+    logprob_M, entropy_M = c_scores.scores(
+        kernels, logits_MV, torch.tensor([5]), torch.tensor([0.9]), entropy=True
+    )
 
     torch.testing.assert_close(entropy_M, torch.tensor([math.log(152_001)]))
     torch.testing.assert_close(logprob_M, torch.tensor([-math.log(152_001)]))
@@ -154,7 +173,9 @@ def test_equal_logits_have_the_largest_entropy_and_no_slope_of_it(kernels: ctype
 def test_a_long_sum_of_small_numbers_is_exact(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((1, 152_001), -1.0).index_fill(1, torch.tensor([3]), 0.0))
 
-    logprob_M, _ = c_scores.scores(kernels, logits_MV, torch.tensor([3]), torch.ones(1), entropy=False)
+    logprob_M, _ = c_scores.scores(
+        kernels, logits_MV, torch.tensor([3]), torch.ones(1), entropy=False
+    )
 
     total = 1 + 152_000 / math.e
     torch.testing.assert_close(logprob_M, torch.tensor([-math.log(total)]))
@@ -175,7 +196,9 @@ def test_a_token_that_cannot_be_is_no_trouble(kernels: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("vocab", [16, 20])
-def test_what_is_no_number_stays_none_in_its_row_alone(kernels: ctypes.CDLL, bad: float, vocab: int) -> None:
+def test_what_is_no_number_stays_none_in_its_row_alone(
+    kernels: ctypes.CDLL, bad: float, vocab: int
+) -> None:
     logits_MV, label_M, scale_M = _inputs(3, vocab)
     logits_MV[1, vocab - 1] = bad
     (logits_MV,) = leaves(logits_MV)
@@ -202,7 +225,9 @@ def test_a_second_way_back_gives_the_same_and_changes_no_logits(kernels: ctypes.
 @pytest.mark.parametrize("label", [-1, 20])
 def test_a_label_outside_of_the_vocabulary_is_an_error(kernels: ctypes.CDLL, label: int) -> None:
     with pytest.raises(IndexError, match="vocabulary of 20"):
-        c_scores.scores(kernels, draw(1, 20, seed=1), torch.tensor([label]), torch.ones(1), entropy=False)
+        c_scores.scores(
+            kernels, draw(1, 20, seed=1), torch.tensor([label]), torch.ones(1), entropy=False
+        )
 
 
 @pytest.mark.usefixtures("kernels")
@@ -222,15 +247,23 @@ def test_hidden_states_get_gradients_and_temperature_zero_scores_like_one() -> N
 def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
     inputs = leaves(draw(0, 32, seed=1), draw(50, 32, seed=2))
 
-    logprob_M, entropy_M = token_logprobs(*inputs, torch.empty(0).long(), torch.empty(0), entropy=True)
+    logprob_M, entropy_M = token_logprobs(
+        *inputs, torch.empty(0).long(), torch.empty(0), entropy=True
+    )
 
     assert len(logprob_M) == len(entropy_M) == 0
     assert (torch.autograd.grad(logprob_M.sum(), inputs)[1] == 0).all()
 
 
 @pytest.mark.parametrize(("labels", "scales"), [(2, 3), (3, 1)])
-def test_rows_without_a_label_or_scale_are_refused(kernels: ctypes.CDLL, labels: int, scales: int) -> None:
+def test_rows_without_a_label_or_scale_are_refused(
+    kernels: ctypes.CDLL, labels: int, scales: int
+) -> None:
     with pytest.raises(AssertionError, match="a row"):
         c_scores.scores(
-            kernels, torch.zeros(3, 16), torch.zeros(labels, dtype=torch.int64), torch.ones(scales), entropy=True
+            kernels,
+            torch.zeros(3, 16),
+            torch.zeros(labels, dtype=torch.int64),
+            torch.ones(scales),
+            entropy=True,
         )

@@ -29,13 +29,17 @@ def _plain(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("lengths", [(1,), (6,), (4, 4), (5, 1, 3), (1, 7)])
-def test_each_sequence_sees_itself_up_to_the_present_token(lengths: tuple[int, ...], groups: int) -> None:
+def test_each_sequence_sees_itself_up_to_the_present_token(
+    lengths: tuple[int, ...], groups: int
+) -> None:
     q, k, v = _qkv(sum(lengths), groups)
 
     found = PackedAttention(torch.tensor(lengths)).mix(q, k, v)
 
     parts = [torch.split(x, lengths) for x in (q, k, v)]
-    torch.testing.assert_close(found, torch.cat([_plain(*part) for part in zip(*parts, strict=True)]))
+    torch.testing.assert_close(
+        found, torch.cat([_plain(*part) for part in zip(*parts, strict=True)])
+    )
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

@@ -9,7 +9,9 @@ from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
 
 
-def qwen(layers: int, hidden: int, heads: int, groups: int, size: int, inner: int, vocab: int, tied: bool) -> Cost:
+def qwen(
+    layers: int, hidden: int, heads: int, groups: int, size: int, inner: int, vocab: int, tied: bool
+) -> Cost:
     return Cost(
         cfg=ModelConfig(
             family="qwen2",
@@ -56,7 +58,9 @@ def test_operations_follow_the_published_rule_of_two_and_six_per_parameter():
 @pytest.mark.parametrize("size", ["tiny", "mini"])
 def test_counted_parameters_are_those_of_the_model(size):
     cfg = new_config(size, 300, 64)
-    assert Cost(cfg=cfg).parameters == sum(weight.numel() for weight in Transformer(cfg).parameters())
+    assert Cost(cfg=cfg).parameters == sum(
+        weight.numel() for weight in Transformer(cfg).parameters()
+    )
 
 
 def test_adapters_are_counted_as_a_model_has_them():

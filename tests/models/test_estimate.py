@@ -18,20 +18,30 @@ def test_rollouts_take_what_was_measured(cost, seconds):
 
 @pytest.mark.parametrize(("cost", "passes", "seconds"), [(HALF, 9, 2.17), (MIDDLE, 18, 5.55)])
 def test_updates_take_what_was_measured(cost, passes, seconds):
-    found = estimate.update_seconds(cost, H200, sequences=512, length=576, scored=512, passes=passes)
+    found = estimate.update_seconds(
+        cost, H200, sequences=512, length=576, scored=512, passes=passes
+    )
     assert found == pytest.approx(seconds, rel=0.15)
 
 
-@pytest.mark.parametrize(("cost", "micro_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)])
+@pytest.mark.parametrize(
+    ("cost", "micro_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)]
+)
 def test_updates_hold_what_was_measured(cost, micro_tokens, peak):
     state = estimate.state_bytes(cost, trains=True, offload=False, reference=False)
-    found = sum(state.values()) + sum(estimate.update_bytes(cost, micro_tokens=micro_tokens).values())
+    found = sum(state.values()) + sum(
+        estimate.update_bytes(cost, micro_tokens=micro_tokens).values()
+    )
     assert found == pytest.approx(peak, rel=0.05)
 
 
 def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
     state = estimate.state_bytes(SEVEN, trains=True, offload=True, reference=True)
-    assert state == {"weights": 2 * SEVEN.parameters, "optimiser": estimate.PIECES, "reference": 2 * SEVEN.parameters}
+    assert state == {
+        "weights": 2 * SEVEN.parameters,
+        "optimiser": estimate.PIECES,
+        "reference": 2 * SEVEN.parameters,
+    }
 
 
 def test_the_cache_is_counted_in_whole_pages():
@@ -51,10 +61,13 @@ def test_more_waves_take_longer_and_a_part_of_one_is_cheaper():
 def test_layers_that_run_twice_keep_two_streams_each():
     plain = estimate.update_bytes(SEVEN, micro_tokens=1000, checkpointed=0)
     some = estimate.update_bytes(SEVEN, micro_tokens=1000, checkpointed=10)
-    # A layer keeps 158,832 bytes of a token: 79,360 numbers of two bytes and 28 of four. Its inputs are 2 x 3,584 x 2.
+    # A layer keeps 158,832 bytes of a token: 79,360 numbers of two bytes and 28 of four. Its inputs
+    # are 2 x 3,584 x 2.
     assert plain["activations"] == 1000 * 28 * 158_832
     assert plain["activations"] - some["activations"] == 1000 * 10 * (158_832 - 14_336)
-    assert {key: some[key] for key in ("gradients", "logits")} == {key: plain[key] for key in ("gradients", "logits")}
+    assert {key: some[key] for key in ("gradients", "logits")} == {
+        key: plain[key] for key in ("gradients", "logits")
+    }
 
 
 def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
@@ -66,7 +79,9 @@ def test_a_layer_that_runs_again_may_take_more_than_the_logits_did():
 
 
 def test_a_single_pass_has_gradients_only_when_activations_are_gone():
-    several, one = (estimate.update_bytes(SEVEN, micro_tokens=8192, passes=passes) for passes in (2, 1))
+    several, one = (
+        estimate.update_bytes(SEVEN, micro_tokens=8192, passes=passes) for passes in (2, 1)
+    )
     assert several["gradients"] == 4 * SEVEN.parameters and one["gradients"] == 0
     few = estimate.update_bytes(SEVEN, micro_tokens=64, passes=1)
     assert sum(few.values()) == pytest.approx(4 * SEVEN.parameters)
@@ -83,7 +98,10 @@ def test_as_many_layers_run_twice_as_it_takes_or_as_is_said(checkpointing, layer
     def needed(count):
         return 100.0 - 10 * count
 
-    assert estimate.fewest_checkpointed(needed, free=75.0, layers=8, checkpointing=checkpointing) == layers
+    assert (
+        estimate.fewest_checkpointed(needed, free=75.0, layers=8, checkpointing=checkpointing)
+        == layers
+    )
 
 
 def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the_host():
@@ -98,5 +116,7 @@ def test_running_layers_twice_costs_a_forward_pass_and_offloading_the_way_to_the
 
 def test_a_reference_in_host_memory_comes_over_once():
     given = {"sequences": 512, "length": 576, "scored": 512}
-    near, far = (estimate.score_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True))
+    near, far = (
+        estimate.score_seconds(SEVEN, H200, **given, offload=offload) for offload in (False, True)
+    )
     assert far - near == pytest.approx(2 * SEVEN.parameters / 50e9)

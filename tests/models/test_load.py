@@ -1,4 +1,5 @@
-"""Model folders that cannot be used are refused in one sentence; those that can are read and written exactly."""
+"""Model folders that cannot be used are refused in one sentence; those that can are read and
+written exactly."""
 
 import json
 import os
@@ -60,9 +61,15 @@ def test_views_write_through_to_the_fused_matrices() -> None:
     views["model.layers.1.self_attn.k_proj.weight"].fill_(3.0)
     views["model.layers.1.mlp.up_proj.weight"].fill_(5.0)
 
-    # Tiny has four query and two key heads of 16: keys are rows 64 to 95 of 128, and up the second 128 rows of 256.
+    # Tiny has four query and two key heads of 16: keys are rows 64 to 95 of 128, and up the second
+    # 128 rows of 256.
     fused = model.layers[1].qkv.weight
-    assert [bool((fused[row] == 3.0).all()) for row in (63, 64, 95, 96)] == [False, True, True, False]
+    assert [bool((fused[row] == 3.0).all()) for row in (63, 64, 95, 96)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     gate_up = model.layers[1].gate_up.weight
     assert [bool((gate_up[row] == 5.0).all()) for row in (127, 128, 255)] == [False, True, True]
 
@@ -70,7 +77,9 @@ def test_views_write_through_to_the_fused_matrices() -> None:
 def test_views_cover_every_parameter_once() -> None:
     model = _model()
 
-    assert sum(view.numel() for _, view in named_views(model)) == sum(p.numel() for p in model.parameters())
+    assert sum(view.numel() for _, view in named_views(model)) == sum(
+        p.numel() for p in model.parameters()
+    )
 
 
 def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -80,14 +89,18 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     again = load_model(tmp_path / "deep" / "folder", dtype=torch.float32, device="cpu")
 
     assert again.cfg == model.cfg
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
     assert torch.equal(model.rope_PD, again.rope_PD)
 
 
 def test_a_model_can_be_saved_in_bfloat16(tmp_path: Path) -> None:
     save_model(_model(), tmp_path, dtype=torch.bfloat16)
 
-    assert {tensor.dtype for tensor in load_file(tmp_path / "model.safetensors").values()} == {torch.bfloat16}
+    assert {tensor.dtype for tensor in load_file(tmp_path / "model.safetensors").values()} == {
+        torch.bfloat16
+    }
     assert json.loads((tmp_path / "config.json").read_text())["torch_dtype"] == "bfloat16"
 
 
@@ -98,7 +111,10 @@ def test_the_file_says_that_it_is_from_torch(tmp_path: Path) -> None:
 
 def test_a_spare_head_beside_a_tied_embedding_is_ignored(tmp_path: Path) -> None:
     weights = load_file(_saved(tmp_path) / "model.safetensors")
-    spare = {"lm_head.weight": torch.zeros(11, 64), "model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(8)}
+    spare = {
+        "lm_head.weight": torch.zeros(11, 64),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(8),
+    }
     save_file({**weights, **spare}, tmp_path / "model.safetensors")
 
     assert load_model(tmp_path, dtype=torch.float32, device="cpu").head is None
@@ -108,13 +124,24 @@ def test_a_spare_head_beside_a_tied_embedding_is_ignored(tmp_path: Path) -> None
     ("change", "sentence"),
     [
         ({"model.norm.weight": None}, "lacks the tensor model.norm.weight"),
-        ({"score.weight": torch.zeros(2)}, "holds a tensor score.weight that the model has no place for"),
-        ({"model.norm.weight": torch.zeros(63)}, r"model.norm.weight in .* has shape \[63\], expected \[64\]"),
+        (
+            {"score.weight": torch.zeros(2)},
+            "holds a tensor score.weight that the model has no place for",
+        ),
+        (
+            {"model.norm.weight": torch.zeros(63)},
+            r"model.norm.weight in .* has shape \[63\], expected \[64\]",
+        ),
     ],
 )
-def test_a_wrong_tensor_is_named(change: dict[str, torch.Tensor | None], sentence: str, tmp_path: Path) -> None:
+def test_a_wrong_tensor_is_named(
+    change: dict[str, torch.Tensor | None], sentence: str, tmp_path: Path
+) -> None:
     weights = {**load_file(_saved(tmp_path) / "model.safetensors"), **change}
-    save_file({name: tensor for name, tensor in weights.items() if tensor is not None}, tmp_path / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in weights.items() if tensor is not None},
+        tmp_path / "model.safetensors",
+    )
 
     with pytest.raises(DataError, match=sentence):
         load_model(tmp_path, dtype=torch.float32, device="cpu")
@@ -195,15 +222,27 @@ def test_an_unreachable_hub_is_one_sentence(tmp_path: Path) -> None:
     }
 
     said = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", "\n".join(lines)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
-    assert said.stdout.startswith("DataError(\"model 'some/model' is no folder here and cannot be had from the hub: ")
+    assert said.stdout.startswith(
+        "DataError(\"model 'some/model' is no folder here and cannot be had from the hub: "
+    )
     assert said.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "scaling", [None, RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=64)]
+    "scaling",
+    [
+        None,
+        RopeScaling(
+            factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=64
+        ),
+    ],
 )
 def test_a_config_survives_its_json(scaling: RopeScaling | None) -> None:
     cfg = ModelConfig(
@@ -227,7 +266,12 @@ def test_a_config_survives_its_json(scaling: RopeScaling | None) -> None:
 
     assert from_json(row) == cfg
     assert from_json({key: value for key, value in row.items() if key != "rope_parameters"}) == cfg
-    assert from_json({key: value for key, value in row.items() if key not in ("rope_theta", "rope_scaling")}) == cfg
+    assert (
+        from_json(
+            {key: value for key, value in row.items() if key not in ("rope_theta", "rope_scaling")}
+        )
+        == cfg
+    )
 
 
 def test_left_out_keys_take_the_family_defaults() -> None:
@@ -241,7 +285,9 @@ def test_left_out_keys_take_the_family_defaults() -> None:
 
 
 def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
-    row = _row(model_type="qwen2", sliding_window=131072, use_sliding_window=False, max_window_layers=12)
+    row = _row(
+        model_type="qwen2", sliding_window=131072, use_sliding_window=False, max_window_layers=12
+    )
 
     assert from_json(row).qkv_bias
     assert from_json({**row, "use_sliding_window": True, "max_window_layers": 16}).qkv_bias
@@ -261,27 +307,39 @@ def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ({"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 4}, "sliding window"),
+        (
+            {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 4},
+            "sliding window",
+        ),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_type is 'yarn'"),
         ({"rope_scaling": "llama3"}, "rope_parameters is 'llama3', expected an object"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "factor is None"),
-        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+        (
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}},
+            "partial_rotary_factor",
+        ),
     ],
 )
-def test_a_config_the_decoder_would_compute_wrongly_is_refused(changes: dict[str, Json], sentence: str) -> None:
+def test_a_config_the_decoder_would_compute_wrongly_is_refused(
+    changes: dict[str, Json], sentence: str
+) -> None:
     with pytest.raises(DataError, match=sentence):
         from_json(_row(**changes))
 
 
-# Tiny: attention 2·(4+2)·16·64 = 12288, feed-forward 3·64·128 = 24576, norms 2·64 + 2·16 = 160; twice, and 64.
-# Small: 2·(8+4)·32·256 = 196608, 3·256·768 = 589824, 2·256 + 2·32 = 576; six times, and 256.
+# Tiny: attention 2·(4+2)·16·64 = 12288, feed-forward 3·64·128 = 24576, norms 2·64 + 2·16 = 160;
+# twice, and 64. Small: 2·(8+4)·32·256 = 196608, 3·256·768 = 589824, 2·256 + 2·32 = 576; six times,
+# and 256.
 @pytest.mark.parametrize(("size", "expected"), [("tiny", 74_112), ("small", 4_722_304)])
 def test_a_size_counts_the_weights_it_makes(size: str, expected: int) -> None:
     model = Transformer(new_config(size, 7, 16), device="meta")
 
     assert SIZES[size].num_parameters == expected
-    assert sum(weight.numel() for weight in model.parameters()) == expected + 7 * SIZES[size].hidden_size
+    assert (
+        sum(weight.numel() for weight in model.parameters())
+        == expected + 7 * SIZES[size].hidden_size
+    )
 
 
 def test_sizes_grow_in_the_order_of_their_names() -> None:
@@ -292,5 +350,7 @@ def test_sizes_grow_in_the_order_of_their_names() -> None:
 
 
 def test_an_unknown_size_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="model size is 'huge', expected one of tiny, mini, small, medium, large"):
+    with pytest.raises(
+        ConfigError, match="model size is 'huge', expected one of tiny, mini, small, medium, large"
+    ):
         new_config("huge", 10, 10)

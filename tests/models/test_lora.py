@@ -1,4 +1,5 @@
-"""Adapters: fresh ones change nothing, trained ones are what a merged matrix would be, and only they learn."""
+"""Adapters: fresh ones change nothing, trained ones are what a merged matrix would be, and only
+they learn."""
 
 import json
 from pathlib import Path
@@ -30,7 +31,9 @@ def logits(model: Transformer) -> Tensor:
     return model.logits(model(TOKENS, torch.tensor([0, 1, 2, 3, 4, 0, 1, 2]), attend))
 
 
-def adapted(lora: LoraConfig = LORA, *, family: str = "qwen3", tied: bool = True, seed: int = 0) -> LoraTransformer:
+def adapted(
+    lora: LoraConfig = LORA, *, family: str = "qwen3", tied: bool = True, seed: int = 0
+) -> LoraTransformer:
     """A decoder whose adapters have learned something."""
     model = LoraTransformer(tiny_model(family=family, tied=tied), lora, base="base", seed=seed)
     source = torch.Generator().manual_seed(seed + 1)
@@ -43,13 +46,18 @@ def adapted(lora: LoraConfig = LORA, *, family: str = "qwen3", tied: bool = True
 @torch.no_grad()
 def test_fresh_adapters_change_not_one_bit(family: str, tied: bool) -> None:
     plain = logits(tiny_model(family=family, tied=tied))
-    assert torch.equal(logits(LoraTransformer(tiny_model(family=family, tied=tied), LORA, base="")), plain)
+    assert torch.equal(
+        logits(LoraTransformer(tiny_model(family=family, tied=tied), LORA, base="")), plain
+    )
 
 
 @torch.no_grad()
 def test_one_adapter_by_hand() -> None:
-    """W x + (6 / 3) B A x with W = 0, A x = (3, 0, 0), and B spreading it over two rows of four: 2 · (3, 6)."""
-    model = LoraTransformer(tiny_model(), LoraConfig(rank=3, alpha=6.0, targets=("up_proj",)), base="")
+    """W x + (6 / 3) B A x with W = 0, A x = (3, 0, 0), and B spreading it over two rows of four: 2
+    · (3, 6)."""
+    model = LoraTransformer(
+        tiny_model(), LoraConfig(rank=3, alpha=6.0, targets=("up_proj",)), base=""
+    )
     projection = model.layers[0].gate_up
     assert isinstance(projection, Adapted)
     projection.weight.zero_()
@@ -63,7 +71,9 @@ def test_one_adapter_by_hand() -> None:
 @pytest.mark.parametrize("targets", SOME)
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 @torch.no_grad()
-def test_logits_are_those_of_weights_merged_by_hand(family: str, tied: bool, targets: tuple[Target, ...]) -> None:
+def test_logits_are_those_of_weights_merged_by_hand(
+    family: str, tied: bool, targets: tuple[Target, ...]
+) -> None:
     model = adapted(LoraConfig(rank=3, alpha=6.0, targets=targets), family=family, tied=tied)
     by_hand = tiny_model(family=family, tied=tied)
     views = dict(named_views(by_hand))
@@ -85,10 +95,15 @@ def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bo
     by_name = _gradients(plain)
     checked = 0
     for layer, projections in enumerate(model.layers):
-        for projection in (module for module in projections.children() if isinstance(module, Adapted)):
+        for projection in (
+            module for module in projections.children() if isinstance(module, Adapted)
+        ):
             assert projection.lora_A.grad is not None and projection.lora_B.grad is not None
             parts = [part for part in projection.parts if part.is_adapted]
-            d_A, d_B = projection.lora_A.grad.split(3), projection.lora_B.grad.split([part.rows for part in parts])
+            d_A, d_B = (
+                projection.lora_A.grad.split(3),
+                projection.lora_B.grad.split([part.rows for part in parts]),
+            )
             for part, (_, A, B), dA, dB in zip(parts, projection.slices(), d_A, d_B, strict=True):
                 G = by_name[f"model.layers.{layer}.{part.name}.weight"]
                 torch.testing.assert_close(dB, 2 * G @ A.T, atol=2e-4, rtol=1e-4)
@@ -124,8 +139,14 @@ def test_a_twin_shares_what_is_frozen_and_copies_what_learns() -> None:
 def test_files_have_the_names_and_shapes_of_peft(tmp_path: Path) -> None:
     model = adapted(LoraConfig(rank=3, alpha=6.0, targets=("down_proj", "k_proj")))
     save_adapters(model, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
-    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(tmp_path / "adapter_model.safetensors").items()}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    shapes = {
+        name: tuple(tensor.shape)
+        for name, tensor in load_file(tmp_path / "adapter_model.safetensors").items()
+    }
     assert shapes == {
         f"base_model.model.model.layers.{layer}.{name}": shape
         for layer in (0, 1)
@@ -137,14 +158,25 @@ def test_files_have_the_names_and_shapes_of_peft(tmp_path: Path) -> None:
         }.items()
     }
     row = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert (row["peft_type"], row["task_type"], row["base_model_name_or_path"]) == ("LORA", "CAUSAL_LM", "base")
+    assert (row["peft_type"], row["task_type"], row["base_model_name_or_path"]) == (
+        "LORA",
+        "CAUSAL_LM",
+        "base",
+    )
     assert (row["r"], row["lora_alpha"], row["target_modules"]) == (3, 6.0, ["k_proj", "down_proj"])
-    assert (row["bias"], row["use_rslora"], row["use_dora"], row["fan_in_fan_out"]) == ("none", False, False, False)
+    assert (row["bias"], row["use_rslora"], row["use_dora"], row["fan_in_fan_out"]) == (
+        "none",
+        False,
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 @torch.no_grad()
-def test_the_names_lead_to_the_modules_of_transformers(tmp_path: Path, family: str, tied: bool) -> None:
+def test_the_names_lead_to_the_modules_of_transformers(
+    tmp_path: Path, family: str, tied: bool
+) -> None:
     """What peft does with the files: each A and B belong to the module of that name."""
     model = adapted(family=family, tied=tied)
     save_model(tiny_model(family=family, tied=tied), tmp_path)
@@ -152,14 +184,17 @@ def test_the_names_lead_to_the_modules_of_transformers(tmp_path: Path, family: s
     theirs = AutoModelForCausalLM.from_pretrained(_without_adapter(tmp_path)).eval()
     tensors = load_file(tmp_path / "adapter_model.safetensors")
     for key in (key for key in tensors if ".lora_A." in key):
-        module = theirs.get_submodule(key.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
+        module = theirs.get_submodule(
+            key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        )
         module.weight += (6.0 / 3) * tensors[key.replace("lora_A", "lora_B")] @ tensors[key]
     expected = theirs(TOKENS[None, :5]).logits[0]
     torch.testing.assert_close(logits(model)[:5], expected, atol=1e-4, rtol=0)
 
 
 def _without_adapter(folder: Path) -> Path:
-    """Transformers asks for peft where it sees an adapter's settings, so they go out of its sight."""
+    """Transformers asks for peft where it sees an adapter's settings, so they go out of its
+    sight."""
     (folder / "adapter_config.json").rename(folder.parent / "kept.json")
     return folder
 
@@ -199,7 +234,9 @@ def test_settings_that_would_be_computed_wrongly_are_refused(
         read_adapter(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["lacks", "no place for", "has shape", "not a readable", "cannot be read", "object"])
+@pytest.mark.parametrize(
+    "kind", ["lacks", "no place for", "has shape", "not a readable", "cannot be read", "object"]
+)
 def test_a_spoiled_file_is_named(tmp_path: Path, kind: str) -> None:
     model = adapted()
     save_adapters(model, tmp_path)
@@ -229,6 +266,8 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_targets_are_in_the_order_of_the_layer_and_at_least_one() -> None:
-    assert LoraConfig(targets=("down_proj", "q_proj")) == LoraConfig(targets=("q_proj", "down_proj"))
+    assert LoraConfig(targets=("down_proj", "q_proj")) == LoraConfig(
+        targets=("q_proj", "down_proj")
+    )
     with pytest.raises(ValidationError, match="at least one"):
         LoraConfig(targets=())

@@ -1,11 +1,19 @@
-"""The decoder against transformers: same weights, same logits, read from its folders and written to ours."""
+"""The decoder against transformers: same weights, same logits, read from its folders and written to
+ours."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from whet.models.attention import PackedAttention
 from whet.models.config import ModelConfig, RopeScaling
@@ -24,7 +32,8 @@ SHAPE = {
     "rms_norm_eps": 1e-5,
     "initializer_range": 0.2,
 }
-# With an original length of 16, the eight wavelengths of a head fall on all three branches of the scaling.
+# With an original length of 16, the eight wavelengths of a head fall on all three branches of the
+# scaling.
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
@@ -64,7 +73,9 @@ def _own_config(family: str, tied: bool) -> ModelConfig:
         tied=tied,
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
-        rope_scaling=RopeScaling(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=16)
+        rope_scaling=RopeScaling(
+            factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=16
+        )
         if family == "llama"
         else None,
     )
@@ -98,9 +109,13 @@ def _shake(parameters: list[Tensor]) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
-def test_a_folder_written_by_transformers_gives_the_same_logits(family: str, tied: bool, tmp_path: Path) -> None:
+def test_a_folder_written_by_transformers_gives_the_same_logits(
+    family: str, tied: bool, tmp_path: Path
+) -> None:
     torch.manual_seed(1)
-    foreign = AutoModelForCausalLM.from_config(_foreign_config(family, tied), dtype=torch.float32).eval()
+    foreign = AutoModelForCausalLM.from_config(
+        _foreign_config(family, tied), dtype=torch.float32
+    ).eval()
     _shake(list(foreign.parameters()))
     foreign.save_pretrained(tmp_path)
 
@@ -113,7 +128,9 @@ def test_a_folder_written_by_transformers_gives_the_same_logits(family: str, tie
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama"])
-def test_a_folder_written_here_gives_transformers_the_same_logits(family: str, tied: bool, tmp_path: Path) -> None:
+def test_a_folder_written_here_gives_transformers_the_same_logits(
+    family: str, tied: bool, tmp_path: Path
+) -> None:
     own = Transformer(_own_config(family, tied))
     initialise(own, 2)
     _shake(list(own.parameters()))
@@ -130,7 +147,9 @@ def test_a_folder_written_here_gives_transformers_the_same_logits(family: str, t
 
 def test_shards_are_read_like_one_file(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    foreign = AutoModelForCausalLM.from_config(_foreign_config("qwen3", False), dtype=torch.float32).eval()
+    foreign = AutoModelForCausalLM.from_config(
+        _foreign_config("qwen3", False), dtype=torch.float32
+    ).eval()
     foreign.save_pretrained(tmp_path, max_shard_size="60KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
 

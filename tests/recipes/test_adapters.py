@@ -1,4 +1,5 @@
-"""LoRA as a user meets it: one setting of any training stage, a folder of adapters, and a plain model on export."""
+"""LoRA as a user meets it: one setting of any training stage, a folder of adapters, and a plain
+model on export."""
 
 import json
 from pathlib import Path
@@ -72,7 +73,9 @@ exam = {{ samples = 1 }}
 @pytest.fixture(scope="module")
 def adapted(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("adapted")
-    said = whet("run", write(place / "lora.toml", FILE.format(folder=tiny.folder)), "--out", place / "run")
+    said = whet(
+        "run", write(place / "lora.toml", FILE.format(folder=tiny.folder)), "--out", place / "run"
+    )
     assert said.code == 0, said.err
     return place / "run"
 
@@ -82,8 +85,12 @@ def model_of(run: Path) -> Path:
 
 
 def scores(place: Path, lora: LoraConfig | None) -> np.ndarray:
-    model, _ = open_model(ModelSource(path=str(place), lora=lora), dtype=torch.float32, texts=[], seed=0)
-    return np.concatenate(score_examples(model, [example(length=30, seed=seed) for seed in (1, 2)], 256))
+    model, _ = open_model(
+        ModelSource(path=str(place), lora=lora), dtype=torch.float32, texts=[], seed=0
+    )
+    return np.concatenate(
+        score_examples(model, [example(length=30, seed=seed) for seed in (1, 2)], 256)
+    )
 
 
 def test_sft_and_rl_hand_on_adapters_of_the_model_below(tiny: Pipeline, adapted: Path) -> None:
@@ -95,13 +102,17 @@ def test_sft_and_rl_hand_on_adapters_of_the_model_below(tiny: Pipeline, adapted:
         assert (row["r"], row["lora_alpha"]) == (4, 8.0)
 
 
-def test_the_kl_of_a_first_step_is_zero_since_the_reference_is_where_it_started(adapted: Path) -> None:
+def test_the_kl_of_a_first_step_is_zero_since_the_reference_is_where_it_started(
+    adapted: Path,
+) -> None:
     rows = [row for row in RunStore.view(adapted / "02-rl").metrics() if "policy/kl" in row]
     assert rows[0]["policy/kl"] == 0.0
     assert rows[-1]["policy/kl"] > 0.0
 
 
-def test_an_export_is_a_plain_model_with_the_same_probabilities(adapted: Path, tmp_path: Path) -> None:
+def test_an_export_is_a_plain_model_with_the_same_probabilities(
+    adapted: Path, tmp_path: Path
+) -> None:
     said = whet("export", adapted / "02-rl", tmp_path / "model")
     assert said.code == 0, said.err
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
@@ -128,7 +139,9 @@ def test_try_answers_from_adapters(adapted: Path) -> None:
     assert said.code == 0, said.err
 
 
-def test_a_run_of_adapters_that_was_stopped_ends_with_the_same_bits(adapted: Path, tmp_path: Path) -> None:
+def test_a_run_of_adapters_that_was_stopped_ends_with_the_same_bits(
+    adapted: Path, tmp_path: Path
+) -> None:
     def weights(folder: Path) -> bytes:
         return (folder / "checkpoints" / "000004" / "adapter_model.safetensors").read_bytes()
 

@@ -19,7 +19,10 @@ def test_try_prints_an_answer_and_the_grader_has_a_word_on_it(tiny: Pipeline) ->
 
 
 def test_try_draws_as_many_answers_as_asked_the_first_one_greedy(tiny: Pipeline) -> None:
-    one, three = whet("try", tiny.folder, "4 6 8 1"), whet("try", tiny.folder, "4 6 8 1", "--samples", 3)
+    one, three = (
+        whet("try", tiny.folder, "4 6 8 1"),
+        whet("try", tiny.folder, "4 6 8 1", "--samples", 3),
+    )
     assert len([line for line in three.err.splitlines() if line.startswith(VERDICTS)]) == 3
     assert three.out.startswith(one.out)
 
@@ -48,24 +51,33 @@ def test_what_is_no_hand_is_answered_without_a_verdict(tiny: Pipeline) -> None:
 
 def test_characters_the_model_does_not_know_are_named(tiny: Pipeline) -> None:
     said = whet("try", tiny.folder, "4 ½ 8 四 ½")
-    assert_sentence(said, "the question has characters that the model does not know: '½四'; leave them out")
+    assert_sentence(
+        said, "the question has characters that the model does not know: '½四'; leave them out"
+    )
     assert said.out == ""
 
 
 def test_a_question_longer_than_the_context_is_refused_with_both_numbers(tiny: Pipeline) -> None:
     said = whet("try", tiny.folder, "7 " * 60)
     assert said.code == 2
-    assert "leaves no room for an answer in the model's context of 48; ask something shorter" in said.last
+    assert (
+        "leaves no room for an answer in the model's context of 48; ask something shorter"
+        in said.last
+    )
 
 
 def test_try_of_a_run_that_is_not_finished_says_so(tiny: Pipeline, tmp_path: Path) -> None:
     folder = tiny.copy(tmp_path / "run")
     (folder / "03-sft" / "summary.json").unlink()
     said = whet("try", folder / "03-sft", "4 6 8 1")
-    assert_sentence(said, f"{folder / '03-sft'} has no model yet: no training run in it is finished")
+    assert_sentence(
+        said, f"{folder / '03-sft'} has no model yet: no training run in it is finished"
+    )
 
 
-def test_an_exported_model_is_loaded_by_transformers_with_equal_logits(tiny: Pipeline, tmp_path: Path) -> None:
+def test_an_exported_model_is_loaded_by_transformers_with_equal_logits(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     transformers = pytest.importorskip("transformers")
     assert whet("export", tiny.folder, tmp_path / "model").code == 0
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
@@ -76,15 +88,20 @@ def test_an_exported_model_is_loaded_by_transformers_with_equal_logits(tiny: Pip
     assert their_words(text, add_special_tokens=False)["input_ids"] == tokens.tolist()
     tokens_T = torch.tensor(tokens.tolist())
     with torch.no_grad():
-        hidden_TH = ours(tokens_T, torch.arange(len(tokens_T)), PackedAttention(torch.tensor([len(tokens_T)])))
+        hidden_TH = ours(
+            tokens_T, torch.arange(len(tokens_T)), PackedAttention(torch.tensor([len(tokens_T)]))
+        )
         logits_TV, expected_TV = ours.logits(hidden_TH), theirs(tokens_T[None]).logits[0]
     torch.testing.assert_close(logits_TV, expected_TV, atol=1e-4, rtol=0)
 
 
-def test_an_export_has_the_model_and_nothing_of_its_training(tiny: Pipeline, tmp_path: Path) -> None:
+def test_an_export_has_the_model_and_nothing_of_its_training(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = whet("export", tiny.folder, tmp_path / "model")
     assert (
-        said.out == f"{tmp_path / 'model'} is a Hugging Face folder: config.json, model.safetensors, tokenizer.json\n"
+        said.out
+        == f"{tmp_path / 'model'} is a Hugging Face folder: config.json, model.safetensors, tokenizer.json\n"
     )
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "config.json",
@@ -96,17 +113,23 @@ def test_an_export_has_the_model_and_nothing_of_its_training(tiny: Pipeline, tmp
     assert half_written(tmp_path) == []
 
 
-def test_an_export_can_go_into_an_empty_folder_or_one_deep_down(tiny: Pipeline, tmp_path: Path) -> None:
+def test_an_export_can_go_into_an_empty_folder_or_one_deep_down(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path / "a" / "b" / "c"):
         assert whet("export", tiny.folder / "03-sft", place).code == 0
         assert (place / "model.safetensors").is_file()
 
 
-def test_an_export_does_not_go_into_a_folder_that_holds_something(tiny: Pipeline, tmp_path: Path) -> None:
+def test_an_export_does_not_go_into_a_folder_that_holds_something(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     write(tmp_path / "letter.txt", "dear")
     for place in (tmp_path, tmp_path / "letter.txt"):
-        assert_sentence(whet("export", tiny.folder, place), f"{place} is not empty; give a new folder")
+        assert_sentence(
+            whet("export", tiny.folder, place), f"{place} is not empty; give a new folder"
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 

@@ -27,7 +27,9 @@ save = {{ every = 4 }}
 
 
 def distill(tiny: Pipeline, place: Path, *flags: object, teacher: Path | None = None) -> Said:
-    text = DISTILL.format(folder=tiny.folder, teacher=teacher or tiny.folder / "03-sft" / "checkpoints" / "000040")
+    text = DISTILL.format(
+        folder=tiny.folder, teacher=teacher or tiny.folder / "03-sft" / "checkpoints" / "000040"
+    )
     return whet("distill", write(place / "distill.toml", text), "--out", place / "run", *flags)
 
 
@@ -58,7 +60,9 @@ def test_on_policy_the_loss_is_the_kl_and_the_advantage_is_minus_it_on_average(p
     assert fmean(row["distill/advantage"] for row in rows(place / "run")) < 0
 
 
-def test_a_policy_that_is_its_own_teacher_has_nothing_to_learn(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_policy_that_is_its_own_teacher_has_nothing_to_learn(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     itself = tiny.folder / "03-sft" / "checkpoints" / "000020"
     said = distill(tiny, tmp_path, "--steps", 1, teacher=itself)
     assert said.code == 0, said.err
@@ -97,13 +101,21 @@ def test_a_teacher_of_another_tokenizer_is_refused(tiny: Pipeline, tmp_path: Pat
     )
 
 
-def test_a_teacher_that_reads_less_than_the_policy_writes_is_refused(tiny: Pipeline, tmp_path: Path) -> None:
-    short = Path(shutil.copytree(tiny.folder / "03-sft" / "checkpoints" / "000040", tmp_path / "short"))
+def test_a_teacher_that_reads_less_than_the_policy_writes_is_refused(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    short = Path(
+        shutil.copytree(tiny.folder / "03-sft" / "checkpoints" / "000040", tmp_path / "short")
+    )
     config = short / "config.json"
-    config.write_text(config.read_text().replace('"max_position_embeddings": 48', '"max_position_embeddings": 40'))
+    config.write_text(
+        config.read_text().replace('"max_position_embeddings": 48', '"max_position_embeddings": 40')
+    )
     said = distill(tiny, tmp_path, teacher=short)
     assert said.code == 2
-    assert said.last.endswith("reads 40 tokens, fewer than the 48 of the policy; set engine.context to 40 at most")
+    assert said.last.endswith(
+        "reads 40 tokens, fewer than the 48 of the policy; set engine.context to 40 at most"
+    )
 
 
 def test_stages_of_a_pipeline_can_be_model_and_teacher(tiny: Pipeline, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""whet doctor: it finds nothing wrong with what is right, and names each of the classic faults when it is put in."""
+"""whet doctor: it finds nothing wrong with what is right, and names each of the classic faults when
+it is put in."""
 
 import copy
 import json
@@ -39,7 +40,9 @@ def _one_thread() -> None:
 
 def faults() -> list[str]:
     """The faults doctor names, the first one first."""
-    return [row["fault"] for row in json.loads(whet("doctor", "--json").out)["proofs"] if not row["ok"]]
+    return [
+        row["fault"] for row in json.loads(whet("doctor", "--json").out)["proofs"] if not row["ok"]
+    ]
 
 
 def test_nothing_is_wrong_with_what_is_right() -> None:
@@ -62,14 +65,18 @@ def test_json_says_what_was_measured_and_against_which_limit() -> None:
 
 
 def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(weights, "token_mean", lambda lengths: [1 / (max(lengths) * len(lengths))] * len(lengths))
+    patch.setattr(
+        weights, "token_mean", lambda lengths: [1 / (max(lengths) * len(lengths))] * len(lengths)
+    )
 
 
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
     right = credit.weigh
 
     def weigh(examples: Sequence[Any], rule: weights.Weights) -> list[Any]:
-        return [item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)]
+        return [
+            item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
+        ]
 
     patch.setattr(credit, "weigh", weigh)
 
@@ -79,7 +86,10 @@ def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
 
     def apply(self: RewardSpec, groups: Sequence[Group]) -> list[Group]:
         return [
-            tuple(replace(one, reward=other.reward) for one, other in zip(group, group[1:] + group[:1], strict=True))
+            tuple(
+                replace(one, reward=other.reward)
+                for one, other in zip(group, group[1:] + group[:1], strict=True)
+            )
             for group in right(self, groups)
         ]
 
@@ -92,7 +102,9 @@ def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
     def shifted(*args: Any, **settings: Any) -> Any:
         examples, state = right(*args, **settings)
         around = [*examples[1:], *examples[:1]]
-        return [replace(one, advantage=two.advantage) for one, two in zip(examples, around, strict=True)], state
+        return [
+            replace(one, advantage=two.advantage) for one, two in zip(examples, around, strict=True)
+        ], state
 
     patch.setattr(credit, "credit", shifted)
 
@@ -114,7 +126,12 @@ def _keep_the_version(patch: pytest.MonkeyPatch) -> None:
 def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
     right = PackedAttention.__init__
 
-    def init(self: PackedAttention, lengths_S: Tensor, longest: int | None = None, tokens: int | None = None) -> None:
+    def init(
+        self: PackedAttention,
+        lengths_S: Tensor,
+        longest: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
         total = int(lengths_S.sum())
         right(self, lengths_S.new_tensor([total]), total, total)
 
@@ -194,7 +211,10 @@ EIGHT: dict[str, tuple[Break, list[str]]] = {
     "double-applied KL": (_add_the_kl_twice, ["KL applied wrongly or twice"]),
     "biased pass@k": (_bias_pass_at_k, ["biased pass@k"]),
     "template that drops a stop token": (_cut_the_stop_token, ["dropped stop token"]),
-    "dropped last micro-batch": (_drop_the_last_micro_batch, ["dropped micro-batch", SPLIT, "first ratio is not 1"]),
+    "dropped last micro-batch": (
+        _drop_the_last_micro_batch,
+        ["dropped micro-batch", SPLIT, "first ratio is not 1"],
+    ),
 }
 OTHERS: dict[str, tuple[Break, str]] = {
     "a divisor of every pair": (_divide_pair_by_pair, "wrong divisor"),
@@ -219,14 +239,18 @@ def test_each_of_the_eight_faults_is_named_and_no_other_that_does_not_follow(
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_forms_of_the_faults_are_named_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_forms_of_the_faults_are_named_first(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     break_it, expected = OTHERS[name]
     break_it(monkeypatch)
 
     assert next(proof.fault for proof in PROOFS if not tried(proof).ok) == expected
 
 
-def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _bias_pass_at_k(monkeypatch)
 
     said = whet("doctor")
@@ -234,9 +258,16 @@ def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(monkeypatch: pyte
     assert said.code == 1
     shown = said.out.splitlines()
     at = next(index for index, line in enumerate(shown) if line.startswith("FAULT"))
-    assert re.match(r"FAULT +pass@k +off by \d\.\de-\d\d from enumeration.*\(limit 1e-09\)$", shown[at])
-    assert shown[at + 1].strip() == "biased pass@k: use 1 - C(n - c, k) / C(n, k) in whet/evals/passk.py"
-    assert shown[-1].startswith("1 of 12 proofs fail") and shown[-1].endswith("begin with the first: biased pass@k")
+    assert re.match(
+        r"FAULT +pass@k +off by \d\.\de-\d\d from enumeration.*\(limit 1e-09\)$", shown[at]
+    )
+    assert (
+        shown[at + 1].strip()
+        == "biased pass@k: use 1 - C(n - c, k) / C(n, k) in whet/evals/passk.py"
+    )
+    assert shown[-1].startswith("1 of 12 proofs fail") and shown[-1].endswith(
+        "begin with the first: biased pass@k"
+    )
 
 
 def test_a_proof_that_cannot_be_carried_through_has_failed() -> None:
@@ -271,7 +302,9 @@ def test_a_template_of_the_users_that_drops_the_stop_token_is_named(tmp_path: Pa
     policy.save(tmp_path)
     file = tmp_path / "tokenizer_config.json"
     settings = json.loads(file.read_text())
-    settings["chat_template"] = settings["chat_template"].replace("message.content + eos_token", "message.content")
+    settings["chat_template"] = settings["chat_template"].replace(
+        "message.content + eos_token", "message.content"
+    )
     file.write_text(json.dumps(settings))
 
     said = whet("doctor", tmp_path)

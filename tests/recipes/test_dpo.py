@@ -1,4 +1,5 @@
-"""DPO from a file to a model that prefers better answers: its own or stored ones; nothing is left out unsaid."""
+"""DPO from a file to a model that prefers better answers: its own or stored ones; nothing is left
+out unsaid."""
 
 import re
 import shutil
@@ -78,8 +79,14 @@ def test_the_margin_of_own_answers_rises_and_so_does_what_is_preferred(place: Pa
 
 def test_what_became_of_the_answers_is_said_in_numbers(place: Path) -> None:
     said = (place / "said.txt").read_text()
-    answers = re.search(r"^192 answers to 24 problems; left out: (\d+) repeated$", said, re.MULTILINE)
-    pairs = re.search(r"^ +(\d+) pairs by correct, 0 more over the cap, 0 problems without any$", said, re.MULTILINE)
+    answers = re.search(
+        r"^192 answers to 24 problems; left out: (\d+) repeated$", said, re.MULTILINE
+    )
+    pairs = re.search(
+        r"^ +(\d+) pairs by correct, 0 more over the cap, 0 problems without any$",
+        said,
+        re.MULTILINE,
+    )
     assert answers is not None and pairs is not None
     assert 0 < int(pairs[1]) < 192 - int(answers[1])
 
@@ -109,8 +116,20 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_from_a_collapse(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    """The rate of 3 destroys the policy at once; a billionth of it leaves what was restored as it was."""
-    flags = ("--steps", 4, "--exam.every", 2, "--train.lr", 3.0, "--guard.restores", 1, "--guard.lr_factor", 1e-9)
+    """The rate of 3 destroys the policy at once; a billionth of it leaves what was restored as it
+    was."""
+    flags = (
+        "--steps",
+        4,
+        "--exam.every",
+        2,
+        "--train.lr",
+        3.0,
+        "--guard.restores",
+        1,
+        "--guard.lr_factor",
+        1e-9,
+    )
     flags = (*flags, "--task", f"{tmp_path}/additions.py:Lines")
     said = dpo(tiny, tmp_path, *flags)
     assert said.code == 0, said.err
@@ -119,7 +138,9 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
     first, fallen, last = exams(tmp_path / "run")
     assert fallen < first - 0.3
     assert last == first == run.summary()["exam_pass@1"]
-    assert [(row["step"], row["best"]) for row in run.events() if row["event"] == "restore"] == [(2, 0)]
+    assert [(row["step"], row["best"]) for row in run.events() if row["event"] == "restore"] == [
+        (2, 0)
+    ]
     expected = facts(tmp_path, ["run"])
     (tmp_path / "run" / "summary.json").unlink()
     for step in ("000002", "000004"):
@@ -160,7 +181,9 @@ def test_answers_without_a_pair_are_one_sentence(tiny: Pipeline, tmp_path: Path)
         ("loss = { beta = 0.0 }", "beta"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, setting: str, reason: str) -> None:
+def test_settings_that_cannot_be_meant_are_refused(
+    tmp_path: Path, setting: str, reason: str
+) -> None:
     file = write(tmp_path / "x.toml", f'kind = "dpo"\nmodel = {{ path = "m" }}\n{setting}\n')
     said = whet("dpo", file, "--out", tmp_path / "run")
     assert said.code == 2

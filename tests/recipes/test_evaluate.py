@@ -42,7 +42,9 @@ def test_unsolvable_hands_stand_apart(tiny: Pipeline) -> None:
     assert summary.unsolvable.count == 138
 
 
-def test_greedy_answers_do_not_depend_on_the_seed_and_sampled_ones_do(tiny: Pipeline, tmp_path: Path) -> None:
+def test_greedy_answers_do_not_depend_on_the_seed_and_sampled_ones_do(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     text = f'kind = "eval"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
     file = write(tmp_path / "eval.toml", text)
     for seed in (1, 2):

@@ -1,4 +1,5 @@
-"""What a run does about engine and learner agreeing or not: one sentence, a line in the ledger, the algorithm."""
+"""What a run does about engine and learner agreeing or not: one sentence, a line in the ledger, the
+algorithm."""
 
 from pathlib import Path
 
@@ -23,7 +24,9 @@ def opened(folder: Path) -> RunStore:
     return RunStore.open(folder, RLConfig(model=ModelSource(path="m")), {}, resume=False)
 
 
-@pytest.mark.parametrize(("found", "lag", "old"), [(EXACT, 0, "engine"), (EXACT, 2, "learner"), (CLOSE, 0, "learner")])
+@pytest.mark.parametrize(
+    ("found", "lag", "old"), [(EXACT, 0, "engine"), (EXACT, 2, "learner"), (CLOSE, 0, "learner")]
+)
 def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,7 +35,11 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
         (event,) = [row for row in run.events() if row["event"] == EVENT]
     sentence = found.sentence(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence
-    assert (event["model"], event["tokens"], event["largest_gap"]) == ("05-rl", 128, found.largest_gap)
+    assert (event["model"], event["tokens"], event["largest_gap"]) == (
+        "05-rl",
+        128,
+        found.largest_gap,
+    )
     assert capsys.readouterr().err == f"05-rl: {sentence}\n"
 
 

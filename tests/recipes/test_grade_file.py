@@ -35,11 +35,15 @@ def run(place: Path, rows: list[dict[str, Json]], **options: object) -> list[dic
 @pytest.mark.parametrize("workers", [None, 0, 2])
 def test_rows_come_back_in_order_with_facts_added(tmp_path: Path, workers: int | None) -> None:
     texts = [RIGHT, WRONG, "", "I do not know"] * 5
-    rows: list[dict[str, Json]] = [{"id": place, "response": text, **HAND} for place, text in enumerate(texts)]
+    rows: list[dict[str, Json]] = [
+        {"id": place, "response": text, **HAND} for place, text in enumerate(texts)
+    ]
 
     graded = run(tmp_path, rows, workers=workers)
 
-    assert [{key: row[key] for key in ("id", "response", "task", "answer", "payload")} for row in graded] == rows
+    assert [
+        {key: row[key] for key in ("id", "response", "task", "answer", "payload")} for row in graded
+    ] == rows
     assert [row["verdict"] for row in graded] == ["correct", "wrong", "no_answer", "no_answer"] * 5
     assert graded[0]["parts"]["correct"] == 1.0  # type: ignore[index, call-overload]
     assert graded[0]["extracted"] and graded[0]["note"] == "three steps from the hand to 24"
@@ -64,7 +68,9 @@ def test_problems_are_found_by_id_and_by_the_id_of_their_source(tmp_path: Path) 
 def test_a_reward_is_added_where_a_spec_is_given(tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     spec.write_text("weights = { correct = 2.0, finished = 0.5 }\n")
-    rows: list[dict[str, Json]] = [{"id": n, "response": t, **HAND} for n, t in enumerate([RIGHT, WRONG, ""])]
+    rows: list[dict[str, Json]] = [
+        {"id": n, "response": t, **HAND} for n, t in enumerate([RIGHT, WRONG, ""])
+    ]
 
     assert [row["reward"] for row in run(tmp_path, rows, reward=str(spec))] == [2.5, 0.5, 0.0]
 
@@ -86,18 +92,27 @@ def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -
     write_rows(tmp_path / "in.jsonl", rows)
 
     counts = grade_file(
-        tmp_path / "in.jsonl", tmp_path / "out.jsonl", make=lambda name: Failing(), workers=0, reward="binary"
+        tmp_path / "in.jsonl",
+        tmp_path / "out.jsonl",
+        make=lambda name: Failing(),
+        workers=0,
+        reward="binary",
     )
 
     first, second = read_rows(tmp_path / "out.jsonl")[:2]
-    assert (first["verdict"], first["note"]) == ("unscored", "the grader raised ZeroDivisionError: on purpose")
+    assert (first["verdict"], first["note"]) == (
+        "unscored",
+        "the grader raised ZeroDivisionError: on purpose",
+    )
     assert first["reward"] is None
     assert second["parts"] == {"correct": 0.0, "ratio": None}
     assert counts == {Verdict.UNSCORED: 100, Verdict.WRONG: 100}
 
 
 def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text(json.dumps({"id": "é", "response": "\ud800 no", **HAND}) + "\n")
+    (tmp_path / "in.jsonl").write_text(
+        json.dumps({"id": "é", "response": "\ud800 no", **HAND}) + "\n"
+    )
 
     grade_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", make=named)
 
@@ -111,16 +126,36 @@ def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
         ({"id": 1, "response": ["x"], **HAND}, r'"response" should be text, not \["x"\]'),
         ({"response": "x", **HAND}, '"id" should be text or a whole number, not missing'),
         ({"id": 1, "response": "x"}, 'it needs "problem", or "task" with "answer" and "payload"'),
-        ({"id": 1, "response": "x", "problem": "p"}, "no file of problems is given; add --problems"),
+        (
+            {"id": 1, "response": "x", "problem": "p"},
+            "no file of problems is given; add --problems",
+        ),
         ({"id": 1, "response": "x", "problem": True}, '"problem" should be an id'),
-        ({"id": 1, "response": "x", "task": "chess"}, "there is no task 'chess'; known tasks are game24, sums"),
-        ({"id": 1, "response": "x", "task": "game24", "payload": [1]}, r'"payload" should be an object, not \[1\]'),
-        ({"id": 1, "response": "x", "task": "game24", "answer": [1]}, '"answer" should be text, a number or null'),
-        ({"id": 1, "response": "x", "task": "game24", "prompt": 5}, '"prompt" should be text, not 5'),
-        ({"id": 1, "response": "x", "task": "game24", "payload": {}}, "needs four whole numbers in payload.numbers"),
+        (
+            {"id": 1, "response": "x", "task": "chess"},
+            "there is no task 'chess'; known tasks are game24, sums",
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "payload": [1]},
+            r'"payload" should be an object, not \[1\]',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "answer": [1]},
+            '"answer" should be text, a number or null',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "prompt": 5},
+            '"prompt" should be text, not 5',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "payload": {}},
+            "needs four whole numbers in payload.numbers",
+        ),
     ],
 )
-def test_a_broken_row_is_named_and_nothing_is_written(tmp_path: Path, row: dict[str, Json], sentence: str) -> None:
+def test_a_broken_row_is_named_and_nothing_is_written(
+    tmp_path: Path, row: dict[str, Json], sentence: str
+) -> None:
     good = {"id": 0, "response": RIGHT, **HAND}
     (tmp_path / "in.jsonl").write_text(f"{json.dumps(good)}\n\n{json.dumps(row)}\n")
 
@@ -144,7 +179,9 @@ def test_an_unknown_or_doubtful_problem_is_named(tmp_path: Path) -> None:
     write_problems(tmp_path, "rl", twins)
     file = tmp_path / "problems-rl.jsonl"
 
-    with pytest.raises(DataError, match=r"line 1: problem '9' is neither an id nor a source_id in .*problems-rl"):
+    with pytest.raises(
+        DataError, match=r"line 1: problem '9' is neither an id nor a source_id in .*problems-rl"
+    ):
         run(tmp_path, [{"id": 1, "response": "3", "problem": "9"}], problems=file)
     with pytest.raises(DataError, match="problem '7' is the source_id of 2 problems"):
         run(tmp_path, [{"id": 1, "response": "3", "problem": "7"}], problems=file)
@@ -179,8 +216,12 @@ def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:
         run(tmp_path, [{"id": 1, "response": "3", "task": f"{tmp_path / 'mine.py'}:Mine"}])
 
 
-def test_a_file_of_problems_is_proved_task_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_problems(tmp_path, "rl", [*list(Game24().problems("rl"))[:5], *SumTask().problems("rl")[:3]])
+def test_a_file_of_problems_is_proved_task_by_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_problems(
+        tmp_path, "rl", [*list(Game24().problems("rl"))[:5], *SumTask().problems("rl")[:3]]
+    )
     file = tmp_path / "problems-rl.jsonl"
 
     proofs = check_file(file, make=named, workers=0)
@@ -216,12 +257,16 @@ def test_training_does_not_start_on_a_grader_that_fails() -> None:
     problems = SumTask().problems("rl")
 
     check_first(Game24(), list(Game24().problems("rl")))
-    with pytest.raises(DataError, match=r"the grader of sums fails on its own data \(and \d+ more\)"):
+    with pytest.raises(
+        DataError, match=r"the grader of sums fails on its own data \(and \d+ more\)"
+    ):
         check_first(Generous(), problems)
 
 
 def test_a_task_that_a_file_names_must_be_known(tmp_path: Path) -> None:
-    write_problems(tmp_path, "rl", [Problem.from_json({**sum_problem(1, 2).to_json(), "task": "chess"})])
+    write_problems(
+        tmp_path, "rl", [Problem.from_json({**sum_problem(1, 2).to_json(), "task": "chess"})]
+    )
 
     with pytest.raises(DataError, match="there is no task 'chess'"):
         check_file(tmp_path / "problems-rl.jsonl", make=named)

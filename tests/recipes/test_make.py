@@ -12,7 +12,9 @@ from whet.types import SPLITS
 def test_each_split_is_a_file_that_reads_back_equal(tiny: Pipeline) -> None:
     task = Game24(Game24Config(unsolvable=True))
     for split in SPLITS:
-        assert read_problems(problem_file(tiny.folder / "01-problems", split)) == list(task.problems(split))
+        assert read_problems(problem_file(tiny.folder / "01-problems", split)) == list(
+            task.problems(split)
+        )
 
 
 def test_no_problem_is_in_two_splits(tiny: Pipeline) -> None:
@@ -28,8 +30,13 @@ def test_the_counts_are_in_the_summary_and_on_the_screen(tiny: Pipeline) -> None
         assert f"{count:>7} {split} problems in " in tiny.said.err
 
 
-def test_most_keeps_the_first_problems_of_a_split_and_leaves_other_splits_whole(tmp_path: Path) -> None:
-    file = write(tmp_path / "make.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\nmost = { sft = 0, rl = 3 }\n')
+def test_most_keeps_the_first_problems_of_a_split_and_leaves_other_splits_whole(
+    tmp_path: Path,
+) -> None:
+    file = write(
+        tmp_path / "make.toml",
+        'kind = "run"\n[stages.problems]\nkind = "make"\nmost = { sft = 0, rl = 3 }\n',
+    )
 
     assert whet("run", file, "--out", tmp_path / "run").code == 0
     counts = {"sft": 0, "rl": 3, "dev": 102, "test": 409}

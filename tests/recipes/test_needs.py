@@ -1,4 +1,5 @@
-"""What a pipeline lacks is said before its first stage: in one sentence, all of it, without a wait for the network."""
+"""What a pipeline lacks is said before its first stage: in one sentence, all of it, without a wait
+for the network."""
 
 import threading
 import time
@@ -28,7 +29,9 @@ def recipe(folder: Path, stages: str) -> Path:
     return write(folder / "recipe.toml", f'kind = "run"\n# A recipe.\n{stages}')
 
 
-def test_all_that_is_missing_is_one_sentence_with_code_2_and_nothing_is_written(tmp_path: Path, no_hub: None) -> None:
+def test_all_that_is_missing_is_one_sentence_with_code_2_and_nothing_is_written(
+    tmp_path: Path, no_hub: None
+) -> None:
     file = recipe(
         tmp_path,
         """
@@ -46,17 +49,22 @@ def test_all_that_is_missing_is_one_sentence_with_code_2_and_nothing_is_written(
     assert said.err.count("\n") == 1 and said.err.startswith("whet: this cannot run here: ")
     assert "stages.sft.data = 'nowhere/answers.parquet' is not there" in said.err
     assert (
-        "stages.sft.model.path = 'nobody/Nothing-0.5B' is not in the cache and cannot be had from the hub" in said.err
+        "stages.sft.model.path = 'nobody/Nothing-0.5B' is not in the cache and cannot be had from the hub"
+        in said.err
     )
     assert "--smoke" in said.err and not (tmp_path / "run").exists()
 
 
-def test_a_model_too_large_for_the_device_says_what_it_would_take(tmp_path: Path, no_hub: None) -> None:
-    """32 thousand million weights of 4 bytes, as much for gradients and twice that for moments: 512 GB; or 18 bytes."""
+def test_a_model_too_large_for_the_device_says_what_it_would_take(
+    tmp_path: Path, no_hub: None
+) -> None:
+    """32 thousand million weights of 4 bytes, as much for gradients and twice that for moments: 512
+    GB; or 18 bytes."""
     file = recipe(tmp_path, '[stages.rl]\nkind = "rl"\nmodel = { path = "nobody/Nothing-32B" }')
 
     with pytest.raises(
-        DataError, match=r"stages.rl holds about 5\d\d GB of weights, gradients and optimiser \(7 × H100"
+        DataError,
+        match=r"stages.rl holds about 5\d\d GB of weights, gradients and optimiser \(7 × H100",
     ):
         check_needs(load_pipeline(file, []).config.stages)
 
@@ -132,7 +140,9 @@ def test_a_model_in_the_cache_needs_no_hub_and_half_a_model_does(
     (folder / "refs" / "main").write_text("0a")
 
     assert hindrance("nobody/Tiny") is None
-    assert num_parameters("nobody/Tiny") == sum(weight.numel() for weight in tiny_model().parameters())
+    assert num_parameters("nobody/Tiny") == sum(
+        weight.numel() for weight in tiny_model().parameters()
+    )
     (folder / "snapshots" / "0a" / "model.safetensors").unlink()
     assert "is not in the cache" in str(hindrance("nobody/Tiny"))
 
@@ -149,7 +159,9 @@ class Refusing(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_model_that_the_hub_does_not_have_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_the_hub_does_not_have_is_said_in_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as hub:
         threading.Thread(target=hub.serve_forever, daemon=True).start()
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")

@@ -1,4 +1,5 @@
-"""What a plan says of a step: what gives way, in which order, and the least change that makes things fit."""
+"""What a plan says of a step: what gives way, in which order, and the least change that makes
+things fit."""
 
 from dataclasses import replace
 
@@ -51,14 +52,19 @@ def test_the_cache_goes_before_activations_do() -> None:
     found = fitted(JOB, card(30.0))
     assert (found.keeps_cache, found.checkpointed) == (False, 0)
     assert by_name(JOB, card(30.0))["sample"].note == "the cache is given back for the update"
-    assert "cache" not in {name for name, size in by_name(JOB, card(30.0))["update"].held.items() if size}
+    assert "cache" not in {
+        name for name, size in by_name(JOB, card(30.0))["update"].held.items() if size
+    }
 
 
 def test_then_layers_run_twice_and_no_more_than_it_takes() -> None:
     found = fitted(JOB, card(20.0))
     assert not found.keeps_cache and 0 < found.checkpointed < 24
     assert JOB.train is not None
-    held = [sum((JOB.state | JOB.needed(JOB.train, found.checkpointed - less)).values()) for less in (0, 1)]
+    held = [
+        sum((JOB.state | JOB.needed(JOB.train, found.checkpointed - less)).values())
+        for less in (0, 1)
+    ]
     assert held[0] <= 20.0 * GB < held[1]
     assert f"{found.checkpointed} of 24 layers run twice" in by_name(JOB, card(20.0))["update"].note
 
@@ -87,10 +93,18 @@ def test_a_reference_in_host_memory_is_on_the_card_while_it_reads() -> None:
     [
         (READER, 14.6, "set train.offload_reference = true"),
         (trained(JOB, checkpointing="off"), 20.0, "set train.micro_tokens = 4096"),
-        (trained(JOB, checkpointing="off", micro_tokens=4096), 15.0, 'set train.checkpointing = "auto"'),
+        (
+            trained(JOB, checkpointing="off", micro_tokens=4096),
+            15.0,
+            'set train.checkpointing = "auto"',
+        ),
         (JOB, 9.0, "set train.offload = true"),
         (JOB, 2.0, "take a larger card, a smaller model, or adapters (model.lora)"),
-        (replace(JOB, train=None, engine=EngineConfig(slots=512, context=576)), 1.5, "set engine.slots = 256"),
+        (
+            replace(JOB, train=None, engine=EngineConfig(slots=512, context=576)),
+            1.5,
+            "set engine.slots = 256",
+        ),
     ],
 )
 def test_the_least_change_that_helps_is_named(job: Job, gigabytes: float, words: str) -> None:

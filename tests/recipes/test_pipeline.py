@@ -70,7 +70,10 @@ def test_a_changed_setting_runs_its_stage_and_those_that_depend_on_it_and_only_t
 def test_a_result_that_moves_aside_twice_keeps_both_old_ones(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", JUST_MAKE)
     for most in (0, 1, 2):
-        assert whet("run", file, "--out", tmp_path / "run", "--stages.problems.most.sft", most).code == 0
+        assert (
+            whet("run", file, "--out", tmp_path / "run", "--stages.problems.most.sft", most).code
+            == 0
+        )
     aside = sorted(path.name for path in (tmp_path / "run").glob(".old-*"))
     assert aside == [".old-01-problems-1", ".old-01-problems-2"]
 
@@ -87,7 +90,9 @@ def test_another_seed_makes_no_other_problems_so_those_that_are_there_stay(tmp_p
 
 
 def test_the_seed_of_the_file_is_that_of_every_stage_that_names_none(tmp_path: Path) -> None:
-    text = 'kind = "run"\nseed = 9\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "make"\nseed = 4\n'
+    text = (
+        'kind = "run"\nseed = 9\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "make"\nseed = 4\n'
+    )
     said = whet("show", write(tmp_path / "p.toml", text))
     seeds = [line.split()[2] for line in said.out.splitlines() if ".seed" in line]
     assert seeds == ["9", "4"]
@@ -115,7 +120,9 @@ kind = "teach"
 """
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
-    assert said.err == (f"whet: stage 'sft' refers to @{other}, which is no earlier stage; earlier ones: problems\n")
+    assert said.err == (
+        f"whet: stage 'sft' refers to @{other}, which is no earlier stage; earlier ones: problems\n"
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -124,14 +131,22 @@ kind = "teach"
 def test_stages_that_refer_to_themselves_or_in_a_circle_are_one_sentence(
     tmp_path: Path, verb: str, others: tuple[str, str]
 ) -> None:
-    stages = [f'[stages.{n}]\nkind = "rl"\nmodel = {{ path = "@{o}" }}\n' for n, o in zip("ab", others, strict=True)]
+    stages = [
+        f'[stages.{n}]\nkind = "rl"\nmodel = {{ path = "@{o}" }}\n'
+        for n, o in zip("ab", others, strict=True)
+    ]
     said = whet(verb, write(tmp_path / "p.toml", 'kind = "run"\n' + "".join(stages)))
     assert said.code == 2
-    assert said.err == f"whet: stage 'a' refers to @{others[0]}, which is no earlier stage; earlier ones: none\n"
+    assert (
+        said.err
+        == f"whet: stage 'a' refers to @{others[0]}, which is no earlier stage; earlier ones: none\n"
+    )
 
 
 def test_a_circle_by_a_flag_is_found_before_a_smoke_run_writes_anything(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\n')
+    file = write(
+        tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\n'
+    )
     said = whet("run", file, "--out", tmp_path / "run", "--smoke", "--stages.a.model.path", "@a")
     assert said.code == 2 and "refers to @a, which is no earlier stage" in said.last
     assert not (tmp_path / "run").exists()
@@ -142,7 +157,9 @@ def test_a_lone_stage_is_planned_without_going_in_circles(tmp_path: Path) -> Non
     assert said.code == 2 and said.err.count("\n") == 1 and "@rl" in said.last
 
 
-def test_text_that_begins_with_an_at_sign_is_a_stage_only_where_a_place_is_asked_for(tmp_path: Path) -> None:
+def test_text_that_begins_with_an_at_sign_is_a_stage_only_where_a_place_is_asked_for(
+    tmp_path: Path,
+) -> None:
     text = 'kind = "run"\n[stages.a]\nkind = "rl"\nmodel = { path = "x" }\nsampling = { stop = ["@end"] }\n'
     said = whet("show", write(tmp_path / "p.toml", text))
     assert said.code == 0, said.err
@@ -171,7 +188,9 @@ def test_resume_goes_on_with_the_unfinished_stage_alone(tiny: Pipeline, tmp_path
     assert {name for name in STAGES if after[name] == before[name]} == {*STAGES} - {"05-rl"}
 
 
-def test_a_stage_that_ended_just_before_a_kill_counts_as_done(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_stage_that_ended_just_before_a_kill_counts_as_done(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     folder = tiny.copy(tmp_path / "run")
     facts = json.loads((folder / "05-rl" / "stage.json").read_text())
     (folder / "05-rl" / "stage.json").write_text(json.dumps({"key": facts["key"], "spent": 1.0}))
@@ -200,7 +219,9 @@ def test_a_stage_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: st
 
 
 def test_a_pipeline_without_stages_says_so(tmp_path: Path) -> None:
-    said = whet("run", write(tmp_path / "p.toml", 'kind = "run"\n[stages]\n'), "--out", tmp_path / "run")
+    said = whet(
+        "run", write(tmp_path / "p.toml", 'kind = "run"\n[stages]\n'), "--out", tmp_path / "run"
+    )
     assert said.code == 2
     assert "stages" in said.err
     assert not (tmp_path / "run").exists()

@@ -31,7 +31,9 @@ def seven(tmp_path: Path) -> Path:
     return tmp_path / "seven"
 
 
-def test_a_pipeline_is_planned_stage_by_stage_and_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_is_planned_stage_by_stage_and_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     said = whet("plan", Path(__file__).parents[2] / "experiments" / "game24_gpu.toml")
     assert said.code == 0, said.err
@@ -46,7 +48,8 @@ def test_what_does_not_fit_is_named_with_a_way_out(seven: Path, tmp_path: Path) 
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
     said = whet("plan", file)
     assert said.code == 1
-    # 7.6 billion weights take 15 GB, their masters and moments 91, gradients 30: 4 GB are left for all the rest.
+    # 7.6 billion weights take 15 GB, their masters and moments 91, gradients 30: 4 GB are left for
+    # all the rest.
     assert "rl, update: 149.1 GB do not fit into 142.6; set train.offload = true" in said.out
 
     said = whet("plan", file, "--train.offload", "true")
@@ -58,7 +61,14 @@ def test_what_does_not_fit_is_named_with_a_way_out(seven: Path, tmp_path: Path) 
 
 def test_fewer_tokens_a_pass_are_advised_where_they_are_enough(seven: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
-    flags = ("--train.offload", "true", "--train.checkpointing", "off", "--train.micro_tokens", 65536)
+    flags = (
+        "--train.offload",
+        "true",
+        "--train.checkpointing",
+        "off",
+        "--train.micro_tokens",
+        65536,
+    )
     said = whet("plan", file, *flags)
     assert said.code == 1
     # 4.4 MB a token: 65,536 take 291 GB, half of them 146, and a quarter fits.
@@ -70,14 +80,19 @@ def test_fewer_tokens_a_pass_are_advised_where_they_are_enough(seven: Path, tmp_
 def test_a_reference_can_wait_in_host_memory(seven: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "rl.toml", RL.format(model=seven))
     flags = ("--train.offload", "true", "--algo.kl", 0.01)
-    here, far = whet("plan", file, *flags), whet("plan", file, *flags, "--train.offload_reference", "true")
+    here, far = (
+        whet("plan", file, *flags),
+        whet("plan", file, *flags, "--train.offload_reference", "true"),
+    )
     assert "reference 15.2" in here.out and "91.4 GB in host memory" in here.out
     # 12 bytes a weight and two more.
     assert "106.6 GB in host memory" in far.out and "read" in far.out.split()
 
 
 def test_without_a_kl_no_reference_is_planned_for(seven: Path, tmp_path: Path) -> None:
-    said = whet("plan", write(tmp_path / "rl.toml", RL.format(model=seven)), "--train.offload", "true")
+    said = whet(
+        "plan", write(tmp_path / "rl.toml", RL.format(model=seven)), "--train.offload", "true"
+    )
     assert "reference" not in said.out and "read" not in said.out.split()
 
 
@@ -101,10 +116,16 @@ train = {{ offload = true }}
     [
         ("dpo", "", ["update"]),
         ("distill", 'teacher = { path = "MODEL" }', ["sample", "read", "update"]),
-        ("tango", 'verifier = { path = "MODEL" }\nverifier_train = { offload = true }', ["sample", "update", "others"]),
+        (
+            "tango",
+            'verifier = { path = "MODEL" }\nverifier_train = { offload = true }',
+            ["sample", "update", "others"],
+        ),
     ],
 )
-def test_every_kind_that_trains_is_planned(seven: Path, tmp_path: Path, kind: str, more: str, words: list[str]) -> None:
+def test_every_kind_that_trains_is_planned(
+    seven: Path, tmp_path: Path, kind: str, more: str, words: list[str]
+) -> None:
     text = OTHERS.format(kind=kind, model=seven, more=more.replace("MODEL", str(seven)))
     said = whet("plan", write(tmp_path / f"{kind}.toml", text))
     assert said.code in (0, 1), said.err

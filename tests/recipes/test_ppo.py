@@ -1,4 +1,5 @@
-"""PPO as a user meets it: a name in the settings, a critic beside the policy, and both in every checkpoint."""
+"""PPO as a user meets it: a name in the settings, a critic beside the policy, and both in every
+checkpoint."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +33,12 @@ def rows(folder: Path) -> list[dict[str, float]]:
 @pytest.fixture(scope="module")
 def ppo(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("ppo")
-    said = whet("rl", write(place / "ppo.toml", FILE.format(model=tiny.folder / "03-sft")), "--out", place / "run")
+    said = whet(
+        "rl",
+        write(place / "ppo.toml", FILE.format(model=tiny.folder / "03-sft")),
+        "--out",
+        place / "run",
+    )
     assert said.code == 0, said.err
     return place
 
@@ -42,7 +48,9 @@ def test_the_policy_learns_what_is_rewarded_and_the_critic_what_to_expect(ppo: P
     rewards = [row["reward/mean"] for row in found]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 0.5
     assert found[0]["value/explained_variance"] == 0.0
-    assert found[5]["value/loss"] < rewards[5] ** 2 / 2 < 1, "it knows more than one that expects nothing"
+    assert found[5]["value/loss"] < rewards[5] ** 2 / 2 < 1, (
+        "it knows more than one that expects nothing"
+    )
 
 
 def test_in_the_head_start_the_policy_rests(ppo: Path) -> None:
@@ -51,16 +59,24 @@ def test_in_the_head_start_the_policy_rests(ppo: Path) -> None:
     assert all("value/loss" in row for row in found)
 
 
-def test_a_run_with_a_critic_that_was_stopped_ends_with_the_same_bits(ppo: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_critic_that_was_stopped_ends_with_the_same_bits(
+    ppo: Path, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(ppo / "run", tmp_path / "run"))
     newest = folder / "checkpoints" / "000014"
 
     def bits() -> dict[str, bytes]:
-        files = [path for path in newest.rglob("*") if path.is_file() and path.name != "manifest.json"]
+        files = [
+            path for path in newest.rglob("*") if path.is_file() and path.name != "manifest.json"
+        ]
         return {str(path.relative_to(newest)): path.read_bytes() for path in files}
 
     whole = bits()
-    assert {"critic/model.safetensors", "critic/optimizer.safetensors", "critic/value_head.safetensors"} <= set(whole)
+    assert {
+        "critic/model.safetensors",
+        "critic/optimizer.safetensors",
+        "critic/value_head.safetensors",
+    } <= set(whole)
     shutil.rmtree(newest)
     (folder / "summary.json").unlink()
     (folder / "checkpoints" / "best.json").unlink(missing_ok=True)

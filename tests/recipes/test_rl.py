@@ -41,7 +41,16 @@ def rows(folder: Path) -> list[dict[str, float]]:
 
 def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> None:
     """Fewer lines are better here, which even a tiny model finds out within seconds."""
-    said = rl(tiny, tmp_path / "run", "--steps", 20, "--train.lr", 3e-3, "--reward.weights", "{ lines = -1.0 }")
+    said = rl(
+        tiny,
+        tmp_path / "run",
+        "--steps",
+        20,
+        "--train.lr",
+        3e-3,
+        "--reward.weights",
+        "{ lines = -1.0 }",
+    )
     assert said.code == 0, said.err
     rewards = [row["reward/mean"] for row in rows(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
@@ -62,9 +71,19 @@ def test_every_step_logs_what_tells_whether_it_is_sound(tiny: Pipeline) -> None:
 def test_engine_and_learner_agree_on_log_probabilities(tiny: Pipeline, tmp_path: Path) -> None:
     """With one mini-batch a step nothing but the order of float32 sums is between them.
 
-    The longest sum of the tiny model has 128 terms, so 128 roundings of 2^-24, in each of two layers and the head.
+    The longest sum of the tiny model has 128 terms, so 128 roundings of 2^-24, in each of two
+    layers and the head.
     """
-    said = rl(tiny, tmp_path / "run", "--steps", 3, "--train.lr", 1e-3, "--reward.weights", "{ lines = -1.0 }")
+    said = rl(
+        tiny,
+        tmp_path / "run",
+        "--steps",
+        3,
+        "--train.lr",
+        1e-3,
+        "--reward.weights",
+        "{ lines = -1.0 }",
+    )
     assert said.code == 0, said.err
     gaps = [row["policy/engine_gap"] for row in rows(tmp_path / "run")]
     assert len(gaps) == 3
@@ -90,14 +109,18 @@ def test_each_step_stores_its_rollouts_with_the_version_that_wrote_them(tiny: Pi
 def test_no_problem_comes_twice_before_all_came_once(tiny: Pipeline) -> None:
     run = RunStore.view(tiny.folder / "05-rl")
     asked = [
-        group for step in run.rollout_steps("train") for group in {r.problem.id for r in run.rollouts("train", step)}
+        group
+        for step in run.rollout_steps("train")
+        for group in {r.problem.id for r in run.rollouts("train", step)}
     ]
     assert len(asked) == len(set(asked)) == 24
 
 
 def test_problems_without_a_solution_are_not_trained_on(tiny: Pipeline) -> None:
     run = RunStore.view(tiny.folder / "05-rl")
-    rollouts = [rollout for step in run.rollout_steps("train") for rollout in run.rollouts("train", step)]
+    rollouts = [
+        rollout for step in run.rollout_steps("train") for rollout in run.rollouts("train", step)
+    ]
     assert all(rollout.problem.payload["solvable"] is True for rollout in rollouts)
 
 
@@ -108,9 +131,14 @@ def test_the_temperature_goes_from_first_to_last_by_a_constant_factor(tiny: Pipe
 
 
 @pytest.mark.parametrize(("steps", "final"), [(5, None), (1, 0.5)])
-def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(steps: int, final: float | None) -> None:
+def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(
+    steps: int, final: float | None
+) -> None:
     cfg = RLConfig(
-        model=ModelSource(path="m"), steps=steps, sampling=Sampling(temperature=0.7), final_temperature=final
+        model=ModelSource(path="m"),
+        steps=steps,
+        sampling=Sampling(temperature=0.7),
+        final_temperature=final,
     )
     assert [temperature_at(cfg, step) for step in range(steps)] == [0.7] * steps
 
@@ -118,27 +146,50 @@ def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(steps: in
 def test_the_best_exam_decides_which_checkpoint_is_handed_on(tiny: Pipeline) -> None:
     for stage in ("03-sft", "05-rl"):
         run = RunStore.view(tiny.folder / stage)
-        exams = {int(row["step"]): row["exam/pass@1"] for row in run.metrics() if "exam/pass@1" in row}
+        exams = {
+            int(row["step"]): row["exam/pass@1"] for row in run.metrics() if "exam/pass@1" in row
+        }
         best = max(exams, key=lambda step: (exams[step], step))
-        assert run.summary() == {"model": f"checkpoints/{best:06d}", "step": best, "exam_pass@1": exams[best]}
+        assert run.summary() == {
+            "model": f"checkpoints/{best:06d}",
+            "step": best,
+            "exam_pass@1": exams[best],
+        }
 
 
-def test_a_step_in_which_all_siblings_are_equal_is_counted_and_moves_nothing(tiny: Pipeline, tmp_path: Path) -> None:
-    said = rl(tiny, tmp_path / "run", "--steps", 3, "--reward.weights", "{ lines = 0.0 }", "--save.every", 1)
+def test_a_step_in_which_all_siblings_are_equal_is_counted_and_moves_nothing(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    said = rl(
+        tiny,
+        tmp_path / "run",
+        "--steps",
+        3,
+        "--reward.weights",
+        "{ lines = 0.0 }",
+        "--save.every",
+        1,
+    )
     assert said.code == 0, said.err
     for row in rows(tmp_path / "run"):
         assert row["groups/equal"] == 1
         assert row["step/empty"] == 1
         assert "loss" not in row
-    weights = {path.read_bytes() for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors")}
+    weights = {
+        path.read_bytes() for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors")
+    }
     assert len(weights) == 1
 
 
-def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(tiny: Pipeline, tmp_path: Path) -> None:
+def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     flags = ("--steps", 30, "--reward.weights", "{ lines = 0.0 }", "--save.every", 4)
     said = rl(tiny, tmp_path / "run", *flags)
     assert said.code == 2
-    assert said.last.startswith("whet: 10 steps in a row had no group with answers of different reward")
+    assert said.last.startswith(
+        "whet: 10 steps in a row had no group with answers of different reward"
+    )
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
     again = rl(tiny, tmp_path / "run", *flags, "--resume")
     assert again.code == 2
@@ -146,7 +197,9 @@ def test_ten_steps_in_a_row_without_a_signal_stop_the_run_with_one_sentence(tiny
     assert [row["step"] for row in rows(tmp_path / "run")] == list(range(1, 11))
 
 
-def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(tiny: Pipeline, tmp_path: Path) -> None:
+def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = finished(tiny, tmp_path / "run", "--steps", 3, "--gather.refill", 5, "--group_size", 4)
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
@@ -159,7 +212,9 @@ def test_groups_of_equal_reward_are_replaced_within_the_budget_and_counted(tiny:
         assert row["groups/trained"] == 8 or row["groups/extra"] == 5
 
 
-def test_a_step_without_any_group_to_train_on_is_an_empty_one(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_step_without_any_group_to_train_on_is_an_empty_one(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     flags = ("--steps", 2, "--gather.refill", 1, "--reward.weights", "{ lines = 0.0 }")
     said = rl(tiny, tmp_path / "run", *flags)
     assert said.code == 0, said.err
@@ -176,8 +231,12 @@ def test_masked_answers_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> No
         assert rows(tmp_path / value)[0]["step/empty"] == is_empty
 
 
-def test_with_a_lag_rollouts_are_trained_on_so_many_versions_later(tiny: Pipeline, tmp_path: Path) -> None:
-    said = rl(tiny, tmp_path / "run", "--steps", 5, "--lag", 2, "--reward.weights", "{ lines = -1.0 }")
+def test_with_a_lag_rollouts_are_trained_on_so_many_versions_later(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    said = rl(
+        tiny, tmp_path / "run", "--steps", 5, "--lag", 2, "--reward.weights", "{ lines = -1.0 }"
+    )
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
     versions = [{r.completion.version for r in run.rollouts("train", step)} for step in range(1, 6)]
@@ -187,22 +246,59 @@ def test_with_a_lag_rollouts_are_trained_on_so_many_versions_later(tiny: Pipelin
 
 def test_stages_ask_their_levels_within_their_limits(tiny: Pipeline, tmp_path: Path) -> None:
     stages = "[{ max_level = 0.6, max_tokens = 9, temperature = 0.5 }, { min_level = 0.7 }]"
-    said = rl(tiny, tmp_path / "run", "--steps", 4, "--curriculum", f'{{ kind = "staged", stages = {stages} }}')
+    said = rl(
+        tiny,
+        tmp_path / "run",
+        "--steps",
+        4,
+        "--curriculum",
+        f'{{ kind = "staged", stages = {stages} }}',
+    )
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
-    found = [[r for step in steps for r in run.rollouts("train", step)] for steps in ((1, 2), (3, 4))]
-    assert max(r.problem.level or 0.0 for r in found[0]) <= 0.6 < 0.7 <= min(r.problem.level or 0.0 for r in found[1])
-    assert max(len(r.completion.tokens) for r in found[0]) == 9 < max(len(r.completion.tokens) for r in found[1])
+    found = [
+        [r for step in steps for r in run.rollouts("train", step)] for steps in ((1, 2), (3, 4))
+    ]
+    assert (
+        max(r.problem.level or 0.0 for r in found[0])
+        <= 0.6
+        < 0.7
+        <= min(r.problem.level or 0.0 for r in found[1])
+    )
+    assert (
+        max(len(r.completion.tokens) for r in found[0])
+        == 9
+        < max(len(r.completion.tokens) for r in found[1])
+    )
     assert [row["sampling/temperature"] for row in rows(tmp_path / "run")] == [0.5, 0.5, 1.0, 1.0]
 
 
 def test_what_saves_memory_changes_no_bit(tiny: Pipeline, tmp_path: Path) -> None:
-    saving = ("--train.offload", "true", "--train.offload_reference", "true", "--train.checkpointing", "on")
+    saving = (
+        "--train.offload",
+        "true",
+        "--train.offload_reference",
+        "true",
+        "--train.checkpointing",
+        "on",
+    )
     for name, flags in (("plain", ()), ("saving", saving)):
-        said = rl(tiny, tmp_path / name, "--steps", 3, "--reward.weights", "{ lines = -1.0 }", "--algo.kl", 0.1, *flags)
+        said = rl(
+            tiny,
+            tmp_path / name,
+            "--steps",
+            3,
+            "--reward.weights",
+            "{ lines = -1.0 }",
+            "--algo.kl",
+            0.1,
+            *flags,
+        )
         assert said.code == 0, said.err
     assert rows(tmp_path / "plain") == rows(tmp_path / "saving")
-    weights = {path.read_bytes() for path in tmp_path.glob("*/checkpoints/000003/model.safetensors")}
+    weights = {
+        path.read_bytes() for path in tmp_path.glob("*/checkpoints/000003/model.safetensors")
+    }
     assert len(weights) == 1
 
 
@@ -212,23 +308,37 @@ GUARDED = (
 )  # fmt: skip
 
 
-def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(tiny: Pipeline, tmp_path: Path) -> None:
-    """The rate of 30 destroys the policy at once; a billionth of it leaves what was restored as it was."""
+def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    """The rate of 30 destroys the policy at once; a billionth of it leaves what was restored as it
+    was."""
     said = finished(tiny, tmp_path / "run", *GUARDED)
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
     exams = {row["step"]: row for row in run.metrics() if "exam/pass@1" in row}
     assert [exams[step]["guard/restores"] for step in (0, 2, 4, 6)] == [0, 1, 1, 1]
-    assert exams[2]["exam/pass@1"] < 0.1 < exams[0]["exam/pass@1"] == exams[4]["exam/pass@1"] == exams[6]["exam/pass@1"]
+    assert (
+        exams[2]["exam/pass@1"]
+        < 0.1
+        < exams[0]["exam/pass@1"]
+        == exams[4]["exam/pass@1"]
+        == exams[6]["exam/pass@1"]
+    )
     event = next(event for event in run.events() if event["event"] == "restore")
     assert (event["step"], event["best"], event["exam"]) == (2, 0, exams[2]["exam/pass@1"])
-    assert re.search(r"collapse after step 2: .* back to the weights of step 0 at train.lr 3e-08", said.err)
+    assert re.search(
+        r"collapse after step 2: .* back to the weights of step 0 at train.lr 3e-08", said.err
+    )
     rates = {row["step"]: row["train/lr"] for row in rows(tmp_path / "run") if "train/lr" in row}
     assert {step: rates[step] for step in (1, 3, 6)} == pytest.approx({1: 30.0, 3: 3e-8, 6: 3e-8})
     assert run.summary()["exam_pass@1"] == exams[0]["exam/pass@1"]
     write_json(run.folder / "stage.json", {"seconds": 1.0})
     write_story(2, {}, {"rl": run.folder}, tmp_path)
-    assert "after step 2 to the weights of step 0, at train.lr 3e-08" in (tmp_path / "report.html").read_text()
+    assert (
+        "after step 2 to the weights of step 0, at train.lr 3e-08"
+        in (tmp_path / "report.html").read_text()
+    )
 
 
 def test_a_guard_goes_back_no_more_often_than_it_may(tiny: Pipeline, tmp_path: Path) -> None:
@@ -240,10 +350,14 @@ def test_a_guard_goes_back_no_more_often_than_it_may(tiny: Pipeline, tmp_path: P
     assert RunStore.view(tmp_path / "run").summary()["step"] == 0
 
 
-def test_a_guarded_run_that_was_cut_after_going_back_ends_the_same(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_guarded_run_that_was_cut_after_going_back_ends_the_same(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     flags = (*GUARDED, "--steps", 4, "--lag", 1, "--save.keep", 9)
     finished(tiny, tmp_path / "run", *flags)
-    assert [row["sampling/lag"] for row in rows(tmp_path / "run")[:4]] == [0, 1, 0, 1], "what waited was dropped"
+    assert [row["sampling/lag"] for row in rows(tmp_path / "run")[:4]] == [0, 1, 0, 1], (
+        "what waited was dropped"
+    )
     expected = facts(tmp_path, ("run",))
     for last in (0, 3):
         cut_after(tmp_path / "run", last)
@@ -280,19 +394,30 @@ def test_a_task_without_problems_says_what_to_set(tiny: Pipeline, tmp_path: Path
 def test_without_dev_problems_there_is_no_exam_to_sum_up(tiny: Pipeline, tmp_path: Path) -> None:
     said = bare(tiny, tmp_path / "run", ("rl",))
     assert said.code == 0, said.err
-    assert RunStore.view(tmp_path / "run").summary() == {"model": "checkpoints/000001", "step": 1, "exam_pass@1": None}
+    assert RunStore.view(tmp_path / "run").summary() == {
+        "model": "checkpoints/000001",
+        "step": 1,
+        "exam_pass@1": None,
+    }
 
 
-def test_a_guard_without_dev_problems_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_guard_without_dev_problems_is_refused_in_a_sentence(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = bare(tiny, tmp_path / "run", ("rl",), "--guard.restores", 1, "--exam.every", 1)
     assert said.code == 2
-    assert said.last == "whet: guard.restores = 1 needs exams to watch, and the split dev has no problems to ask"
+    assert (
+        said.last
+        == "whet: guard.restores = 1 needs exams to watch, and the split dev has no problems to ask"
+    )
 
 
 def test_a_guard_without_exams_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:
     said = rl(tiny, tmp_path / "run", "--guard.restores", 1)
     assert said.code == 2
-    assert said.last == "whet: guard.restores = 1 needs exams to watch: set exam.every to a few steps"
+    assert (
+        said.last == "whet: guard.restores = 1 needs exams to watch: set exam.every to a few steps"
+    )
 
 
 @pytest.mark.parametrize(("name", "word"), [("tango_grpo", "no judge")])

@@ -25,8 +25,12 @@ def test_the_loss_falls(tiny: Pipeline) -> None:
     assert fmean(found[-5:]) < 0.5 * found[0]
 
 
-def test_the_newest_two_checkpoints_are_kept_and_what_was_the_best_before_the_last(tiny: Pipeline) -> None:
-    kept = sorted(path.name for path in (tiny.folder / "03-sft" / "checkpoints").iterdir() if path.is_dir())
+def test_the_newest_two_checkpoints_are_kept_and_what_was_the_best_before_the_last(
+    tiny: Pipeline,
+) -> None:
+    kept = sorted(
+        path.name for path in (tiny.folder / "03-sft" / "checkpoints").iterdir() if path.is_dir()
+    )
     assert kept == ["000020", "000030", "000040"]
 
 
@@ -41,7 +45,9 @@ def test_of_equal_exams_the_later_is_handed_on(tiny: Pipeline) -> None:
     assert run.summary() == {"model": "checkpoints/000040", "step": 40, "exam_pass@1": 0.0}
 
 
-def test_rows_longer_than_the_context_are_counted_and_left_out(tiny: Pipeline, tmp_path: Path) -> None:
+def test_rows_longer_than_the_context_are_counted_and_left_out(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     text = f"""kind = "sft"
 data = "{tiny.folder}/02-traces"
 steps = 1
@@ -60,7 +66,9 @@ exam = {{ samples = 1 }}
 
 def test_data_can_be_a_rollout_file(tiny: Pipeline) -> None:
     file = tiny.folder / "02-traces" / "rollouts" / "train-000000.parquet"
-    assert [r.id for r in read_data(str(file))] == [r.id for r in read_data(str(tiny.folder / "02-traces"))]
+    assert [r.id for r in read_data(str(file))] == [
+        r.id for r in read_data(str(tiny.folder / "02-traces"))
+    ]
 
 
 def test_a_batch_walks_through_all_examples_before_it_meets_one_again() -> None:

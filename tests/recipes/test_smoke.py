@@ -51,7 +51,9 @@ def file(tmp_path: Path) -> Path:
     return write(tmp_path / "recipe.toml", OUTSIDE)
 
 
-def test_what_comes_from_outside_becomes_a_stand_in_and_the_rest_of_the_pipeline_is_kept(file: Path) -> None:
+def test_what_comes_from_outside_becomes_a_stand_in_and_the_rest_of_the_pipeline_is_kept(
+    file: Path,
+) -> None:
     stages = load_smoke(file, [], Path("here")).config.stages
     sft, rl, dpo = (to_table(stage) for stage in stages.values())
 
@@ -62,14 +64,25 @@ def test_what_comes_from_outside_becomes_a_stand_in_and_the_rest_of_the_pipeline
 
 
 def test_numbers_come_down_and_the_method_stays(file: Path) -> None:
-    large, small = load_pipeline(file, []).config.stages["rl"], load_smoke(file, [], Path("here")).config.stages["rl"]
+    large, small = (
+        load_pipeline(file, []).config.stages["rl"],
+        load_smoke(file, [], Path("here")).config.stages["rl"],
+    )
     assert isinstance(large, RLConfig) and isinstance(small, RLConfig)
 
-    assert (small.steps, small.group_size, small.algo.minibatches, small.gather.refill) == (2, 3, 2, 2)
+    assert (small.steps, small.group_size, small.algo.minibatches, small.gather.refill) == (
+        2,
+        3,
+        2,
+        2,
+    )
     assert (small.sampling.max_tokens, small.sampling.temperature) == (16, 0.7)
     for key in ("task", "curriculum", "train", "seed"):
         assert getattr(small, key) == getattr(large, key), key
-    assert (small.reward.weights, small.reward.terms[:-1]) == (large.reward.weights, large.reward.terms)
+    assert (small.reward.weights, small.reward.terms[:-1]) == (
+        large.reward.weights,
+        large.reward.terms,
+    )
     assert small.reward.terms[-1].kind == "random"
     assert small.algo == large.algo.model_copy(update={"minibatches": 2})
 
@@ -79,7 +92,12 @@ def test_what_a_flag_sets_stays_and_every_value_says_where_it_is_from(file: Path
     rl = loaded.config.stages["rl"]
 
     assert isinstance(rl, RLConfig) and rl.steps == 7
-    keys = ("stages.rl.steps", "stages.rl.group_size", "stages.rl.sampling.temperature", "stages.rl.lag")
+    keys = (
+        "stages.rl.steps",
+        "stages.rl.group_size",
+        "stages.rl.sampling.temperature",
+        "stages.rl.lag",
+    )
     assert [loaded.origin[key] for key in keys] == ["cli", "smoke", "recipe.toml", "default"]
 
 
@@ -94,12 +112,22 @@ def test_a_flag_may_open_a_table_that_the_file_leaves_out(file: Path, tmp_path: 
 
 
 def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
-    flags = ["--stages.rl.curriculum", '{ kind = "mixed" }', "--stages.rl.algo", '{ name = "ppo", minibatches = 3 }']
+    flags = [
+        "--stages.rl.curriculum",
+        '{ kind = "mixed" }',
+        "--stages.rl.algo",
+        '{ name = "ppo", minibatches = 3 }',
+    ]
     loaded = load_smoke(file, flags, Path("here"))
     rl = loaded.config.stages["rl"]
 
     assert isinstance(rl, RLConfig)
-    assert (rl.curriculum.kind, rl.algo.name, rl.algo.minibatches, rl.steps) == ("mixed", "ppo", 3, 3)
+    assert (rl.curriculum.kind, rl.algo.name, rl.algo.minibatches, rl.steps) == (
+        "mixed",
+        "ppo",
+        3,
+        3,
+    )
 
 
 def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
@@ -112,7 +140,10 @@ def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
 
 def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_path: Path) -> None:
     models = """model = { path = "Qwen/Qwen3-0.6B" }\nteacher = { path = "Qwen/Qwen3-8B" }\n"""
-    file = write(tmp_path / "d.toml", f'kind = "run"\n[stages.d]\nkind = "distill"\ntask = "countdown"\n{models}')
+    file = write(
+        tmp_path / "d.toml",
+        f'kind = "run"\n[stages.d]\nkind = "distill"\ntask = "countdown"\n{models}',
+    )
     ended = whet("run", file, "--smoke", "--out", tmp_path / "run")
 
     assert ended.code == 0, ended.err
@@ -120,7 +151,13 @@ def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_p
 
 
 def test_a_small_pipeline_is_not_made_larger() -> None:
-    stage: Table = {"kind": "rl", "steps": 2, "group_size": 2, "sampling": {"max_tokens": 8}, "model": {"path": "@sft"}}
+    stage: Table = {
+        "kind": "rl",
+        "steps": 2,
+        "group_size": 2,
+        "sampling": {"max_tokens": 8},
+        "model": {"path": "@sft"},
+    }
 
     assert smaller({"stages": {"rl": stage}}, Path("here")) == {"stages": {"rl": stage}}
 
@@ -133,18 +170,26 @@ def test_a_make_stage_writes_no_more_than_it_would() -> None:
     }
 
 
-def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(file: Path, tmp_path: Path) -> None:
+def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
+    file: Path, tmp_path: Path
+) -> None:
     stages = load_smoke(file, [], tmp_path).config.stages
     lay_out(stages, tmp_path)
 
-    problems = {split: read_problems(tmp_path / "rl" / f"problems-{split}.jsonl") for split in SPLITS}
+    problems = {
+        split: read_problems(tmp_path / "rl" / f"problems-{split}.jsonl") for split in SPLITS
+    }
     assert {problem.task for rows in problems.values() for problem in rows} == {"math"}
     assert all({problem.split for problem in rows} == {split} for split, rows in problems.items())
     assert len({problem.level for problem in problems["rl"]}) == 5
     assert {
-        rollout.score and rollout.score.verdict for rollout in read_rollouts(tmp_path / "sft" / "answers.parquet")
+        rollout.score and rollout.score.verdict
+        for rollout in read_rollouts(tmp_path / "sft" / "answers.parquet")
     } == {Verdict.CORRECT}
-    assert [read_shape(str(place)).family for place in sorted(tmp_path.glob("*/model-*"))] == ["llama", "qwen3"]
+    assert [read_shape(str(place)).family for place in sorted(tmp_path.glob("*/model-*"))] == [
+        "llama",
+        "qwen3",
+    ]
 
 
 def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> None:
@@ -154,7 +199,9 @@ def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> N
     for rollout in read_rollouts(tmp_path / "dpo" / "answers.parquet"):
         assert rollout.score is not None
         groups.setdefault(rollout.group, set()).add(rollout.score.verdict)
-    assert len(groups) == 2 and all(Verdict.CORRECT in found and len(found) > 1 for found in groups.values())
+    assert len(groups) == 2 and all(
+        Verdict.CORRECT in found and len(found) > 1 for found in groups.values()
+    )
 
 
 def test_families_are_told_from_names() -> None:

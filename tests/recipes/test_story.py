@@ -13,20 +13,32 @@ from whet.types import Message
 
 def test_the_report_is_one_file_that_asks_for_nothing_else(tiny: Pipeline) -> None:
     page = (tiny.folder / "report.html").read_text()
-    fetched = re.findall(r"""<(?:script|img|iframe|link)[^>]*\s(?:src|href)=["']?(?!data:|#)([^"'\s>]+)""", page)
+    fetched = re.findall(
+        r"""<(?:script|img|iframe|link)[^>]*\s(?:src|href)=["']?(?!data:|#)([^"'\s>]+)""", page
+    )
     assert fetched == []
     assert not re.search(r"@import|url\((?!['\"]?(?:data:|#))", page)
 
 
 def test_the_report_shows_what_was_measured(tiny: Pipeline) -> None:
     page = (tiny.folder / "report.html").read_text()
-    for words in ("Answer length", "Entropy", "KL to the start", "Reward", "Loss", "group_size", "seed"):
+    for words in (
+        "Answer length",
+        "Entropy",
+        "KL to the start",
+        "Reward",
+        "Loss",
+        "group_size",
+        "seed",
+    ):
         assert words in page
 
 
 def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -> None:
     words = tiny.said.err.split("What was learned\n")[1].splitlines()
-    assert re.fullmatch(r"  after sft +\S+\s% \[\S+,\s\S+\] of 409 unseen problems solved, \S+ % greedily", words[0])
+    assert re.fullmatch(
+        r"  after sft +\S+\s% \[\S+,\s\S+\] of 409 unseen problems solved, \S+ % greedily", words[0]
+    )
     assert words[1].startswith("  after rl ")
     question = next(iter(Game24().problems("dev"))).prompt[-1].content
     assert words[-3:] == [
@@ -38,12 +50,19 @@ def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -
 
 @pytest.mark.parametrize(
     ("question", "shown"),
-    [("How many?", "How many?"), ('a "b"', "YOUR QUESTION"), ("x " * 40, "YOUR QUESTION"), ("a\nb", "YOUR QUESTION")],
+    [
+        ("How many?", "How many?"),
+        ('a "b"', "YOUR QUESTION"),
+        ("x " * 40, "YOUR QUESTION"),
+        ("a\nb", "YOUR QUESTION"),
+    ],
 )
 def test_the_question_to_ask_is_one_of_the_task_itself_where_it_fits_on_a_line(
     tiny: Pipeline, tmp_path: Path, question: str, shown: str
 ) -> None:
-    problem = replace(next(iter(Game24().problems("dev"))), prompt=(Message(role="user", content=question),))
+    problem = replace(
+        next(iter(Game24().problems("dev"))), prompt=(Message(role="user", content=question),)
+    )
     write_problems(tmp_path / "own", "dev", [problem])
     text = f"""kind = "run"
 [stages.sft]
@@ -79,7 +98,9 @@ def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_pat
     file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\n')
     said = whet("run", file, "--out", tmp_path / "run")
     assert said.code == 0, said.err
-    assert said.last == f"Report   {tmp_path}/run/report.html", "there is no model to ask or to take"
+    assert said.last == f"Report   {tmp_path}/run/report.html", (
+        "there is no model to ask or to take"
+    )
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stages"] == []
     assert list(summary["seconds"]) == ["problems"]

@@ -1,4 +1,5 @@
-"""Co-training of a generator and a verifier: whose turn it is, what both learn from, and that it resumes exactly."""
+"""Co-training of a generator and a verifier: whose turn it is, what both learn from, and that it
+resumes exactly."""
 
 import json
 import re
@@ -144,17 +145,25 @@ class Danced:
 def danced(tmp_path_factory: pytest.TempPathFactory) -> Danced:
     place = tmp_path_factory.mktemp("tango")
     task = f"{write(place / 'copy.py', TASK)}:Copy"
-    said = whet("run", write(place / "models.toml", MODELS.format(task=task)), "--out", place / "models")
+    said = whet(
+        "run", write(place / "models.toml", MODELS.format(task=task)), "--out", place / "models"
+    )
     assert said.code == 0, said.err
-    file = write(place / "t.toml", TANGO.format(task=task, folder=place / "models", algo="tango_grpo"))
+    file = write(
+        place / "t.toml", TANGO.format(task=task, folder=place / "models", algo="tango_grpo")
+    )
     said = whet("tango", file, "--out", place / "run")
     assert said.code == 0, said.err
     return Danced(folder=place, file=file, run=place / "run", said=said)
 
 
-def test_a_verifier_can_begin_with_what_the_task_says_of_steps(danced: Danced, tmp_path: Path) -> None:
+def test_a_verifier_can_begin_with_what_the_task_says_of_steps(
+    danced: Danced, tmp_path: Path
+) -> None:
     for steps in ("lot", "exact"):
-        text = FORMS.format(task=f"{danced.folder / 'copy.py'}:Copy", folder=danced.folder / "models", steps=steps)
+        text = FORMS.format(
+            task=f"{danced.folder / 'copy.py'}:Copy", folder=danced.folder / "models", steps=steps
+        )
         file = write(tmp_path / f"{steps}.toml", text)
         said = whet("run", file, "--out", tmp_path / steps)
         assert said.code == 0, said.err
@@ -162,12 +171,19 @@ def test_a_verifier_can_begin_with_what_the_task_says_of_steps(danced: Danced, t
     found = {}
     for steps in ("lot", "exact"):
         rows = RunStore.view(tmp_path / steps / "01-forms").rollouts("train", 0)
-        found[steps] = {row.problem.id: (row.problem, judge.marks(row.problem, row.text)) for row in rows}
+        found[steps] = {
+            row.problem.id: (row.problem, judge.marks(row.problem, row.text)) for row in rows
+        }
         assert all(row.score is not None and row.score.verdict is Verdict.CORRECT for row in rows)
 
     assert found["lot"].keys() == found["exact"].keys()
-    # A wrong solution of the copy task says another bit in some line; all steps right means the whole is right.
-    exact = [(problem.answer == "CORRECT", marks) for problem, marks in found["exact"].values() if marks is not None]
+    # A wrong solution of the copy task says another bit in some line; all steps right means the
+    # whole is right.
+    exact = [
+        (problem.answer == "CORRECT", marks)
+        for problem, marks in found["exact"].values()
+        if marks is not None
+    ]
     assert any(not right for right, _ in exact)
     assert all(all(marks) for right, marks in exact if right)
     assert any(found["lot"][key] != found["exact"][key] for key in found["lot"])
@@ -176,7 +192,8 @@ def test_a_verifier_can_begin_with_what_the_task_says_of_steps(danced: Danced, t
 
 
 def _said_bits(problem: Problem) -> list[bool]:
-    """Compare the lines of a solution with the bits of its question, from the verifier's prompt alone."""
+    """Compare the lines of a solution with the bits of its question, from the verifier's prompt
+    alone."""
     lines = problem.prompt[-1].content.splitlines()
     bits = next(line for line in lines if ": " in line).split(": ")[1].split()
     said = [line.split("| ", 1)[1].strip() for line in lines if re.match(r"\d+\| ", line)]
@@ -184,7 +201,9 @@ def _said_bits(problem: Problem) -> list[bool]:
 
 
 def cfg(**settings: object) -> TangoConfig:
-    return TangoConfig.model_validate({"model": ModelSource(path="m"), "verifier": ModelSource(path="v"), **settings})
+    return TangoConfig.model_validate(
+        {"model": ModelSource(path="m"), "verifier": ModelSource(path="v"), **settings}
+    )
 
 
 def test_the_turns_of_rl_tango_are_300_and_140() -> None:
@@ -208,8 +227,18 @@ def test_each_step_is_one_sides(danced: Danced) -> None:
     assert is_generators == [False, False, True, True, False, True, True, False, True]
     for row in danced.rows:
         assert ("loss" in row) == ("steps/alpha" in row) or row["step/empty"]
-        assert ("verifier_reward/mean" in row) == ("verifier/count_correct" in row) == ("steps/alpha" not in row)
-        assert {"verifier/accuracy", "verifier/f1", "verifier/precision", "verifier/recall", "step/empty"} <= set(row)
+        assert (
+            ("verifier_reward/mean" in row)
+            == ("verifier/count_correct" in row)
+            == ("steps/alpha" not in row)
+        )
+        assert {
+            "verifier/accuracy",
+            "verifier/f1",
+            "verifier/precision",
+            "verifier/recall",
+            "step/empty",
+        } <= set(row)
 
 
 def test_the_models_have_vocabularies_of_their_own(danced: Danced) -> None:
@@ -222,7 +251,18 @@ def test_the_models_have_vocabularies_of_their_own(danced: Danced) -> None:
 
 
 def test_only_the_side_whose_turn_it_is_moves(danced: Danced, tmp_path: Path) -> None:
-    said = whet("tango", danced.file, "--out", tmp_path / "run", "--steps", 3, "--save.every", 1, "--save.keep", 9)
+    said = whet(
+        "tango",
+        danced.file,
+        "--out",
+        tmp_path / "run",
+        "--steps",
+        3,
+        "--save.every",
+        1,
+        "--save.keep",
+        9,
+    )
     assert said.code == 0, said.err
     first, second, third = (tmp_path / "run" / "checkpoints" / f"{step:06d}" for step in (1, 2, 3))
 
@@ -237,7 +277,9 @@ def test_alpha_falls_with_the_generators_updates(danced: Danced) -> None:
     wanted = [0.1 * 0.01 ** (k / 5) for k in range(5)]
 
     assert len(found) >= 3
-    assert [min(abs(value - alpha) for alpha in wanted) for value in found] == pytest.approx([0.0] * len(found))
+    assert [min(abs(value - alpha) for alpha in wanted) for value in found] == pytest.approx(
+        [0.0] * len(found)
+    )
 
 
 def test_the_generators_steps_carry_the_verdicts_of_the_verifier(danced: Danced) -> None:
@@ -251,29 +293,47 @@ def test_the_generators_steps_carry_the_verdicts_of_the_verifier(danced: Danced)
     for rollout in judged:
         count = len(rollout.steps)
         assert {round(step.reward * count, 6) for step in rollout.steps} <= {-1.0, 0.0, 1.0}
-        assert all(0 <= step.start < step.end <= len(rollout.completion.tokens) for step in rollout.steps)
+        assert all(
+            0 <= step.start < step.end <= len(rollout.completion.tokens) for step in rollout.steps
+        )
     row = danced.rows[2]
     assert row["steps/judged"] == pytest.approx(len(judged) / 48)
-    assert row["steps/count"] == pytest.approx(sum(len(rollout.steps) for rollout in solutions) / 48)
+    assert row["steps/count"] == pytest.approx(
+        sum(len(rollout.steps) for rollout in solutions) / 48
+    )
 
 
-def test_a_verifier_is_rewarded_for_agreeing_with_the_grader_of_the_solution(danced: Danced) -> None:
+def test_a_verifier_is_rewarded_for_agreeing_with_the_grader_of_the_solution(
+    danced: Danced,
+) -> None:
     rollouts = danced.rollouts(1)
-    truth = {each.id: each.score.verdict for each in rollouts if each.role is Role.SOLVER and each.score is not None}
+    truth = {
+        each.id: each.score.verdict
+        for each in rollouts
+        if each.role is Role.SOLVER and each.score is not None
+    }
     assert len(truth) == 12
 
     for each in (each for each in rollouts if each.role is Role.VERIFIER):
         assert each.score is not None and each.problem.source_id is not None
         is_right = truth[each.problem.source_id] is Verdict.CORRECT
         assert each.problem.answer == ("CORRECT" if is_right else "INCORRECT")
-        assert each.reward == pytest.approx(each.score.parts["correct"] + 0.8 * each.score.parts["format"])
+        assert each.reward == pytest.approx(
+            each.score.parts["correct"] + 0.8 * each.score.parts["format"]
+        )
 
 
 def test_the_running_count_of_both_kinds_is_that_of_the_formula(danced: Danced) -> None:
     """0.8 of what was before and 0.2 of the batch; the first batch starts it."""
     rows = [row for row in danced.rows if "verifier/count_correct" in row]
     batches = [
-        len({each.problem.source_id for each in danced.rollouts(int(row["step"])) if each.problem.answer == "CORRECT"})
+        len(
+            {
+                each.problem.source_id
+                for each in danced.rollouts(int(row["step"]))
+                if each.problem.answer == "CORRECT"
+            }
+        )
         for row in rows
     ]
     running = float(batches[0])
@@ -282,14 +342,31 @@ def test_the_running_count_of_both_kinds_is_that_of_the_formula(danced: Danced) 
         assert row["verifier/count_correct"] == pytest.approx(running)
 
 
-def test_class_weights_move_the_verifier_and_no_metric_of_the_batch(danced: Danced, tmp_path: Path) -> None:
+def test_class_weights_move_the_verifier_and_no_metric_of_the_batch(
+    danced: Danced, tmp_path: Path
+) -> None:
     for rule in ("sqrt_inverse", "inverse"):
-        said = whet("tango", danced.file, "--out", tmp_path / rule, "--steps", 2, "--warmup", 1, "--balance", rule)
+        said = whet(
+            "tango",
+            danced.file,
+            "--out",
+            tmp_path / rule,
+            "--steps",
+            2,
+            "--warmup",
+            1,
+            "--balance",
+            rule,
+        )
         assert said.code == 0, said.err
-    one, other = (RunStore.view(tmp_path / rule).metrics()[0] for rule in ("sqrt_inverse", "inverse"))
+    one, other = (
+        RunStore.view(tmp_path / rule).metrics()[0] for rule in ("sqrt_inverse", "inverse")
+    )
 
     assert one["verifier_reward/mean"] == other["verifier_reward/mean"]
-    assert one["verifier_train/grad_norm"] != pytest.approx(other["verifier_train/grad_norm"], rel=1e-3)
+    assert one["verifier_train/grad_norm"] != pytest.approx(
+        other["verifier_train/grad_norm"], rel=1e-3
+    )
 
 
 def test_steps_are_measured_against_the_exact_labels_of_the_task(danced: Danced) -> None:
@@ -309,7 +386,9 @@ def stopped(danced: Danced, to: Path, at: int) -> Path:
     return folder
 
 
-def test_a_stopped_run_ends_with_the_same_bits_on_both_sides(danced: Danced, tmp_path: Path) -> None:
+def test_a_stopped_run_ends_with_the_same_bits_on_both_sides(
+    danced: Danced, tmp_path: Path
+) -> None:
     folder = stopped(danced, tmp_path / "run", 8)
 
     said = whet("tango", danced.file, "--out", folder, "--resume")
@@ -318,12 +397,19 @@ def test_a_stopped_run_ends_with_the_same_bits_on_both_sides(danced: Danced, tmp
     assert "going on from step 8" in said.err
     assert facts(folder.parent, ("run",)) == facts(danced.run.parent, ("run",))
     mine, theirs = (place / "checkpoints" / "000009" for place in (folder, danced.run))
-    for name in ("others/verifier/model.safetensors", "others/verifier/optimizer.safetensors", "state.json"):
+    for name in (
+        "others/verifier/model.safetensors",
+        "others/verifier/optimizer.safetensors",
+        "state.json",
+    ):
         assert sha256(mine / name) == sha256(theirs / name), name
 
 
-def test_a_run_from_an_earlier_stop_keeps_counts_and_schedules(danced: Danced, tmp_path: Path) -> None:
-    """Step by step checkpoints: going on after a verifier's step, a generator's, and the first of all."""
+def test_a_run_from_an_earlier_stop_keeps_counts_and_schedules(
+    danced: Danced, tmp_path: Path
+) -> None:
+    """Step by step checkpoints: going on after a verifier's step, a generator's, and the first of
+    all."""
     flags = ("--save.every", 1, "--save.keep", 9)
     said = whet("tango", danced.file, "--out", tmp_path / "straight", *flags)
     assert said.code == 0, said.err
@@ -380,13 +466,17 @@ def test_a_verifier_that_says_one_thing_always_is_named_and_its_steps_do_not_cou
     plain = whet("tango", danced.file, "--out", tmp_path / "plain", *flags, "--algo.steps.alpha", 0)
     assert plain.code == 0, plain.err
     last = "checkpoints/000003/model.safetensors"
-    assert sha256(tmp_path / "run" / last) == sha256(tmp_path / "plain" / last), "only the outcome was credited"
+    assert sha256(tmp_path / "run" / last) == sha256(tmp_path / "plain" / last), (
+        "only the outcome was credited"
+    )
 
 
 def test_step_credit_changes_what_the_generator_learns(danced: Danced, tmp_path: Path) -> None:
     flags = ("--steps", 2, "--warmup", 1)
     for name, alpha in (("with", 0.5), ("without", 0.0)):
-        said = whet("tango", danced.file, "--out", tmp_path / name, *flags, "--algo.steps.alpha", alpha)
+        said = whet(
+            "tango", danced.file, "--out", tmp_path / name, *flags, "--algo.steps.alpha", alpha
+        )
         assert said.code == 0, said.err
     row = RunStore.view(tmp_path / "with").metrics()[1]
     assert row["steps/guarded"] == 0.0 and row["steps/judged"] > 0.5
@@ -397,11 +487,15 @@ def test_step_credit_changes_what_the_generator_learns(danced: Danced, tmp_path:
     assert one.keys() == other.keys()
 
 
-def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(danced: Danced, tmp_path: Path) -> None:
+def test_the_share_of_steps_that_is_logged_is_the_one_that_trains(
+    danced: Danced, tmp_path: Path
+) -> None:
     """Before the generator's second update α has fallen, unless it does not decay."""
     flags = ("--steps", 3, "--warmup", 1, "--algo.steps.alpha", 0.5)
     for decay in ("none", "exponential"):
-        said = whet("tango", danced.file, "--out", tmp_path / decay, *flags, "--algo.steps.decay", decay)
+        said = whet(
+            "tango", danced.file, "--out", tmp_path / decay, *flags, "--algo.steps.decay", decay
+        )
         assert said.code == 0, said.err
     first, second = ([row["steps/alpha"] for row in RunStore.view(tmp_path / decay).metrics() if "steps/alpha" in row]
                      for decay in ("none", "exponential"))  # fmt: skip
@@ -431,7 +525,9 @@ def test_settings_that_cannot_work_are_refused_in_one_sentence(
     assert "Traceback" not in said.err
 
 
-def test_solutions_that_fit_no_prompt_teach_nothing_and_end_the_run(danced: Danced, tmp_path: Path) -> None:
+def test_solutions_that_fit_no_prompt_teach_nothing_and_end_the_run(
+    danced: Danced, tmp_path: Path
+) -> None:
     flags = ("--verifier_sampling.max_tokens", 90, "--steps", 30, "--warmup", 20)
 
     said = whet("tango", danced.file, "--out", tmp_path / "run", *flags)
@@ -444,7 +540,16 @@ def test_solutions_that_fit_no_prompt_teach_nothing_and_end_the_run(danced: Danc
 def test_a_generator_that_learns_nothing_ends_the_run_whatever_the_verifier_learns(
     danced: Danced, tmp_path: Path
 ) -> None:
-    flags = ("--algo.kl", 0, "--algo.steps.alpha", 0, "--reward.weights", "{ correct = 0.0 }", "--steps", 40)
+    flags = (
+        "--algo.kl",
+        0,
+        "--algo.steps.alpha",
+        0,
+        "--reward.weights",
+        "{ correct = 0.0 }",
+        "--steps",
+        40,
+    )
 
     said = whet("tango", danced.file, "--out", tmp_path / "run", *flags)
 
@@ -458,7 +563,10 @@ def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None
     perfect = {"step/empty": 1.0, "verifier_reward/mean": 1.8, "verifier/accuracy": 1.0}
     silent = {"step/empty": 1.0, "verifier_reward/mean": 0.0, "verifier/accuracy": 0.0}
 
-    stuck = [Turned(groups=[], metrics=metrics, memory=Memory()).is_stuck for metrics in (perfect, silent)]
+    stuck = [
+        Turned(groups=[], metrics=metrics, memory=Memory()).is_stuck
+        for metrics in (perfect, silent)
+    ]
 
     assert stuck == [False, True]
 
@@ -474,7 +582,13 @@ def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:
         "sft_eval": {"samples": 1, "split": "dev"},
         "forms": {"samples": 1},
         "verifier": {"steps": 30, "batch": 16, "model.new": "tiny"},
-        "tango": {"steps": 4, "warmup": 1, "problems_per_step": 4, "group_size": 2, "verifier_group_size": 2},
+        "tango": {
+            "steps": 4,
+            "warmup": 1,
+            "problems_per_step": 4,
+            "group_size": 2,
+            "verifier_group_size": 2,
+        },
         "outcome": {"steps": 2, "problems_per_step": 4, "group_size": 2},
         "tango_eval": {"samples": 1, "split": "dev"},
         "outcome_eval": {"samples": 1, "split": "dev"},

@@ -18,7 +18,9 @@ def test_every_task_is_listed_under_its_whole_name_and_what_contains_programs_is
     lines = said.out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(names())
     assert any("any number  0.0 to 1.0" in line for line in lines)
-    assert said.err.startswith(("programs of models run in ", "this machine does not allow the sandbox"))
+    assert said.err.startswith(
+        ("programs of models run in ", "this machine does not allow the sandbox")
+    )
 
 
 def test_a_task_is_proved_on_its_own_problems(capsys: pytest.CaptureFixture[str]) -> None:

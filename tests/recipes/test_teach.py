@@ -23,7 +23,9 @@ def taught(folder: Path, *, workers: int, seed: int = 0) -> list[tuple[str, str,
 
 def test_every_answer_is_right_and_signed_by_a_teacher(tiny: Pipeline) -> None:
     rollouts = RunStore.view(tiny.folder / "02-traces").rollouts("train", 0)
-    assert {rollout.score.verdict for rollout in rollouts if rollout.score is not None} == {Verdict.CORRECT}
+    assert {rollout.score.verdict for rollout in rollouts if rollout.score is not None} == {
+        Verdict.CORRECT
+    }
     assert {rollout.role for rollout in rollouts} == {Role.TEACHER}
     assert {rollout.problem.split for rollout in rollouts} == {"sft"}
 
@@ -39,10 +41,14 @@ def test_the_summary_counts_problems_and_traces(tiny: Pipeline) -> None:
     run = RunStore.view(tiny.folder / "02-traces")
     rollouts: list[Rollout] = run.rollouts("train", 0)
     assert run.summary() == {"problems": 568, "traces": len(rollouts)}
-    assert f"{len(rollouts):,} traces of 568 problems, 2 tries each, repeats left out" in tiny.said.err
+    assert (
+        f"{len(rollouts):,} traces of 568 problems, 2 tries each, repeats left out" in tiny.said.err
+    )
 
 
-def test_hands_without_a_solution_are_left_out_unless_asked_for(tiny: Pipeline, tmp_path: Path) -> None:
+def test_hands_without_a_solution_are_left_out_unless_asked_for(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     problems = str(tiny.folder / "01-problems")
     cfg = TeachConfig(split="dev", per_problem=1, workers=1, problems=problems)
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
@@ -79,11 +85,19 @@ class Empty(Game24):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Strict", "the task's own answer to strict/5e587f332d26 is graded no_answer (the last line is not an answer)"),
-        ("Empty", "the task 'empty' makes no problems of the split sft: set `problems` to a folder that has some"),
+        (
+            "Strict",
+            "the task's own answer to strict/5e587f332d26 is graded no_answer (the last line is not an answer)",
+        ),
+        (
+            "Empty",
+            "the task 'empty' makes no problems of the split sft: set `problems` to a folder that has some",
+        ),
     ],
 )
-def test_a_task_of_ones_own_that_is_at_fault_is_one_sentence(tmp_path: Path, name: str, words: str) -> None:
+def test_a_task_of_ones_own_that_is_at_fault_is_one_sentence(
+    tmp_path: Path, name: str, words: str
+) -> None:
     task = write(tmp_path / "own.py", OWN)
     file = write(tmp_path / "t.toml", f'kind = "teach"\nworkers = 1\ntask = "{task}:{name}"\n')
     said = whet("teach", file, "--out", tmp_path / "run")
@@ -100,7 +114,9 @@ def long_lesson(tmp_path: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    while len(members(child.pid)) < 4 and child.poll() is None:  # whet, two workers, and Python's resource tracker
+    while (
+        len(members(child.pid)) < 4 and child.poll() is None
+    ):  # whet, two workers, and Python's resource tracker
         time.sleep(0.01)
     return child
 
@@ -131,7 +147,9 @@ def test_ctrl_c_ends_a_lesson_and_its_workers_without_a_traceback(tmp_path: Path
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "Traceback" not in said
-    assert said.endswith("stopped; the same command with --resume goes on from the last checkpoint\n")
+    assert said.endswith(
+        "stopped; the same command with --resume goes on from the last checkpoint\n"
+    )
     assert is_empty_within(child.pid, 5)
     assert half_written(tmp_path) == []
 
@@ -150,5 +168,7 @@ def test_a_worker_writes_groups_whose_answers_depend_on_the_problem_alone() -> N
     cfg = TeachConfig(per_problem=2)
     problems = list(Game24().problems("dev"))[:3]
     together = [[r.text for r in group] for group in write_groups(cfg, problems)]
-    apart = [[r.text for r in group] for problem in problems for group in write_groups(cfg, [problem])]
+    apart = [
+        [r.text for r in group] for problem in problems for group in write_groups(cfg, [problem])
+    ]
     assert together == apart

@@ -34,7 +34,9 @@ class Scripted(Examiner):
 
     def __init__(self, values: list[float], example: EvalSummary) -> None:
         task = Game24()
-        super().__init__(ExamConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0)
+        super().__init__(
+            ExamConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0
+        )
         self.values, self.example = list(values), example
 
     def examine(self, player: Player) -> EvalSummary:
@@ -89,7 +91,9 @@ def test_checkpoints_are_written_at_their_interval_and_at_exams(
         assert seen == [2, 3, 4]
 
 
-def test_a_resumed_run_knows_the_best_exam_of_the_past(tiny: Pipeline, tmp_path: Path, example: EvalSummary) -> None:
+def test_a_resumed_run_knows_the_best_exam_of_the_past(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
     with open_run(tmp_path / "run") as run:
         walk(keeper(tiny, run, Scripted([0.1, 0.5, 0.3], example)), 0, 7)
     with open_run(tmp_path / "run", resume=True) as run:
@@ -115,13 +119,23 @@ def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
         assert kept.result()[0] == 2
 
 
-def test_a_guard_takes_the_critic_back_with_the_policy(tiny: Pipeline, tmp_path: Path, example: EvalSummary) -> None:
+def test_a_guard_takes_the_critic_back_with_the_policy(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
     with open_run(tmp_path / "run") as run:
         before = keeper(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
         critic = Critic(policy.model, CriticConfig(head_start=1), TrainConfig(), steps=10)
         guard = Guard(GuardConfig(restores=1), run, learner, before.examiner.cfg)
-        kept = Keeper(SaveConfig(), run, policy, learner, before.examiner, parts={"critic": critic}, guard=guard)
+        kept = Keeper(
+            SaveConfig(),
+            run,
+            policy,
+            learner,
+            before.examiner,
+            parts={"critic": critic},
+            guard=guard,
+        )
         kept.before(0, {})
         head, norm = critic.model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)

@@ -35,18 +35,29 @@ def _say_seed(request: Request) -> Tokens:
 
 def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
     player = Player(engine=engine, chat=CHAT, name="script")
-    return collect(player, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed)
+    return collect(
+        player, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed
+    )
 
 
 def test_every_problem_gets_its_group_of_scored_answers() -> None:
     groups = _play(ScriptedEngine(_say_42), samples=3)
 
-    assert [[rollout.problem for rollout in group] for group in groups] == [[problem] * 3 for problem in PROBLEMS]
+    assert [[rollout.problem for rollout in group] for group in groups] == [
+        [problem] * 3 for problem in PROBLEMS
+    ]
     for group, verdict in zip(groups, [Verdict.WRONG, Verdict.CORRECT, Verdict.WRONG], strict=True):
         assert [rollout.score.verdict for rollout in group if rollout.score] == [verdict] * 3
         for rollout in group:
-            assert (rollout.text, rollout.role, rollout.model, rollout.reward) == ("42", Role.SOLVER, "script", None)
-            np.testing.assert_array_equal(rollout.prompt_tokens, CHAT.prompt(rollout.problem.prompt))
+            assert (rollout.text, rollout.role, rollout.model, rollout.reward) == (
+                "42",
+                Role.SOLVER,
+                "script",
+                None,
+            )
+            np.testing.assert_array_equal(
+                rollout.prompt_tokens, CHAT.prompt(rollout.problem.prompt)
+            )
 
 
 def test_ids_are_unique_and_siblings_share_their_group_even_when_a_problem_comes_twice() -> None:
@@ -62,7 +73,9 @@ def test_the_order_of_finishing_changes_nothing() -> None:
     first, last = _play(ScriptedEngine(_say_seed)), _play(LastFirst(_say_seed))
 
     assert [[r.id for r in group] for group in first] == [[r.id for r in group] for group in last]
-    assert [[r.text for r in group] for group in first] == [[r.text for r in group] for group in last]
+    assert [[r.text for r in group] for group in first] == [
+        [r.text for r in group] for group in last
+    ]
 
 
 def test_samples_have_their_own_seeds_and_the_seed_decides_them_all() -> None:
@@ -87,7 +100,9 @@ def test_progress_hears_of_every_rollout() -> None:
     heard: list[int] = []
     player = Player(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
-    collect(player, Grader(SumTask()), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append)
+    collect(
+        player, Grader(SumTask()), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append
+    )
 
     assert heard == [1] * 6
 
@@ -100,4 +115,6 @@ def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(s
     expected = collect(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
     found = collect(few, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)
 
-    assert [[r.text for r in group] for group in found] == [[r.text for r in group] for group in expected]
+    assert [[r.text for r in group] for group in found] == [
+        [r.text for r in group] for group in expected
+    ]

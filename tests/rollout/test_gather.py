@@ -1,4 +1,5 @@
-"""Groups of a step: asked in two phases, refilled within a budget, masked; with the divisors that follow."""
+"""Groups of a step: asked in two phases, refilled within a budget, masked; with the divisors that
+follow."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,14 +32,19 @@ class Script:
     def new(self, first: int, count: int) -> list[Ask]:
         places = range(first, first + count)
         size = len(self.rows[0])
-        return [Ask(index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size)) for i in places]
+        return [
+            Ask(index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size))
+            for i in places
+        ]
 
     def answer(self, asks: Sequence[Ask]) -> list[Group]:
         self.asked += [(ask.index, ask.numbers) for ask in asks]
         return [
             tuple(
                 replace(
-                    rollout(problem=ask.problem, reward=self.rows[ask.index][number], number=number),
+                    rollout(
+                        problem=ask.problem, reward=self.rows[ask.index][number], number=number
+                    ),
                     id=f"{ask.index}/{number}",
                 )
                 for number in ask.numbers
@@ -91,7 +97,10 @@ def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert rewards(trained) == [[0, 1]]
     # Two answers of three tokens: each token weighs 1 / (2 * 3), as if nothing else had been asked.
-    assert sequence_mean([len(r.completion.tokens) for group in trained for r in group]) == [1 / 6, 1 / 6]
+    assert sequence_mean([len(r.completion.tokens) for group in trained for r in group]) == [
+        1 / 6,
+        1 / 6,
+    ]
 
 
 def test_a_budget_of_zero_only_leaves_equal_groups_out() -> None:
@@ -108,7 +117,10 @@ def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_n
     assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
     assert script.asked[4:] == [(1, range(2, 4)), (3, range(2, 4))]
     assert rewards(cfg.even(groups)) == [[1, 1], [1, 0], [0, 0], [0, None]]
-    assert cfg.metrics(groups, 3, problems=4, samples=4) == {"sampling/lag": 3.0, "groups/stopped": 0.5}
+    assert cfg.metrics(groups, 3, problems=4, samples=4) == {
+        "sampling/lag": 3.0,
+        "groups/stopped": 0.5,
+    }
 
 
 def test_both_phases_of_every_round_are_refilled() -> None:
@@ -129,15 +141,23 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
     whole = reward.apply(collect(player, grader, problems, Sampling(), samples=4, seed=7))
 
     def new(first: int, count: int) -> list[Ask]:
-        return [Ask(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4)) for i in range(count)]
+        return [
+            Ask(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4))
+            for i in range(count)
+        ]
 
     groups = gather(
-        GatherConfig(first=2), new, lambda asks: reward.apply(play(player, grader, asks, seed=7)), problems=12
+        GatherConfig(first=2),
+        new,
+        lambda asks: reward.apply(play(player, grader, asks, seed=7)),
+        problems=12,
     )
     completed = [(one, other) for one, other in zip(groups, whole, strict=True) if len(one) == 4]
     assert 0 < len(completed) < 12
     for one, other in completed:
-        assert [(r.id, r.group, r.text, r.reward) for r in one] == [(r.id, r.group, r.text, r.reward) for r in other]
+        assert [(r.id, r.group, r.text, r.reward) for r in one] == [
+            (r.id, r.group, r.text, r.reward) for r in other
+        ]
 
 
 def test_unfinished_answers_are_masked_where_asked_for() -> None:
@@ -147,11 +167,17 @@ def test_unfinished_answers_are_masked_where_asked_for() -> None:
     )
     assert GatherConfig(mask_unfinished=True).masked([siblings]) == {"b"}
     assert GatherConfig().masked([siblings]) == set()
-    assert GatherConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)["length/masked"] == 1.0
+    assert (
+        GatherConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)[
+            "length/masked"
+        ]
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize(
-    ("rewards", "equal"), [([1, 1], True), ([1, 0], False), ([1, None], True), ([None, None], True), ([], True)]
+    ("rewards", "equal"),
+    [([1, 1], True), ([1, 0], False), ([1, None], True), ([None, None], True), ([], True)],
 )
 def test_equal_is_a_group_without_a_better_answer(rewards: list[float | None], equal: bool) -> None:
     assert is_equal(group(rewards)) is equal

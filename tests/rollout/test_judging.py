@@ -27,7 +27,9 @@ LINES = "13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24"
 def solved(text: str, number: int = 0) -> Rollout:
     """A solution as the generator's tokens, ended by a stop token."""
     tokens = [*GENERATOR.tokenizer.encode(text).tolist(), min(GENERATOR.stop_tokens)]
-    return rollout(text=text, tokens=tokens, problem=PROBLEM, number=number, score=TASK.score(PROBLEM, text))
+    return rollout(
+        text=text, tokens=tokens, problem=PROBLEM, number=number, score=TASK.score(PROBLEM, text)
+    )
 
 
 def judged(solution: Rollout, *verifications: str, final: bool = True) -> Group:
@@ -40,7 +42,9 @@ def judged(solution: Rollout, *verifications: str, final: bool = True) -> Group:
         "<step_verification>" + "".join(f"<step>\\boxed{{{word[m]}}}</step>" for m in marks) + end
         for marks in verifications
     ]
-    return tuple(rollout(text=text, problem=problem, number=number) for number, text in enumerate(texts))
+    return tuple(
+        rollout(text=text, problem=problem, number=number) for number, text in enumerate(texts)
+    )
 
 
 def steps(solution: Rollout, *verifications: str) -> tuple[Step, ...]:
@@ -70,12 +74,15 @@ def test_without_a_verdict_on_every_step_there_is_no_credit() -> None:
     solution = solved(LINES)
 
     assert steps(solution, "yy", "yyyy") == ()
-    [[found]] = with_steps([(replace(solution, steps=(Step(start=0, end=1, reward=1.0),)),)], [], JUDGE, GENERATOR)
+    [[found]] = with_steps(
+        [(replace(solution, steps=(Step(start=0, end=1, reward=1.0),)),)], [], JUDGE, GENERATOR
+    )
     assert found.steps == ()
 
 
 def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
-    """Steps of ½, -½ and of 1: pooled to .2182, -1.0911 and .8729, as in tests/algos/test_steps.py."""
+    """Steps of ½, -½ and of 1: pooled to .2182, -1.0911 and .8729, as in
+    tests/algos/test_steps.py."""
     two, one = solved("13 - 1 = 12\n12 - 8 = 4"), solved("6 * 4 = 24", number=1)
     groups = with_steps([(two, one)], [judged(two, "yn"), judged(one, "y")], JUDGE, GENERATOR)
 
@@ -83,7 +90,9 @@ def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
     [[first, second]] = step_credit("zscore")(answers)
 
     end = groups[0][0].steps[0].end
-    assert first[0] == pytest.approx(-0.8729, abs=1e-4) and first[end] == pytest.approx(-1.0911, abs=1e-4)
+    assert first[0] == pytest.approx(-0.8729, abs=1e-4) and first[end] == pytest.approx(
+        -1.0911, abs=1e-4
+    )
     assert first[-1] == second[-1] == 0.0, "nothing comes after the last step"
     assert second[0] == pytest.approx(0.8729, abs=1e-4)
 
@@ -91,11 +100,19 @@ def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
 def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
     engine = ScriptedEngine(lambda request: np.zeros(0, dtype=np.int32))
     player = Player(engine=engine, chat=VERIFIER, name="verifier")
-    group = (solved("1\n2"), solved("1\n2 and a long step that fills the context", number=1), solved("", number=2))
-    lengths = [len(VERIFIER.prompt(problem.prompt)) for each in group[:2] if (problem := JUDGE.mint(each))]
+    group = (
+        solved("1\n2"),
+        solved("1\n2 and a long step that fills the context", number=1),
+        solved("", number=2),
+    )
+    lengths = [
+        len(VERIFIER.prompt(problem.prompt)) for each in group[:2] if (problem := JUDGE.mint(each))
+    ]
 
     assert len(minted([group], JUDGE, player, max(lengths))) == 2
-    assert [problem.source_id for problem in minted([group], JUDGE, player, max(lengths) - 1)] == [group[0].id]
+    assert [problem.source_id for problem in minted([group], JUDGE, player, max(lengths) - 1)] == [
+        group[0].id
+    ]
 
 
 def test_pairs_hold_truth_and_verdict_of_outcomes_and_steps() -> None:
@@ -107,10 +124,13 @@ def test_pairs_hold_truth_and_verdict_of_outcomes_and_steps() -> None:
     found = list(step_pairs([(right, wrong)], groups, JUDGE, TASK))
 
     assert outcomes == [(True, True), (False, False), (False, False)]
-    # The game's own labels of the wrong one are right, wrong, wrong; the last verification misses a verdict.
+    # The game's own labels of the wrong one are right, wrong, wrong; the last verification misses a
+    # verdict.
     assert found == [(True, True)] * 3 + [(True, True), (False, False), (False, True)] + [
         (True, None), (False, None), (False, None)]  # fmt: skip
 
 
 def test_verifications_are_signed_as_such() -> None:
-    assert {each.role for group in signed([judged(solved(LINES), "yyy")]) for each in group} == {Role.VERIFIER}
+    assert {each.role for group in signed([judged(solved(LINES), "yyy")]) for each in group} == {
+        Role.VERIFIER
+    }

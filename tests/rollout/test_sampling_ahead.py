@@ -21,7 +21,9 @@ class Sampler:
 
     def sample(self, step: int) -> list[Group]:
         self.sampled.append((step, self.now))
-        return [tuple(replace(rollout(reward=float(step), number=n), group=f"{step}") for n in range(2))]
+        return [
+            tuple(replace(rollout(reward=float(step), number=n), group=f"{step}") for n in range(2))
+        ]
 
 
 def run(lag: int, steps: int = 5) -> tuple[list[tuple[int, int]], list[float | None]]:
@@ -50,8 +52,12 @@ def test_what_waits_comes_back_from_a_checkpoint_token_by_token(tmp_path: Path) 
 
     for step in (1, 2, 3):
         one, other = straight.take(step), resumed.take(step)
-        assert [[r.id for r in group] for group in one] == [[r.id for r in group] for group in other]
-        assert [r.reward for group in one for r in group] == [r.reward for group in other for r in group]
+        assert [[r.id for r in group] for group in one] == [
+            [r.id for r in group] for group in other
+        ]
+        assert [r.reward for group in one for r in group] == [
+            r.reward for group in other for r in group
+        ]
         for a, b in zip(one[0], other[0], strict=True):
             np.testing.assert_array_equal(a.completion.tokens, b.completion.tokens)
             np.testing.assert_array_equal(a.completion.logprobs, b.completion.logprobs)
@@ -67,6 +73,8 @@ def test_what_was_dropped_is_sampled_again_with_the_weights_of_now() -> None:
     assert sampler.sampled[3:] == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_a_checkpoint_that_says_nothing_of_the_queue_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_checkpoint_that_says_nothing_of_the_queue_is_refused_in_a_sentence(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(DataError, match="does not say how many batches wait"):
         Ahead(Sampler().sample, steps=1, lag=0).load(tmp_path, None)

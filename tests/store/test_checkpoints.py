@@ -87,16 +87,33 @@ def test_fewer_than_two_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda folder: (folder / "inner" / "weights").write_text("t"), "inner/weights has 1 bytes instead of 3"),
-        (lambda folder: (folder / "inner" / "weights").write_text("tin"), "inner/weights is not what was written"),
+        (
+            lambda folder: (folder / "inner" / "weights").write_text("t"),
+            "inner/weights has 1 bytes instead of 3",
+        ),
+        (
+            lambda folder: (folder / "inner" / "weights").write_text("tin"),
+            "inner/weights is not what was written",
+        ),
         (lambda folder: (folder / "state.json").unlink(), "state.json is missing"),
         (lambda folder: (folder / "manifest.json").unlink(), "it has no manifest.json"),
-        (lambda folder: (folder / "manifest.json").write_text('{"st'), "its manifest.json is broken"),
-        (lambda folder: (folder / "manifest.json").write_text("[]"), "its manifest.json is not that of step 10"),
-        (lambda folder: shutil.copy(folder.parent / "000005" / "manifest.json", folder), "not that of step 10"),
+        (
+            lambda folder: (folder / "manifest.json").write_text('{"st'),
+            "its manifest.json is broken",
+        ),
+        (
+            lambda folder: (folder / "manifest.json").write_text("[]"),
+            "its manifest.json is not that of step 10",
+        ),
+        (
+            lambda folder: shutil.copy(folder.parent / "000005" / "manifest.json", folder),
+            "not that of step 10",
+        ),
     ],
 )
-def test_a_damaged_checkpoint_is_skipped_with_a_sentence(tmp_path: Path, damage: object, told: str) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_sentence(
+    tmp_path: Path, damage: object, told: str
+) -> None:
     warnings: list[str] = []
     saved = Checkpoints(tmp_path, warn=warnings.append)
     saved.save(5, fill("five"))
@@ -128,7 +145,9 @@ def test_a_failing_writer_leaves_what_was_there(tmp_path: Path) -> None:
         (folder / "weights").write_text("half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(DataError, match=r"cannot write .*000010: No space left on device; free space"):
+    with pytest.raises(
+        DataError, match=r"cannot write .*000010: No space left on device; free space"
+    ):
         saved.save(10, full)
     assert [path.name for path in tmp_path.iterdir()] == ["000005"]
 
@@ -156,7 +175,10 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     reached = 0
     for _ in range(10):
         child = subprocess.Popen(
-            [sys.executable, "-c", SAVER, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-c", SAVER, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         assert child.stdout is not None
         said = [child.stdout.readline() for _ in range(2)]

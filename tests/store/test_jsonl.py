@@ -13,10 +13,15 @@ from whet.types import content_id
 
 
 def limited(script: str, argument: Path) -> str:
-    """Run Python in a child that may not write files above 4 KiB, which fails like a full disk does."""
+    """Run Python in a child that may not write files above 4 KiB, which fails like a full disk
+    does."""
     start = "import resource, sys; from pathlib import Path; path = Path(sys.argv[1])\n"
     start += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-c", start + script, str(argument)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     return done.stderr.strip().splitlines()[-1]
@@ -116,8 +121,12 @@ def test_json_files_are_read_back_or_named(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_atomic(path, "old")
-    said = limited("from whet.store.files import write_atomic; write_atomic(path, 'x' * 10000)", path)
-    assert said.endswith(f"DataError: cannot write {path}: File too large; free space or choose another --out")
+    said = limited(
+        "from whet.store.files import write_atomic; write_atomic(path, 'x' * 10000)", path
+    )
+    assert said.endswith(
+        f"DataError: cannot write {path}: File too large; free space or choose another --out"
+    )
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -133,14 +142,17 @@ def test_a_full_disk_takes_back_the_part_of_a_row(tmp_path: Path) -> None:
 def test_no_space_left_on_a_device_is_said_in_one_sentence() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    with pytest.raises(DataError, match=r"^cannot write /dev/full: No space left on device; free space or choose"):
+    with pytest.raises(
+        DataError, match=r"^cannot write /dev/full: No space left on device; free space or choose"
+    ):
         jsonl.append(Path("/dev/full"), {"a": 1})
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        DataError, match=r"cannot write .*a\.json: a file stands where a folder is needed; choose another --out"
+        DataError,
+        match=r"cannot write .*a\.json: a file stands where a folder is needed; choose another --out",
     ):
         write_json(tmp_path / "file" / "a.json", {})
     with pytest.raises(DataError, match="cannot write"):
@@ -148,7 +160,9 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_what_is_no_number_of_json_is_refused_and_in_our_own_files_is_null(tmp_path: Path, number: str) -> None:
+def test_what_is_no_number_of_json_is_refused_and_in_our_own_files_is_null(
+    tmp_path: Path, number: str
+) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"a":1.5}}\n{{"a":{number}}}\n')
     with pytest.raises(DataError, match=rf"broken JSON in .*a\.jsonl line 2: {number} is "):
@@ -184,4 +198,7 @@ def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
                 write(tmp_path / name, {})
         with pytest.raises(DataError, match=f"{name}: it is {what}"):
             write_rollouts(tmp_path / name, [])
-    assert (tmp_path / "pipe").is_fifo() and sorted(p.name for p in tmp_path.iterdir()) == ["folder", "pipe"]
+    assert (tmp_path / "pipe").is_fifo() and sorted(p.name for p in tmp_path.iterdir()) == [
+        "folder",
+        "pipe",
+    ]

@@ -28,7 +28,9 @@ def problem(number: int) -> Problem:
     )
 
 
-def rollout(number: int, tokens: int = 3, *, score: Score | None = None, steps: tuple[Step, ...] = ()) -> Rollout:
+def rollout(
+    number: int, tokens: int = 3, *, score: Score | None = None, steps: tuple[Step, ...] = ()
+) -> Rollout:
     return Rollout(
         id=f"r{number}",
         group=f"g{number // 2}",
@@ -50,8 +52,17 @@ def rollout(number: int, tokens: int = 3, *, score: Score | None = None, steps: 
 
 
 def test_rollouts_come_back_as_they_were(tmp_path: Path) -> None:
-    score = Score(verdict=Verdict.WRONG, parts={"correct": 0.0, "process": 1 / 3}, answer=None, note="misses 24")
-    before = [rollout(0, score=score, steps=(Step(start=0, end=2, reward=-1.0),)), rollout(1, 0), rollout(2)]
+    score = Score(
+        verdict=Verdict.WRONG,
+        parts={"correct": 0.0, "process": 1 / 3},
+        answer=None,
+        note="misses 24",
+    )
+    before = [
+        rollout(0, score=score, steps=(Step(start=0, end=2, reward=-1.0),)),
+        rollout(1, 0),
+        rollout(2),
+    ]
     path = tmp_path / "rollouts" / "a.parquet"
     write_rollouts(path, [(before[0], before[1]), (before[2],)])
     after = read_rollouts(path)
@@ -81,9 +92,16 @@ def test_a_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
         read_rollouts(path)
     write_rollouts(path, [(rollout(0),)])
     whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", b"garbage" * 100, whole[:-200] + b"\0" * 192 + whole[-8:]):
+    for content in (
+        whole[: len(whole) // 2],
+        b"",
+        b"garbage" * 100,
+        whole[:-200] + b"\0" * 192 + whole[-8:],
+    ):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=f"{path} is not a whole Parquet file .*: delete it or write it again"):
+        with pytest.raises(
+            DataError, match=f"{path} is not a whole Parquet file .*: delete it or write it again"
+        ):
             read_rollouts(path)
 
 
@@ -98,11 +116,15 @@ def test_a_file_that_is_not_whole_is_named(tmp_path: Path) -> None:
         ("tokens", "text", "tokens should be lists of numbers"),
     ],
 )
-def test_a_row_that_is_no_rollout_is_named(tmp_path: Path, column: str, value: str | None, told: str) -> None:
+def test_a_row_that_is_no_rollout_is_named(
+    tmp_path: Path, column: str, value: str | None, told: str
+) -> None:
     path = tmp_path / "a.parquet"
     write_rollouts(path, [(rollout(0, score=Score(verdict=Verdict.WRONG, parts={})),)])
     table = pq.read_table(path)
-    changed = table.set_column(table.column_names.index(column), column, pa.array([value], pa.string()))
+    changed = table.set_column(
+        table.column_names.index(column), column, pa.array([value], pa.string())
+    )
     pq.write_table(changed, path)
     with pytest.raises(DataError, match=f"is not a rollout file .*{told}"):
         read_rollouts(path)
@@ -134,8 +156,21 @@ def test_a_full_disk_leaves_no_half_written_rollouts(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "write_rollouts(Path(sys.argv[1]), [(rollout(number, 50),) for number in range(2000)])"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", script, str(tmp_path / "a.parquet"), str(Path(__file__).parent)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        str(tmp_path / "a.parquet"),
+        str(Path(__file__).parent),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert "a.parquet: File too large; free space or choose another --out" in done.stderr.splitlines()[-1]
+    assert (
+        "a.parquet: File too large; free space or choose another --out"
+        in done.stderr.splitlines()[-1]
+    )
     assert list(tmp_path.iterdir()) == []

@@ -43,7 +43,9 @@ def group(number: int) -> Group:
         split="rl", source="test",
     )  # fmt: skip
     tokens = np.array([1, 2], dtype=np.int32)
-    completion = Completion(tokens=tokens, logprobs=np.zeros(2, dtype=np.float32), finish=Finish.STOP, version=number)
+    completion = Completion(
+        tokens=tokens, logprobs=np.zeros(2, dtype=np.float32), finish=Finish.STOP, version=number
+    )
     rollout = Rollout(
         id=str(number), group="g", problem=problem, role=Role.SOLVER, model="m", prompt_tokens=tokens,
         completion=completion, text="",
@@ -138,9 +140,13 @@ def test_progress_is_also_told_by_checkpoints_or_as_none(tmp_path: Path) -> None
 def test_other_settings_are_refused_with_what_differs(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         run.log_metrics(1, {})
-    with pytest.raises(ConfigError, match=r"other settings \(seed: 7 -> 8; train.lr: 0.001 -> 0.002\): go back"):
+    with pytest.raises(
+        ConfigError, match=r"other settings \(seed: 7 -> 8; train.lr: 0.001 -> 0.002\): go back"
+    ):
         begin(tmp_path, "--train.lr", "0.002", "--seed", "8", resume=True)
-    with pytest.raises(ConfigError, match=r"another kind or version \(unknown key \"seed\" in config.toml"):
+    with pytest.raises(
+        ConfigError, match=r"another kind or version \(unknown key \"seed\" in config.toml"
+    ):
         RunStore.open(tmp_path, Train(), {}, resume=True)
 
 
@@ -173,7 +179,10 @@ def test_resuming_clears_what_a_kill_left(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_run_are_refused_until_the_first_is_gone(tmp_path: Path) -> None:
-    with begin(tmp_path), pytest.raises(ConfigError, match=f"is being written by process {os.getpid()}: wait"):
+    with (
+        begin(tmp_path),
+        pytest.raises(ConfigError, match=f"is being written by process {os.getpid()}: wait"),
+    ):
         begin(tmp_path)
     begin(tmp_path).close()
 
@@ -186,7 +195,9 @@ def holder(folder: Path, then: str) -> "subprocess.Popen[bytes]":
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", script, str(folder)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == b"ready\n"
     return child
@@ -234,7 +245,9 @@ def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
         begin(tmp_path / "file" / "run")
 
 
-def test_the_commit_is_read_from_a_branch_a_packed_branch_a_bare_head_and_a_worktree(tmp_path: Path) -> None:
+def test_the_commit_is_read_from_a_branch_a_packed_branch_a_bare_head_and_a_worktree(
+    tmp_path: Path,
+) -> None:
     git = tmp_path / ".git"
     assert commit(tmp_path) is None
     (git / "refs" / "heads").mkdir(parents=True)

@@ -1,7 +1,8 @@
-"""Tests that take a `spoken_case` get the cases of the table beside them: for `test_x.py`, those of `x.txt`.
+"""Tests that take a `spoken_case` get the cases of the table beside them: for `test_x.py`, those of
+`x.txt`.
 
-A table holds `@` and a problem as JSON with `task`, `answer` and `payload`, then lines of `yes` or `no` and a whole
-response that answers it or not. The sign `⏎` stands for a line break.
+A table holds `@` and a problem as JSON with `task`, `answer` and `payload`, then lines of `yes` or
+`no` and a whole response that answers it or not. The sign `⏎` stands for a line break.
 """
 
 import json
@@ -18,7 +19,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "spoken_case" in metafunc.fixturenames:
         file = Path(metafunc.module.__file__)
         found = cases(file.with_name(file.stem.removeprefix("test_") + ".txt"))
-        metafunc.parametrize("spoken_case", found, ids=[f"{case[0].task}-{place}" for place, case in enumerate(found)])
+        metafunc.parametrize(
+            "spoken_case",
+            found,
+            ids=[f"{case[0].task}-{place}" for place, case in enumerate(found)],
+        )
 
 
 def cases(file: Path) -> list[Said]:
@@ -28,9 +33,17 @@ def cases(file: Path) -> list[Said]:
         if line.startswith("@ "):
             prompt = (Message(role="user", content="What is asked?"),)
             fields = json.loads(line[2:])
-            problem = Problem(id="said/0", prompt=prompt, level=None, split="test", source="written", **fields)
+            problem = Problem(
+                id="said/0", prompt=prompt, level=None, split="test", source="written", **fields
+            )
         elif line:
             assert problem is not None, "a table starts with a problem"
             expected, _, response = line.partition(" ")
-            found.append((problem, response.strip(" ").replace("⏎", "\n"), {"yes": True, "no": False}[expected]))
+            found.append(
+                (
+                    problem,
+                    response.strip(" ").replace("⏎", "\n"),
+                    {"yes": True, "no": False}[expected],
+                )
+            )
     return found

@@ -30,7 +30,11 @@ class Boxed(SumTask):
         return rest.partition("}")[0] if box and "}" in rest else None
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
-        return read is not None and number(read) is not None and number(read) == number(problem.answer or "")
+        return (
+            read is not None
+            and number(read) is not None
+            and number(read) == number(problem.answer or "")
+        )
 
     def score(self, problem: Problem, text: str) -> Score:
         read = self.read(text)
@@ -70,7 +74,9 @@ class TakesDigits(Boxed):
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
         value = number(read or "")
-        return value is not None and (abs(value) - 1 == int(problem.answer or 0) or str(value) == problem.answer)
+        return value is not None and (
+            abs(value) - 1 == int(problem.answer or 0) or str(value) == problem.answer
+        )
 
 
 class TakesVerdicts(Boxed):
@@ -144,7 +150,8 @@ def test_a_grader_that_takes_anything_fails_in_every_way() -> None:
 
 def test_a_grader_that_takes_the_prompt_is_found() -> None:
     asked = [
-        replace(each, prompt=(replace(each.prompt[0], content=f"Is it \\boxed{{{each.answer}}}?"),)) for each in SUMS
+        replace(each, prompt=(replace(each.prompt[0], content=f"Is it \\boxed{{{each.answer}}}?"),))
+        for each in SUMS
     ]
 
     # Every prompt holds its answer here, so it is no chance that the grader reads it there.
@@ -157,7 +164,11 @@ def test_a_grader_that_takes_the_prompt_is_found() -> None:
 def test_parts_that_contradict_the_verdict_are_a_failure() -> None:
     failures = check(Contradicts(), SUMS[:1], limits=HERE)
 
-    assert {failure.variant for failure in failures} >= {Variant.EMPTY, Variant.VERDICT, Variant.RANDOM}
+    assert {failure.variant for failure in failures} >= {
+        Variant.EMPTY,
+        Variant.VERDICT,
+        Variant.RANDOM,
+    }
     assert all(failure.score.verdict is not Verdict.CORRECT for failure in failures)
 
 
@@ -189,7 +200,11 @@ class Halves(Boxed):
 
 
 def test_equal_answers_in_other_words_are_chance() -> None:
-    rows = [replace(SUMS[0], id="a", answer="1/2"), replace(SUMS[1], id="b", answer="0.5"), *SUMS[2:]]
+    rows = [
+        replace(SUMS[0], id="a", answer="1/2"),
+        replace(SUMS[1], id="b", answer="0.5"),
+        *SUMS[2:],
+    ]
 
     assert kinds(Halves(), rows) == set()
 
@@ -201,11 +216,16 @@ class ManyRight(Boxed):
 
     def is_right(self, problem: Problem, text: str, read: str | None) -> bool:
         value = number(read or "")
-        return value is not None and 0 <= value < 100 and (value - int(problem.answer or 0)) % 11 == 0
+        return (
+            value is not None and 0 <= value < 100 and (value - int(problem.answer or 0)) % 11 == 0
+        )
 
 
 def test_another_answer_may_be_right_where_many_are() -> None:
-    rows = [replace(SUMS[0], id=str(answer), answer=str(answer)) for answer in (3, 14, 5, 6, 7, 8, 9, 10)]
+    rows = [
+        replace(SUMS[0], id=str(answer), answer=str(answer))
+        for answer in (3, 14, 5, 6, 7, 8, 9, 10)
+    ]
 
     assert Variant.OTHER not in kinds(ManyRight(), rows)
 
@@ -221,7 +241,9 @@ def test_rows_without_gold_are_counted_and_broken_ones_are_failures() -> None:
     proof = prove(Silent(), SUMS, limits=HERE)
 
     assert (proof.num_problems, proof.num_without_gold) == (7, 1)
-    assert [(failure.problem.answer, failure.score.note) for failure in proof.failures] == [("6", "no such sum")]
+    assert [(failure.problem.answer, failure.score.note) for failure in proof.failures] == [
+        ("6", "no such sum")
+    ]
     assert str(proof).startswith("7 problems, 1 with no gold, ")
     assert str(proof).endswith("1 failure in 1 of them")
 
@@ -276,7 +298,14 @@ def test_an_answer_that_is_not_in_the_gold_is_spoiled_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("12", 12), ("-1,200", -1200), ("$3.50", Fraction(7, 2)), ("1/2", Fraction(1, 2)), ("x", None), ("9" * 40, None)],
+    [
+        ("12", 12),
+        ("-1,200", -1200),
+        ("$3.50", Fraction(7, 2)),
+        ("1/2", Fraction(1, 2)),
+        ("x", None),
+        ("9" * 40, None),
+    ],
 )
 def test_plain_numbers_are_read(text: str, value: Fraction | None) -> None:
     assert number(text) == value

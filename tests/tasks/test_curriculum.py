@@ -1,4 +1,5 @@
-"""Curricula as pure functions of a step: stages of equal length, their limits, and budgets by level."""
+"""Curricula as pure functions of a step: stages of equal length, their limits, and budgets by
+level."""
 
 from dataclasses import replace
 
@@ -9,7 +10,9 @@ from whet.tasks.curriculum import Band, Mixed, Stage, Staged
 from whet.testing.fakes import sum_problem
 
 STAGES = Staged(
-    kind="staged", stages=[Stage(max_tokens=100, temperature=0.5), Stage(), Stage(max_tokens=900)], easy_tokens=60
+    kind="staged",
+    stages=[Stage(max_tokens=100, temperature=0.5), Stage(), Stage(max_tokens=900)],
+    easy_tokens=60,
 )
 
 
@@ -35,7 +38,11 @@ def test_a_stage_has_its_own_temperature_and_others_follow_the_path_of_the_run()
 
 def test_the_shuffled_control_runs_at_the_limits_of_the_run() -> None:
     shuffled = STAGES.model_copy(update={"shuffled": True, "easy_tokens": None})
-    assert [shuffled.max_tokens(sum_problem(1, 1), step, 3, 400) for step in range(3)] == [400, 400, 400]
+    assert [shuffled.max_tokens(sum_problem(1, 1), step, 3, 400) for step in range(3)] == [
+        400,
+        400,
+        400,
+    ]
     assert shuffled.temperature(0, 3, 1.0, None) == 1.0
 
 
@@ -52,5 +59,7 @@ def test_the_band_wants_rates_between_its_ends() -> None:
 def test_bounds_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"low = 0.7 should be below high = 0.3"):
         Band(kind="band", low=0.7, high=0.3)
-    with pytest.raises(ValidationError, match=r"stages.0.min_level = 0.7 should not be above its max_level = 0.3"):
+    with pytest.raises(
+        ValidationError, match=r"stages.0.min_level = 0.7 should not be above its max_level = 0.3"
+    ):
         Staged(kind="staged", stages=[Stage(min_level=0.7, max_level=0.3)])

@@ -4,7 +4,14 @@ import time
 
 import pytest
 
-from whet.tasks.answers import MAX_ANSWER_CHARS, MAX_CHARS, candidates, judged, no_answer, read_final
+from whet.tasks.answers import (
+    MAX_ANSWER_CHARS,
+    MAX_CHARS,
+    candidates,
+    judged,
+    no_answer,
+    read_final,
+)
 from whet.tasks.literals import parse, plain
 from whet.types import Verdict
 
@@ -40,12 +47,17 @@ from whet.types import Verdict
         ("<answer>" + "x" * (MAX_ANSWER_CHARS + 1) + "</answer>", ()),
     ],
 )
-def test_the_last_statement_in_its_strongest_form_is_found(text: str, found: tuple[str, ...]) -> None:
+def test_the_last_statement_in_its_strongest_form_is_found(
+    text: str, found: tuple[str, ...]
+) -> None:
     assert candidates(text) == found
 
 
 def test_the_first_candidate_that_can_be_read_counts() -> None:
-    assert read_final("so it is\n12", lambda span: int(span) if span.isdigit() else None) == ("12", 12)
+    assert read_final("so it is\n12", lambda span: int(span) if span.isdigit() else None) == (
+        "12",
+        12,
+    )
     assert read_final("twelve", lambda span: int(span) if span.isdigit() else None) is None
 
 
@@ -111,7 +123,8 @@ def test_words_are_compared_without_case_and_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["'" * 60_000, '"\\' * 30_000, "[" * 60_000, "a:" * 30_000, "{a:" * 20_000, "x " * 30_000]
+    "text",
+    ["'" * 60_000, '"\\' * 30_000, "[" * 60_000, "a:" * 30_000, "{a:" * 20_000, "x " * 30_000],
 )
 def test_hostile_literals_take_linear_time(text: str) -> None:
     start = time.process_time()

@@ -1,4 +1,5 @@
-"""A sample of `bench/fuzz.py`: graders on generated texts, and the bench itself on graders that are broken."""
+"""A sample of `bench/fuzz.py`: graders on generated texts, and the bench itself on graders that are
+broken."""
 
 import sys
 import time
@@ -53,7 +54,9 @@ class Kindly(SumTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         score = super().score(problem, text)
-        return Score(verdict=Verdict.CORRECT, parts={"correct": 1.0}) if "correct" in text else score
+        return (
+            Score(verdict=Verdict.CORRECT, parts={"correct": 1.0}) if "correct" in text else score
+        )
 
 
 class Raising(SumTask):
@@ -88,7 +91,9 @@ def kind_with(task: SumTask) -> Kind:
 
 
 def found(task: SumTask, *, texts: int = 400, limit: float = 5.0) -> fuzz.Tally:
-    (tally,) = fuzz.fuzz([kind_with(task)], texts=texts, code_texts=0, workers=2, seed=0, limit=limit)
+    (tally,) = fuzz.fuzz(
+        [kind_with(task)], texts=texts, code_texts=0, workers=2, seed=0, limit=limit
+    )
     return tally
 
 

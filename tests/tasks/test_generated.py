@@ -43,7 +43,9 @@ every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 
 
 def made_by(task: Task, seed: int, level: float) -> Problem:
-    made_here = Zebra | Ordering | Knights | GraphLogic | ZebraLogic | Arc | Clrs | Countdown | Arithmetic
+    made_here = (
+        Zebra | Ordering | Knights | GraphLogic | ZebraLogic | Arc | Clrs | Countdown | Arithmetic
+    )
     assert isinstance(task, made_here | LastLetter | Reverse)
     generator: Generator = task
     return generator.generate(seed, level)
@@ -88,7 +90,9 @@ def test_another_problems_gold_is_not_right(task: Task) -> None:
 
 
 @every_task
-def test_ten_thousand_made_up_texts_over_all_tasks_never_raise_and_are_never_right(task: Task) -> None:
+def test_ten_thousand_made_up_texts_over_all_tasks_never_raise_and_are_never_right(
+    task: Task,
+) -> None:
     problem = next(iter(task.problems("rl")))
     for text in texts(task.solve(problem, 0) or "", problem.answer or "", random.Random(task.name)):
         score = task.score(problem, text)
@@ -97,7 +101,8 @@ def test_ten_thousand_made_up_texts_over_all_tasks_never_raise_and_are_never_rig
 
 
 def texts(gold: str, answer: str, rng: random.Random) -> Iterator[str]:
-    """Make up texts: noise, noise in tags, and gold with something put into the middle of its answer."""
+    """Make up texts: noise, noise in tags, and gold with something put into the middle of its
+    answer."""
     for number in range(910):
         noise = "".join(rng.choices(string.printable, k=rng.randrange(60)))
         if number % 3 == 0:
@@ -112,7 +117,14 @@ def texts(gold: str, answer: str, rng: random.Random) -> Iterator[str]:
 @every_task
 def test_huge_texts_are_graded_quickly(task: Task) -> None:
     problem = next(iter(task.problems("rl")))
-    for text in ("9" * 1_000_000, "(" * 1_000_000, "[" * 60_000, "{" * 60_000, '{"' * 30_000, "<answer>" * 100_000):
+    for text in (
+        "9" * 1_000_000,
+        "(" * 1_000_000,
+        "[" * 60_000,
+        "{" * 60_000,
+        '{"' * 30_000,
+        "<answer>" * 100_000,
+    ):
         start = time.process_time()
         assert task.score(problem, text).verdict is not Verdict.CORRECT
         assert task.score(problem, f"<answer>{text}</answer>").verdict is not Verdict.CORRECT

@@ -12,7 +12,9 @@ NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
 OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}
 
 
-@pytest.mark.parametrize("between", [" or ", ", ", "; no, ", " / ", " (or maybe ", " and also ", "\n", ". Wait, no: "])
+@pytest.mark.parametrize(
+    "between", [" or ", ", ", "; no, ", " / ", " (or maybe ", " and also ", "\n", ". Wait, no: "]
+)
 def test_of_lists_joined_to_the_answer_the_last_counts(between: str) -> None:
     reply = read_names(f"The answer is: [Ida Vogel]{between}[Omar Khan]", NAMES)
     numbers = read_numbers(f"Answer: [0, 1]{between}[1, 0]")
@@ -41,7 +43,11 @@ def test_an_answer_taken_back_for_strangers_is_taken_back(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["The answer is: [Ida Vogel], see [1].", "Answer: [Ida Vogel]. The form: [A, ...]", "[Ida Vogel] [1]"],
+    [
+        "The answer is: [Ida Vogel], see [1].",
+        "Answer: [Ida Vogel]. The form: [A, ...]",
+        "[Ida Vogel] [1]",
+    ],
 )
 def test_remarks_in_brackets_take_nothing_back(text: str) -> None:
     reply = read_names(text, NAMES)
@@ -76,13 +82,22 @@ def test_a_no_inside_a_sentence_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no (or maybe yes)", "no; no, yes", "yes? no?", "Yes if it rains, no otherwise", "No. Actually yes."]
+    "text",
+    [
+        "no (or maybe yes)",
+        "no; no, yes",
+        "yes? no?",
+        "Yes if it rains, no otherwise",
+        "No. Actually yes.",
+    ],
 )
 def test_yes_and_no_together_are_both(text: str) -> None:
     assert read(text, must_be_whole=False) == "both"
 
 
-@pytest.mark.parametrize("text", ["Yes, no one doubts it.", "Yes. No animal breathes rock.", "Yes, true"])
+@pytest.mark.parametrize(
+    "text", ["Yes, no one doubts it.", "Yes. No animal breathes rock.", "Yes, true"]
+)
 def test_the_no_of_a_reason_leaves_the_yes_alone(text: str) -> None:
     assert read(text, must_be_whole=False) == "yes"
 
@@ -96,7 +111,9 @@ def test_a_letter_taken_back_is_a_hedge(text: str) -> None:
     assert picked is not None and picked.is_hedged
 
 
-@pytest.mark.parametrize("text", ["B, not D", "B. It can't be A or C", "B because A is wrong", "C. No, A train is"])
+@pytest.mark.parametrize(
+    "text", ["B, not D", "B. It can't be A or C", "B because A is wrong", "C. No, A train is"]
+)
 def test_other_letters_in_a_reason_are_no_hedge(text: str) -> None:
     picked = pick(text, OPTIONS, must_be_whole=False)
 

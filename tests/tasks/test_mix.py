@@ -1,4 +1,5 @@
-"""Several tasks as one: their problems in turn, each graded by its own, in this process and in others."""
+"""Several tasks as one: their problems in turn, each graded by its own, in this process and in
+others."""
 
 from dataclasses import replace
 from itertools import islice

@@ -30,16 +30,34 @@ FROM_FILES: dict[str, list[tuple[str, dict[str, Json]]]] = {
         (json.dumps(CODEIO["output"]), CODEIO | {"direction": "output"}),
         (json.dumps(CODEIO["input"]), CODEIO | {"direction": "input"}),
     ],
-    "cruxeval": [("'abab'", CRUX | {"direction": "output"}), ("'ab'", CRUX | {"direction": "input"})],
+    "cruxeval": [
+        ("'abab'", CRUX | {"direction": "output"}),
+        ("'ab'", CRUX | {"direction": "input"}),
+    ],
     "code_function": [(PROGRAM, {"entry": "f", "tests": ["assert f('ab') == 'abab'"]})],
     "code_stdin": [("print(int(input()) ** 2)", {"cases": [{"input": "4\n", "output": "16\n"}]})],
-    "code_pytest": [(PROGRAM, {"tests": "from solution import f\ndef test_f():\n    assert f('ab') == 'abab'"})],
+    "code_pytest": [
+        (PROGRAM, {"tests": "from solution import f\ndef test_f():\n    assert f('ab') == 'abab'"})
+    ],
 }
 """Answers and payloads for the tasks that make no problems of their own."""
 RUNS_CODE = ("codeio", "cruxeval", "code_function", "code_stdin", "code_pytest")
 
 KNOW_ONE_TAG = {
-    *("tsp", "ged", "mcp", "mis", "mvc", "mcs", "neighbor", "distance", "connected", "diameter", "graphwiz", "nlgraph"),
+    *(
+        "tsp",
+        "ged",
+        "mcp",
+        "mis",
+        "mvc",
+        "mcs",
+        "neighbor",
+        "distance",
+        "connected",
+        "diameter",
+        "graphwiz",
+        "nlgraph",
+    ),
     *("code_function", "code_stdin", "code_pytest", "table", "choice", "yes_no", "judge"),
 }
 """Tasks whose readers know `<think>` alone and pay for an answer in any other open thought."""
@@ -58,7 +76,9 @@ def task_of(name: str) -> Task:
 
 def golds(task: Task) -> list[tuple[Problem, str]]:
     if task.name in FROM_FILES:
-        problems = [from_file(task.name, answer, payload) for answer, payload in FROM_FILES[task.name]]
+        problems = [
+            from_file(task.name, answer, payload) for answer, payload in FROM_FILES[task.name]
+        ]
     else:
         problems = list(islice(task.problems("test"), NUM_PROBLEMS))
     solved = [(problem, task.solve(problem, seed=0)) for problem in problems]
@@ -84,7 +104,11 @@ def test_an_answer_in_a_thought_that_is_never_closed_is_no_answer(name: str, tag
 
     for problem, gold in golds(task):
         bare = gold if problem.answer is None else problem.answer
-        for text in (f"<{tag}>\n{gold}", f"<{tag}>\n{bare}", f"</{tag}>\nOnce more. <{tag}>{gold}\n"):
+        for text in (
+            f"<{tag}>\n{gold}",
+            f"<{tag}>\n{bare}",
+            f"</{tag}>\nOnce more. <{tag}>{gold}\n",
+        ):
             assert task.score(problem, text).verdict is Verdict.NO_ANSWER, text
 
 

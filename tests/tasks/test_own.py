@@ -85,7 +85,10 @@ def test_a_file_is_run_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("{file}:Triples", "has no class Triples that inherits from whet.tasks.base.Task; it has Doubles, Half, Needy"),
+        (
+            "{file}:Triples",
+            "has no class Triples that inherits from whet.tasks.base.Task; it has Doubles, Half, Needy",
+        ),
         ("{file}:Fine", "has no class Fine that inherits"),
         ("{file}:Half", "lacks problems, score, solve"),
         ("{file}:Needy", "should be made without arguments"),
@@ -108,5 +111,7 @@ def test_a_file_that_does_not_run_is_named_with_its_error(tmp_path: Path) -> Non
 
 def test_settings_take_a_file_and_a_class_only() -> None:
     assert load(OwnConfig, None, ["--path", "my_task.py:Name"]).config.path == "my_task.py:Name"
-    with pytest.raises(ConfigError, match=r'should be a file and a class in it, such as "my_task\.py:Name"'):
+    with pytest.raises(
+        ConfigError, match=r'should be a file and a class in it, such as "my_task\.py:Name"'
+    ):
         load(OwnConfig, None, ["--path", "game24"])

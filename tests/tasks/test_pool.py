@@ -1,4 +1,5 @@
-"""Grading in processes: every answer gets its score, and what a grader does to its process harms no other answer."""
+"""Grading in processes: every answer gets its score, and what a grader does to its process harms no
+other answer."""
 
 import os
 import signal
@@ -11,7 +12,17 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from troublesome import Bounded, Loud, LoudConfig, Patient, Slow, Trouble, Unloadable, Wrong, problem
+from troublesome import (
+    Bounded,
+    Loud,
+    LoudConfig,
+    Patient,
+    Slow,
+    Trouble,
+    Unloadable,
+    Wrong,
+    problem,
+)
 
 from whet.errors import ConfigError, DataError, TrainError
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
@@ -58,7 +69,9 @@ def soon(is_so: Callable[[], bool]) -> bool:
 
 
 def test_scores_come_back_under_their_keys(pool: Grader) -> None:
-    scores = dict(pool.grade([("a", problem(), "yes"), (("b", 2), problem(), "no"), (3, problem(), "")]))
+    scores = dict(
+        pool.grade([("a", problem(), "yes"), (("b", 2), problem(), "no"), (3, problem(), "")])
+    )
 
     assert {key: score.verdict for key, score in scores.items()} == {
         "a": Verdict.CORRECT,
@@ -96,19 +109,27 @@ def test_a_failure_is_unscored_with_its_reason_and_its_neighbours_are_graded(
 def test_a_grader_that_forks_or_prints_is_graded_like_any_other(pool: Grader) -> None:
     scores = graded(pool, *["fork", "print", "yes"] * 5)
 
-    assert [score.verdict for score in scores] == [Verdict.WRONG, Verdict.WRONG, Verdict.CORRECT] * 5
+    assert [score.verdict for score in scores] == [
+        Verdict.WRONG,
+        Verdict.WRONG,
+        Verdict.CORRECT,
+    ] * 5
 
 
 def test_hostile_answers_among_a_thousand_change_no_other(pool: Grader) -> None:
     texts = ["yes", "no"] * 500
-    for place, what in enumerate(["die", "leave", "raise", "exit", "deep", "fork", "refuse", "die"]):
+    for place, what in enumerate(
+        ["die", "leave", "raise", "exit", "deep", "fork", "refuse", "die"]
+    ):
         texts[60 * place + 7] = what
 
     scores = graded(pool, *texts)
 
     kept = [place for place, text in enumerate(texts) if text in ("yes", "no")]
     assert len(kept) == 992
-    assert all((scores[place].verdict is Verdict.CORRECT) == (texts[place] == "yes") for place in kept)
+    assert all(
+        (scores[place].verdict is Verdict.CORRECT) == (texts[place] == "yes") for place in kept
+    )
     assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 7
 
 
@@ -143,13 +164,20 @@ def test_a_task_that_keeps_time_itself_is_never_cut_short() -> None:
     assert score.verdict is Verdict.WRONG
     assert grader.limits.wall > Patient.seconds
     assert Grader(Judge(), Limits(workers=0)).limits.wall > JudgeConfig().endpoint.budget
-    assert Grader(CodeFunction(), Limits(workers=0, wall=1)).limits.wall > CodeFunctionConfig().seconds
+    assert (
+        Grader(CodeFunction(), Limits(workers=0, wall=1)).limits.wall > CodeFunctionConfig().seconds
+    )
     assert Grader(Trouble(), Limits(workers=0, wall=1)).limits.wall == 1
 
 
 def test_answers_come_back_as_they_finish() -> None:
     with Grader(Trouble(), Limits(workers=2)) as grader:
-        order = [key for key, _ in grader.grade((text, problem(), text) for text in ("sleep 0.5", "yes", "no"))]
+        order = [
+            key
+            for key, _ in grader.grade(
+                (text, problem(), text) for text in ("sleep 0.5", "yes", "no")
+            )
+        ]
 
     assert order == ["yes", "no", "sleep 0.5"]
 
@@ -278,7 +306,9 @@ def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
 
     with Grader(Trouble(), limits) as grader:
         graded(grader, *texts)
-        with pytest.raises(TrainError, match=r"5 of the last 1\d answers could not be scored.*on purpose.*0\.25"):
+        with pytest.raises(
+            TrainError, match=r"5 of the last 1\d answers could not be scored.*on purpose.*0\.25"
+        ):
             graded(grader, "raise")
 
 
@@ -315,13 +345,18 @@ def test_a_task_defined_in_a_function_is_refused_with_a_sentence() -> None:
 
 
 def test_a_task_that_does_not_load_in_the_worker_is_said_so() -> None:
-    with Grader(Unloadable(), Limits(workers=1)) as grader, pytest.raises(ConfigError, match="no state for me"):
+    with (
+        Grader(Unloadable(), Limits(workers=1)) as grader,
+        pytest.raises(ConfigError, match="no state for me"),
+    ):
         graded(grader, "yes")
 
 
 def test_closing_in_the_midst_of_endless_answers_ends_every_process() -> None:
     with Grader(Trouble(), Limits(workers=2)) as grader:
-        pids = {int(score.note) for score in graded(grader, *["pid", "sleep 0.05"] * 4) if score.note}
+        pids = {
+            int(score.note) for score in graded(grader, *["pid", "sleep 0.05"] * 4) if score.note
+        }
         texts = ("yes", "sleep", "loop")
         next(grader.grade((text, problem(), text) for text in texts))
 
@@ -354,7 +389,9 @@ def test_a_parent_that_is_killed_or_interrupted_leaves_no_process(how: signal.Si
         parent.wait()
 
     assert server != parent.pid
-    assert soon(lambda: not Path(f"/proc/{worker}").exists() and not Path(f"/proc/{server}").exists())
+    assert soon(
+        lambda: not Path(f"/proc/{worker}").exists() and not Path(f"/proc/{server}").exists()
+    )
 
 
 def test_a_server_that_is_killed_is_told_in_a_sentence() -> None:

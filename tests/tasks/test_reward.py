@@ -1,4 +1,5 @@
-"""Rewards: weighted sums of what the grader states, shaping terms, and the specs that come with whet."""
+"""Rewards: weighted sums of what the grader states, shaping terms, and the specs that come with
+whet."""
 
 import re
 from dataclasses import replace
@@ -39,7 +40,9 @@ def test_what_the_grader_could_not_score_gets_no_reward() -> None:
 
 
 def test_a_part_the_task_does_not_state_is_named_with_those_it_does() -> None:
-    with pytest.raises(ConfigError, match="'style', which sums does not score: correct, extra, length, process"):
+    with pytest.raises(
+        ConfigError, match="'style', which sums does not score: correct, extra, length, process"
+    ):
         _rewarded(RewardSpec(weights={"style": 1.0}), Score(verdict=Verdict.WRONG, parts=PARTS))
 
 
@@ -47,13 +50,18 @@ def test_groups_keep_their_shape_and_order() -> None:
     scores = [Score(verdict=Verdict.CORRECT, parts={"correct": value}) for value in (0.1, 0.2, 0.3)]
     groups = [(rollout(score=scores[0]), rollout(score=scores[1])), (rollout(score=scores[2]),)]
 
-    assert [[found.reward for found in group] for group in RewardSpec().apply(groups)] == [[0.1, 0.2], [0.3]]
+    assert [[found.reward for found in group] for group in RewardSpec().apply(groups)] == [
+        [0.1, 0.2],
+        [0.3],
+    ]
 
 
 THINKS, LOOP = "<think>\nso\n</think>\n", "and we look once again " * 6
 
 
-def _reward(name: str, verdict: Verdict, text: str = "[A]", task: str = "mis", **parts: float) -> float:
+def _reward(
+    name: str, verdict: Verdict, text: str = "[A]", task: str = "mis", **parts: float
+) -> float:
     score = Score(verdict=verdict, parts={"correct": float(verdict is Verdict.CORRECT), **parts})
     problem = replace(sum_problem(1, 2), task=task)
     [[found]] = load(name).apply([(rollout(score=score, text=text, problem=problem),)])
@@ -72,7 +80,13 @@ def _reward(name: str, verdict: Verdict, text: str = "[A]", task: str = "mis", *
     ],
 )
 def test_the_graph_rewards_have_the_numbers_of_npg_muse(
-    name: str, optimal: float, half: float, infeasible: float, missing: float, formed: float, looping: float
+    name: str,
+    optimal: float,
+    half: float,
+    infeasible: float,
+    missing: float,
+    formed: float,
+    looping: float,
 ) -> None:
     best = {"feasible": 1.0, "value": 4.0, "optimum": 4.0}
     poor = {"feasible": 1.0, "value": 2.0, "optimum": 4.0}
@@ -94,7 +108,11 @@ def test_only_tours_are_squared_in_the_complicated_reward() -> None:
 
 
 def test_rlinf_gives_five_and_takes_five() -> None:
-    assert [_reward("rlinf", v) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == [5.0, -5.0, -5.0]
+    assert [_reward("rlinf", v) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == [
+        5.0,
+        -5.0,
+        -5.0,
+    ]
 
 
 def test_the_24_game_weighs_outcome_process_and_length() -> None:
@@ -114,7 +132,9 @@ def test_the_verifier_of_tango_earns_nothing_for_form_alone_without_a_verdict() 
 
 
 def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothing() -> None:
-    steps = tuple(Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0)))
+    steps = tuple(
+        Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
+    )
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
     once = load("tango_solver").rewarded(replace(rollout(score=score), steps=steps))
     twice = load("tango_solver").rewarded(once)
@@ -128,7 +148,9 @@ def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
     score = Score(verdict=Verdict.WRONG, parts={"correct": 0.0})
     lengths = (16384, 18432, 20480)
 
-    rewards = [load("dapo").rewarded(rollout(score=score, tokens=[1] * size)).reward for size in lengths]
+    rewards = [
+        load("dapo").rewarded(rollout(score=score, tokens=[1] * size)).reward for size in lengths
+    ]
 
     assert rewards == [-1.0, -1.5, -2.0]
 
@@ -143,7 +165,9 @@ def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(name: str, tmp_path: Path) -> None:
+def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
+    name: str, tmp_path: Path
+) -> None:
     text = (FOLDER / f"{name}.toml").read_text()
     copy = tmp_path / "copy.toml"
     copy.write_text(config.to_toml(load(name)))
@@ -188,5 +212,7 @@ def test_an_unknown_parameter_of_a_term_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[[terms]]\nkind = "repeat"\nmin_units = 5\n')
 
-    with pytest.raises(ConfigError, match=r'unknown key "terms\.0\.min_units".*did you mean "terms\.0\.min_unit"'):
+    with pytest.raises(
+        ConfigError, match=r'unknown key "terms\.0\.min_units".*did you mean "terms\.0\.min_unit"'
+    ):
         load(str(file))

@@ -1,4 +1,5 @@
-"""Answers as models put them: in sentences, bold, boxes, tables, JSON, other scripts; hedged, denied, cut, quoted."""
+"""Answers as models put them: in sentences, bold, boxes, tables, JSON, other scripts; hedged,
+denied, cut, quoted."""
 
 from collections import Counter
 from pathlib import Path

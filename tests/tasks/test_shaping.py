@@ -42,7 +42,11 @@ def _case(row: dict[str, Json]) -> tuple[Shaping, Rollout, Score]:
         found = rollout(text=given) if isinstance(given, str) else rollout(tokens=given)  # type: ignore[arg-type]
         score = _score()
     if rule == "soft_overlong_punishment":
-        term = _term(kind="overlong", max_tokens=params["max_completion_len"], buffer=params["soft_punish_cache"])
+        term = _term(
+            kind="overlong",
+            max_tokens=params["max_completion_len"],
+            buffer=params["soft_punish_cache"],
+        )
     elif rule == "cosine_scaled":
         term = _term(
             kind="cosine",
@@ -64,7 +68,9 @@ def _case(row: dict[str, Json]) -> tuple[Shaping, Rollout, Score]:
 def test_every_case_of_the_peers_gives_their_number() -> None:
     rows = [json.loads(line) for line in CASES.read_text().splitlines()]
 
-    wrong = [row["id"] for row in rows if abs(_worth(*_case(row)) - row["expected"]) > row["tolerance"]]
+    wrong = [
+        row["id"] for row in rows if abs(_worth(*_case(row)) - row["expected"]) > row["tolerance"]
+    ]
 
     assert len(rows) == 51
     assert wrong == []
@@ -73,13 +79,25 @@ def test_every_case_of_the_peers_gives_their_number() -> None:
 def test_overlong_falls_from_zero_to_minus_one_within_the_buffer() -> None:
     term = _term(kind="overlong", max_tokens=100, buffer=20)
 
-    assert [_worth(term, _of_length(size)) for size in (10, 80, 85, 100, 150)] == [0.0, 0.0, -0.25, -1.0, -1.0]
+    assert [_worth(term, _of_length(size)) for size in (10, 80, 85, 100, 150)] == [
+        0.0,
+        0.0,
+        -0.25,
+        -1.0,
+        -1.0,
+    ]
 
 
 def test_linear_falls_from_the_free_length_to_the_limit() -> None:
     term = _term(kind="linear", max_tokens=100, free_tokens=20, weight=0.5)
 
-    assert [_worth(term, _of_length(size)) for size in (1, 20, 60, 100, 120)] == [0.5, 0.5, 0.25, 0.0, 0.0]
+    assert [_worth(term, _of_length(size)) for size in (1, 20, 60, 100, 120)] == [
+        0.5,
+        0.5,
+        0.25,
+        0.0,
+        0.0,
+    ]
 
 
 def test_cosine_counts_a_missing_answer_as_wrong() -> None:
@@ -91,7 +109,9 @@ def test_cosine_counts_a_missing_answer_as_wrong() -> None:
 def test_outcome_gives_each_verdict_its_number() -> None:
     plain, own = _term(kind="outcome", correct=5, wrong=-5), _term(kind="outcome", no_answer=-2.0)
 
-    assert [_worth(plain, score=_score(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == [5, -5, -5]
+    assert [
+        _worth(plain, score=_score(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)
+    ] == [5, -5, -5]
     assert _worth(own, score=_score(Verdict.NO_ANSWER)) == -2.0
 
 
@@ -125,7 +145,9 @@ def test_the_ratio_of_named_tasks_is_squared() -> None:
 
 
 def test_repeat_gives_the_share_or_whether_it_passes_a_threshold() -> None:
-    found = rollout(text="we try it once more. " * 5 + "x" * 0 + "".join(chr(300 + n) for n in range(105)))
+    found = rollout(
+        text="we try it once more. " * 5 + "x" * 0 + "".join(chr(300 + n) for n in range(105))
+    )
 
     assert _worth(_term(kind="repeat"), found) == pytest.approx(0.5)
     assert _worth(_term(kind="repeat", threshold=0.0, weight=-0.5), found) == -0.5
@@ -141,7 +163,10 @@ def test_a_verification_is_held_to_the_steps_its_problem_names() -> None:
 
     def worth(**payload: Json) -> float:
         problem = sum_problem(1, 2)
-        return _worth(term, rollout(text=text, problem=type(problem)(**{**_fields(problem), "payload": payload})))
+        return _worth(
+            term,
+            rollout(text=text, problem=type(problem)(**{**_fields(problem), "payload": payload})),
+        )
 
     assert worth() == 1.0
     assert worth(num_steps=1) == 1.0
@@ -160,12 +185,16 @@ def _fields(problem: object) -> dict[str, Json]:
 def test_a_term_counts_for_the_verdicts_it_names(when: str, counted: list[int]) -> None:
     term = _term(kind="thinking", when=when)
 
-    assert [int(term.counts(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == counted
+    assert [
+        int(term.counts(v)) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)
+    ] == counted
 
 
 def test_a_random_term_differs_between_siblings_and_is_the_same_twice() -> None:
     term = _term(kind="random")
-    siblings = [replace(rollout(text=text), id=id) for id, text in (("a", "1"), ("b", "1"), ("a", "2"))]
+    siblings = [
+        replace(rollout(text=text), id=id) for id, text in (("a", "1"), ("b", "1"), ("a", "2"))
+    ]
     values = [_worth(term, sibling) for sibling in siblings]
 
     assert len(set(values)) == 3 and all(0.0 <= value < 1.0 for value in values)

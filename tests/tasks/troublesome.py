@@ -1,4 +1,5 @@
-"""A task whose grader does to its process what the response says; in a module of its own, for workers to import."""
+"""A task whose grader does to its process what the response says; in a module of its own, for
+workers to import."""
 
 import os
 import signal
@@ -41,8 +42,15 @@ class Trouble(Task):
         what, _, rest = text.partition(" ")
         note = getattr(self, f"_{what}", self._nothing)(rest) or ""
         is_right = text == problem.answer
-        verdict = Verdict.CORRECT if is_right else Verdict.WRONG if text.strip() else Verdict.NO_ANSWER
-        return Score(verdict=verdict, parts={"correct": float(is_right)}, answer=text.strip() or None, note=note)
+        verdict = (
+            Verdict.CORRECT if is_right else Verdict.WRONG if text.strip() else Verdict.NO_ANSWER
+        )
+        return Score(
+            verdict=verdict,
+            parts={"correct": float(is_right)},
+            answer=text.strip() or None,
+            note=note,
+        )
 
     def _nothing(self, rest: str) -> None:
         return None

@@ -4,7 +4,17 @@ import time
 
 import pytest
 
-from whet.text.extract import Find, after_thought, boxed, formulas, last_line, marked, numbers, sentence, tagged
+from whet.text.extract import (
+    Find,
+    after_thought,
+    boxed,
+    formulas,
+    last_line,
+    marked,
+    numbers,
+    sentence,
+    tagged,
+)
 
 
 def texts(finds: list[Find]) -> list[str]:
@@ -97,7 +107,8 @@ def test_numbers_are_found_but_not_inside_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", [r"\boxed{", "{", "}", "$", "\\", "<answer>", "</think>", "answer is ", "1,", "\n", "####"]
+    "piece",
+    [r"\boxed{", "{", "}", "$", "\\", "<answer>", "</think>", "answer is ", "1,", "\n", "####"],
 )
 def test_every_search_takes_linear_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))

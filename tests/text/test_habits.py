@@ -18,7 +18,8 @@ from whet.text.habits import (
 
 
 def _brute_force(text: str, min_unit: int, min_repeats: int) -> float:
-    """Cover, for every period, each stretch that equals itself a period later for all repeats but one."""
+    """Cover, for every period, each stretch that equals itself a period later for all repeats but
+    one."""
     size = len(text)
     covered = [False] * size
     for period in range(min_unit, size // min_repeats + 1):
@@ -46,7 +47,11 @@ def _looping_text(rng: random.Random) -> str:
 def test_the_share_in_loops_equals_brute_force_on_random_texts() -> None:
     rng = random.Random(8)
     for _ in range(250):
-        text, unit, repeats = _looping_text(rng), rng.choice([1, 2, 3, 16, 17, 20, 31]), rng.choice([5, 5, 6, 7])
+        text, unit, repeats = (
+            _looping_text(rng),
+            rng.choice([1, 2, 3, 16, 17, 20, 31]),
+            rng.choice([5, 5, 6, 7]),
+        )
 
         found = repeated_share(text, min_unit=unit, min_repeats=repeats)
 
@@ -54,7 +59,8 @@ def test_the_share_in_loops_equals_brute_force_on_random_texts() -> None:
 
 
 def _has_loop_by_binary_search(text: str) -> bool:
-    """The original rule: for each start, a binary search over the unit's length, as if longer units were harder."""
+    """The original rule: for each start, a binary search over the unit's length, as if longer units
+    were harder."""
     for start in range(len(text) - 100):
         low, high = 20, (len(text) - start) // 5
         while low <= high:
@@ -67,7 +73,9 @@ def _has_loop_by_binary_search(text: str) -> bool:
 
 def test_a_loop_in_the_middle_is_found_which_the_original_rule_misses() -> None:
     rng = random.Random(3)
-    unit, tail = ("".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=size)) for size in (100, 250))
+    unit, tail = (
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=size)) for size in (100, 250)
+    )
     text = unit * 6 + tail
 
     assert not _has_loop_by_binary_search(text)
@@ -79,7 +87,9 @@ def test_four_times_is_no_loop_and_five_times_is() -> None:
 
     assert repeated_share(unit * 4 + "x" * 30, min_unit=10) == 0.0
     # 5 × 19 of 125 characters
-    assert repeated_share(unit * 5 + "0123456789ABCDEFGHIJKLMNOPQRST", min_unit=10) == pytest.approx(95 / 125)
+    assert repeated_share(
+        unit * 5 + "0123456789ABCDEFGHIJKLMNOPQRST", min_unit=10
+    ) == pytest.approx(95 / 125)
 
 
 def test_rulers_and_padding_shorter_than_five_units_are_no_loops() -> None:
@@ -93,7 +103,9 @@ def test_empty_and_odd_texts_are_measured() -> None:
     assert repeated_share("ab" * 3, min_unit=1) == 0.0
 
 
-@pytest.mark.parametrize("text", ["a" * 1_000_000, "so we try the next one: " * 42_000, "abcdefgh" * 125_000])
+@pytest.mark.parametrize(
+    "text", ["a" * 1_000_000, "so we try the next one: " * 42_000, "abcdefgh" * 125_000]
+)
 def test_a_megabyte_takes_less_than_a_second(text: str) -> None:
     start = time.process_time()
     share = repeated_share(text)
@@ -132,7 +144,9 @@ def test_ngrams_count_those_that_were_there_before() -> None:
         ("[A]", False),
     ],
 )
-def test_thinking_is_one_closed_block_with_something_in_it_and_after_it(text: str, thinks: bool) -> None:
+def test_thinking_is_one_closed_block_with_something_in_it_and_after_it(
+    text: str, thinks: bool
+) -> None:
     assert has_thinking(text) == thinks
 
 

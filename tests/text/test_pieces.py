@@ -1,4 +1,5 @@
-"""The task tokenizer: numbers whole, phrases whole, the rest by characters, and the same in transformers."""
+"""The task tokenizer: numbers whole, phrases whole, the rest by characters, and the same in
+transformers."""
 
 import random
 import string
@@ -85,7 +86,10 @@ def test_pieces_are_counted_as_they_are_encoded(text: str) -> None:
 
     known = [piece for piece in split(text) if piece.isascii()]
 
-    assert learned.pieces([token for token in learned.encode(text) if token != learned.id("<unk>")]) == known
+    assert (
+        learned.pieces([token for token in learned.encode(text) if token != learned.id("<unk>")])
+        == known
+    )
 
 
 def test_the_most_frequent_pieces_win_and_ties_go_by_text() -> None:
@@ -102,7 +106,9 @@ def test_the_order_of_texts_does_not_matter(tmp_path: Path) -> None:
     random.Random(1).shuffle(texts)
     train_pieces(texts, max_pieces=50).save(tmp_path / "b")
 
-    assert (tmp_path / "a" / "tokenizer.json").read_bytes() == (tmp_path / "b" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "a" / "tokenizer.json").read_bytes() == (
+        tmp_path / "b" / "tokenizer.json"
+    ).read_bytes()
 
 
 def test_no_piece_is_longer_than_greedy_matching_can_afford() -> None:
@@ -120,7 +126,10 @@ def test_transformers_reads_it_to_the_same_tokens(tmp_path: Path) -> None:
     own, foreign = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
 
     for text in (TRACE, " 999 é", "qq <eos>\n", "   \t\n\n x", "a" * 200):
-        assert foreign.encode(text, add_special_tokens=False) == own.encode(text, special=True).tolist()
+        assert (
+            foreign.encode(text, add_special_tokens=False)
+            == own.encode(text, special=True).tolist()
+        )
         assert foreign.decode(own.encode(text)) == own.decode(own.encode(text), keep_special=True)
     assert (foreign.eos_token_id, foreign.pad_token_id) == (own.eos, own.pad)
     assert len(foreign) == own.vocab_size

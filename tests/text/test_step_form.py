@@ -22,7 +22,9 @@ BOX = r"<answer>\boxed{4}</answer>"
         ("", 0.0),
     ],
 )
-def test_a_solution_loses_eight_tenths_for_a_large_fault_and_four_for_few_steps(text: str, score: float) -> None:
+def test_a_solution_loses_eight_tenths_for_a_large_fault_and_four_for_few_steps(
+    text: str, score: float
+) -> None:
     assert solution_form(text) == pytest.approx(score)
 
 
@@ -50,7 +52,9 @@ JUDGED = r"<step>fine \boxed{CORRECT}</step> <step>no \box{incorrect}.</step>"
         ("", 0, 0.0),
     ],
 )
-def test_a_verification_loses_by_the_same_measure(text: str, num_steps: int | None, score: float) -> None:
+def test_a_verification_loses_by_the_same_measure(
+    text: str, num_steps: int | None, score: float
+) -> None:
     assert verification_form(text, num_steps) == pytest.approx(score)
 
 

@@ -1,4 +1,5 @@
-"""Steps of a response and the tokens they take up: found by the tokens' own characters, whatever the vocabulary."""
+"""Steps of a response and the tokens they take up: found by the tokens' own characters, whatever
+the vocabulary."""
 
 import numpy as np
 from hypothesis import given
@@ -18,7 +19,9 @@ def bytes_tokenizer() -> Tokenizer:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=256, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+        vocab_size=256,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
     )
     core.train_from_iterator([], trainer)
     return Tokenizer(core, Specials(settings={}))
@@ -51,7 +54,9 @@ def test_tagged_steps_are_those_with_something_in_them() -> None:
 
 def test_a_response_without_steps_has_none() -> None:
     for text in ("", " \n\n \n"):
-        assert steps_of(text, "lines") == steps_of(text, "paragraphs") == steps_of(text, "tags") == []
+        assert (
+            steps_of(text, "lines") == steps_of(text, "paragraphs") == steps_of(text, "tags") == []
+        )
     assert steps_of("no tags <step> at all", "tags") == []
 
 
@@ -68,7 +73,10 @@ def test_a_token_that_holds_the_end_of_one_step_and_its_newline_ends_that_step()
     tokens = PIECES.encode("step one\nstep two\n")
 
     assert PIECES.pieces(tokens) == ["step one\n", "step two\n"]
-    assert on_tokens(steps_of("step one\nstep two\n", "lines"), PIECES.spans(tokens)) == [(0, 1), (1, 2)]
+    assert on_tokens(steps_of("step one\nstep two\n", "lines"), PIECES.spans(tokens)) == [
+        (0, 1),
+        (1, 2),
+    ]
 
 
 def test_a_character_of_several_tokens_belongs_to_its_step_whole() -> None:
@@ -93,8 +101,13 @@ def test_two_steps_in_one_token_share_it() -> None:
     assert on_tokens(steps_of("a\nb", "lines"), [(0, 3)]) == [(0, 1), (0, 1)]
 
 
-@given(st.text(alphabet="ab1\n é漢🙂<>/step", max_size=40), st.sampled_from(["lines", "paragraphs", "tags"]))
-def test_the_tokens_of_a_step_hold_its_text_and_the_last_of_them_its_end(text: str, layout: str) -> None:
+@given(
+    st.text(alphabet="ab1\n é漢🙂<>/step", max_size=40),
+    st.sampled_from(["lines", "paragraphs", "tags"]),
+)
+def test_the_tokens_of_a_step_hold_its_text_and_the_last_of_them_its_end(
+    text: str, layout: str
+) -> None:
     for tokenizer in (BYTES, PIECES):
         tokens = tokenizer.encode(text)
         read, spans = tokenizer.decode(tokens), tokenizer.spans(tokens)

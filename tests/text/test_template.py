@@ -1,4 +1,5 @@
-"""Chat templates are programs from strangers: they end, stay small, reach nothing, and fail in a sentence."""
+"""Chat templates are programs from strangers: they end, stay small, reach nothing, and fail in a
+sentence."""
 
 import time
 
@@ -14,11 +15,17 @@ def _render(source: str, **variables: str) -> str:
 
 def test_the_language_is_that_of_transformers() -> None:
     assert _render("{% generation %}{% set a = 1 %}x{% endgeneration %}{{ a }}") == "x"
-    assert _render("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}") == "01"
+    assert (
+        _render("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}")
+        == "01"
+    )
     assert _render("{{ {'a': '<é>'} | tojson }}") == '{"a": "<é>"}'
     assert _render("  {% if true %}\nx\n  {% endif %}\n") == "x\n"
     assert _render("{{ a ~ 1 ~ none }}", a="x") == "x1None"
-    assert _render("{% macro f(x) %}[{{ x ~ caller() }}]{% endmacro %}{% call f(3) %}!{% endcall %}") == "[3!]"
+    assert (
+        _render("{% macro f(x) %}[{{ x ~ caller() }}]{% endmacro %}{% call f(3) %}!{% endcall %}")
+        == "[3!]"
+    )
     assert len(_render("{{ strftime_now('%Y') }}")) == 4
     assert _render("{{ '%s-%5d' % ('a', 7) + 'b' * 3 }}") == "a-    7bbb"
     assert _render("{{ '{:>4}'.format('a') }}") == "   a"
@@ -75,7 +82,9 @@ def test_a_template_that_fails_says_why(source: str, reason: str) -> None:
         _render(source)
 
 
-@pytest.mark.parametrize("source", ["{% if %}", "{{ 'a' | nothing }}", "{% generation %}", "{{ " + "(" * 5000])
+@pytest.mark.parametrize(
+    "source", ["{% if %}", "{{ 'a' | nothing }}", "{% generation %}", "{{ " + "(" * 5000]
+)
 def test_a_template_that_is_none_cannot_be_compiled(source: str) -> None:
     with pytest.raises(DataError, match="cannot be compiled"):
         Template(source)

@@ -1,4 +1,5 @@
-"""Tokens and text: exact both ways, no forged special tokens, and every token knows its characters."""
+"""Tokens and text: exact both ways, no forged special tokens, and every token knows its
+characters."""
 
 import json
 from pathlib import Path
@@ -16,21 +17,29 @@ from whet.text.tokenizer import Specials, Tokenizer
 
 
 def byte_level() -> Tokenizer:
-    """Train a byte-level BPE like Qwen's and Llama 3's: bytes, some merges, special and plain added tokens."""
+    """Train a byte-level BPE like Qwen's and Llama 3's: bytes, some merges, special and plain added
+    tokens."""
     core = Core(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=sorted(alphabet), show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=290, initial_alphabet=sorted(alphabet), show_progress=False
+    )
     core.train_from_iterator(["the cat and the hat are there", "the other cat"], trainer)
-    core.add_special_tokens([AddedToken(text, normalized=False) for text in ("<|im_start|>", "<|im_end|>", "<|end|>")])
+    core.add_special_tokens(
+        [AddedToken(text, normalized=False) for text in ("<|im_start|>", "<|im_end|>", "<|end|>")]
+    )
     core.add_tokens([AddedToken(text, normalized=False) for text in ("<think>", "é a")])
     settings = {
         "eos_token": "<|im_end|>",
         "bos_token": None,
         "pad_token": {"__type": "AddedToken", "content": "<|end|>", "special": True},
     }
-    return Tokenizer(core, Specials(settings=settings, chat_template="{{ messages[0].content }}", eos_tokens=(3,)))
+    return Tokenizer(
+        core,
+        Specials(settings=settings, chat_template="{{ messages[0].content }}", eos_tokens=(3,)),
+    )
 
 
 TOKENIZER = byte_level()
@@ -58,7 +67,9 @@ def test_a_batch_is_its_texts_one_by_one() -> None:
 
     batch = TOKENIZER.encode_batch(texts)
 
-    assert [tokens.tolist() for tokens in batch] == [TOKENIZER.encode(text).tolist() for text in texts]
+    assert [tokens.tolist() for tokens in batch] == [
+        TOKENIZER.encode(text).tolist() for text in texts
+    ]
 
 
 def test_special_tokens_are_left_out_unless_kept() -> None:
@@ -84,7 +95,10 @@ def test_pieces_of_any_text_join_to_it(text: str, keep: bool) -> None:
 @example([TOKENIZER.id("é a"), TOKENIZER.vocab_size], False)
 @given(st.lists(st.integers(0, TOKENIZER.vocab_size + 2), max_size=12), st.booleans())
 def test_spans_of_any_tokens_cover_the_decoded_text(tokens: list[int], keep: bool) -> None:
-    text, spans = TOKENIZER.decode(tokens, keep_special=keep), TOKENIZER.spans(tokens, keep_special=keep)
+    text, spans = (
+        TOKENIZER.decode(tokens, keep_special=keep),
+        TOKENIZER.spans(tokens, keep_special=keep),
+    )
 
     ends = [0, *(end for _, end in spans)]
     assert [start for start, _ in spans] == ends[:-1]
@@ -106,7 +120,10 @@ def test_a_saved_tokenizer_is_the_same_here_and_in_transformers(tmp_path: Path) 
 
     text = "<|im_start|>the hat, 漢<|im_end|>"
     assert own.encode(text, special=True).tolist() == TOKENIZER.encode(text, special=True).tolist()
-    assert foreign.encode(text, add_special_tokens=False) == TOKENIZER.encode(text, special=True).tolist()
+    assert (
+        foreign.encode(text, add_special_tokens=False)
+        == TOKENIZER.encode(text, special=True).tolist()
+    )
     assert own.chat_template == foreign.chat_template == TOKENIZER.chat_template
     assert own.eos_tokens == {3, 5, own.id("<|im_end|>")}
     assert (own.eos, own.pad) == (own.id("<|im_end|>"), own.id("<|end|>"))
@@ -122,7 +139,10 @@ def test_the_template_file_goes_before_the_settings(tmp_path: Path) -> None:
 
 def test_of_several_templates_the_default_is_taken(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
-    templates = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]
+    templates = [
+        {"name": "tool_use", "template": "tools"},
+        {"name": "default", "template": "plain"},
+    ]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
 
     assert Tokenizer.load(tmp_path).chat_template == "plain"
@@ -134,7 +154,12 @@ def test_a_folder_with_only_a_vocabulary_is_enough(tmp_path: Path) -> None:
 
     bare = Tokenizer.load(tmp_path)
 
-    assert (bare.chat_template, bare.eos, bare.pad, bare.eos_tokens) == (None, None, None, frozenset())
+    assert (bare.chat_template, bare.eos, bare.pad, bare.eos_tokens) == (
+        None,
+        None,
+        None,
+        frozenset(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +169,11 @@ def test_a_folder_with_only_a_vocabulary_is_enough(tmp_path: Path) -> None:
         ("tokenizer_config.json", b"{", r"tokenizer_config\.json' cannot be read as JSON"),
         ("tokenizer_config.json", b"[]", r"tokenizer_config\.json' must hold a JSON object"),
         ("tokenizer_config.json", b'{"eos_token": "<gone>"}', "has no token '<gone>'"),
-        ("generation_config.json", b'{"eos_token_id": ["a"]}', r"eos_token_id is \['a'\], expected token ids"),
+        (
+            "generation_config.json",
+            b'{"eos_token_id": ["a"]}',
+            r"eos_token_id is \['a'\], expected token ids",
+        ),
         ("chat_template.jinja", b"\xff", r"chat_template\.jinja' cannot be read"),
     ],
 )

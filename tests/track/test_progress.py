@@ -12,7 +12,9 @@ from whet.track.progress import bar, console, say, screen
 def shown(action: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a terminal of 100 columns gets while a bar moves."""
     stream = io.StringIO()
-    monkeypatch.setattr(progress, "console", Console(file=stream, force_terminal=True, width=100, soft_wrap=True))
+    monkeypatch.setattr(
+        progress, "console", Console(file=stream, force_terminal=True, width=100, soft_wrap=True)
+    )
     with bar(action, 10, done=2) as advance:
         advance(3)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
@@ -26,7 +28,9 @@ def test_off_a_terminal_short_work_prints_nothing() -> None:
     assert stream.getvalue() == ""
 
 
-def test_off_a_terminal_long_work_prints_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_a_terminal_long_work_prints_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     stream = io.StringIO()
     with redirect_stderr(stream), bar("rl", 2000, done=500) as advance:
@@ -35,7 +39,9 @@ def test_off_a_terminal_long_work_prints_a_line_now_and_then(monkeypatch: pytest
     assert re.fullmatch(r"rl: 1,500 of 2,000, \S+/s, about \d+ s left\n", stream.getvalue())
 
 
-def test_on_a_terminal_a_bar_shows_how_far_work_has_come_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_a_bar_shows_how_far_work_has_come_and_goes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = shown("rl", monkeypatch)
     assert re.search(r"rl +\S+.* 5/10 ", text)
 
@@ -71,7 +77,11 @@ def test_a_rate_has_the_digits_one_can_use(speed: float, text: str) -> None:
 
 def test_text_of_others_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
-    monkeypatch.setattr(progress, "console", Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True))
+    monkeypatch.setattr(
+        progress,
+        "console",
+        Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True),
+    )
 
     say("a\x1b[2Jb\x07 [bold]c")
 

@@ -40,10 +40,16 @@ def test_the_metrics_of_a_step_are_worked_by_hand() -> None:
 
 
 def test_groups_of_equal_rewards_are_counted() -> None:
-    assert rollup([group([1.0, 1.0]), group([0.0, 0.0]), group([0.3, 0.4])])["groups/equal"] == pytest.approx(2 / 3)
+    assert rollup([group([1.0, 1.0]), group([0.0, 0.0]), group([0.3, 0.4])])[
+        "groups/equal"
+    ] == pytest.approx(2 / 3)
 
 
 def test_a_step_that_nothing_was_scored_in_has_no_reward_and_says_so() -> None:
     found = rollup([group([None, None])])
 
-    assert (found["reward/mean"], found["reward/deviation"], found["score/unscored"]) == (0.0, 0.0, 2.0)
+    assert (found["reward/mean"], found["reward/deviation"], found["score/unscored"]) == (
+        0.0,
+        0.0,
+        2.0,
+    )

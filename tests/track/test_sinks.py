@@ -41,7 +41,9 @@ def run(tmp_path: Path) -> RunStore:
     return RunStore.open(tmp_path / "run", Config(), {}, resume=False)
 
 
-def test_the_run_and_the_console_get_every_step(run: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_run_and_the_console_get_every_step(
+    run: RunStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     with open_trackers(TrackConfig(), run, {"reward/mean": "reward", "policy/kl": "kl"}) as tracker:
         tracker.log(7, {"reward/mean": 0.41237, "policy/kl": 2.0, "other": 1.0})
         tracker.log(8, {"other": 1.0})
@@ -59,13 +61,17 @@ def test_a_missing_column_is_left_out_of_the_line() -> None:
 
 def test_a_terminal_gets_the_same_line_unwrapped() -> None:
     stream = io.StringIO()
-    tracker = ConsoleTracker({"area/name" * 4: "area/name" * 4}, console=Console(file=stream, width=20))
+    tracker = ConsoleTracker(
+        {"area/name" * 4: "area/name" * 4}, console=Console(file=stream, width=20)
+    )
     tracker.log(1, {"area/name" * 4: 1e-9})
     tracker.close()
     assert stream.getvalue() == f"step      1  {'area/name' * 4} 1e-09   \n"
 
 
-def test_tensorboard_reads_what_was_logged_and_a_resumed_session_replaces_later_steps(run: RunStore) -> None:
+def test_tensorboard_reads_what_was_logged_and_a_resumed_session_replaces_later_steps(
+    run: RunStore,
+) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for first, value in ((1, 0.25), (3, 0.5)):
         tracker = TensorBoardTracker(run)
@@ -89,7 +95,9 @@ def test_tensorboard_is_opened_on_demand(run: RunStore) -> None:
 def test_a_sink_that_is_not_installed_is_named(run: RunStore) -> None:
     if importlib.util.find_spec("wandb"):
         pytest.skip("wandb is installed here")
-    with pytest.raises(ConfigError, match=r'track.sinks names "wandb", which is not installed: pip install wandb'):
+    with pytest.raises(
+        ConfigError, match=r'track.sinks names "wandb", which is not installed: pip install wandb'
+    ):
         open_trackers(TrackConfig(sinks=("wandb",)), run, {})
 
 
@@ -98,7 +106,9 @@ def test_wandb_gets_the_project_the_runs_id_and_every_step(tmp_path: Path) -> No
     (tmp_path / "fake" / "wandb.py").write_text(WANDB)
     path = f"{tmp_path / 'fake'}{os.pathsep}{Path(__file__).parents[2]}"
     command = [sys.executable, "-c", USE, str(tmp_path / "game")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
     opened, logged = map(json.loads, (tmp_path / "game" / "sent.jsonl").read_text().splitlines())
     assert (opened["project"], opened["name"], opened["id"]) == ("p", "game", done.stdout.strip())
     assert logged == {"step": 3, "loss": 0.5}

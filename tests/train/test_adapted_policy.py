@@ -1,4 +1,5 @@
-"""Adapters below everything: the engine samples with them, the learner moves them alone, folders carry them."""
+"""Adapters below everything: the engine samples with them, the learner moves them alone, folders
+carry them."""
 
 import json
 from pathlib import Path
@@ -34,20 +35,33 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
-def opened(place: Path, lora: LoraConfig | None = LORA, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> Policy:
-    model, tokenizer = open_model(ModelSource(path=str(place), lora=lora), dtype=dtype, texts=[], seed=seed)
+def opened(
+    place: Path,
+    lora: LoraConfig | None = LORA,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Policy:
+    model, tokenizer = open_model(
+        ModelSource(path=str(place), lora=lora), dtype=dtype, texts=[], seed=seed
+    )
     return Policy(model, tokenizer, engine=EngineConfig(slots=4), name="adapted")
 
 
 def trained(policy: Policy, steps: int = 3) -> Learner:
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
-        learner.update(weigh([example(length=12, seed=10 * seed + i) for i in range(4)], token_mean), sft_objective())
+        learner.update(
+            weigh([example(length=12, seed=10 * seed + i) for i in range(4)], token_mean),
+            sft_objective(),
+        )
     return learner
 
 
 def scores(policy: Policy) -> np.ndarray:
-    return np.concatenate(score_examples(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256))
+    return np.concatenate(
+        score_examples(policy.model, [example(length=20, seed=s) for s in (70, 71)], 256)
+    )
 
 
 def test_a_learner_moves_adapters_and_not_one_bit_of_the_weights_below(base: Path) -> None:
@@ -56,7 +70,9 @@ def test_a_learner_moves_adapters_and_not_one_bit_of_the_weights_below(base: Pat
     learner = trained(policy)
     for name, weight in policy.model.named_parameters():
         assert torch.equal(weight, before[name]) == (".lora_" not in name), name
-    assert {name.split("/")[1] for name in learner.optimizer.tensors()} == {n for n in before if ".lora_" in n}
+    assert {name.split("/")[1] for name in learner.optimizer.tensors()} == {
+        n for n in before if ".lora_" in n
+    }
 
 
 def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
@@ -68,7 +84,11 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
         [(_, answer)] = policy.engine.generate([request])
         item = example(length=3 + len(answer.tokens), start=3)
         item = type(item)(
-            tokens=np.concatenate([prompt, answer.tokens]), start=3, group="g", rollout="r", logprob=answer.logprobs
+            tokens=np.concatenate([prompt, answer.tokens]),
+            start=3,
+            group="g",
+            rollout="r",
+            logprob=answer.logprobs,
         )
         return answer.tokens.tolist(), answer.logprobs, score_examples(policy.model, [item], 256)[0]
 
@@ -99,7 +119,9 @@ def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
 
 
-def test_a_saved_folder_opens_merged_or_goes_on_with_its_adapters(base: Path, tmp_path: Path) -> None:
+def test_a_saved_folder_opens_merged_or_goes_on_with_its_adapters(
+    base: Path, tmp_path: Path
+) -> None:
     policy = opened(base)
     trained(policy)
     policy.save(tmp_path / "adapters")
@@ -111,10 +133,14 @@ def test_a_saved_folder_opens_merged_or_goes_on_with_its_adapters(base: Path, tm
     assert isinstance(again.model, LoraTransformer) and again.model.base == str(base)
     assert not isinstance(merged.model, LoraTransformer)
     assert all(weight.requires_grad for weight in merged.model.parameters())
-    np.testing.assert_allclose(scores(merged), scores(policy), rtol=0, atol=logprob_bound(merged.model))
+    np.testing.assert_allclose(
+        scores(merged), scores(policy), rtol=0, atol=logprob_bound(merged.model)
+    )
 
 
-def test_adapters_that_go_on_are_compared_with_where_they_started(base: Path, tmp_path: Path) -> None:
+def test_adapters_that_go_on_are_compared_with_where_they_started(
+    base: Path, tmp_path: Path
+) -> None:
     policy = opened(base)
     trained(policy)
     policy.save(tmp_path / "adapters")
@@ -127,7 +153,9 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(base: Path, tm
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(base: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(
+    base: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
     policy, other = opened(base, dtype=dtype), opened(base, seed=1, dtype=dtype)
     learner = trained(policy)
     save_training(tmp_path / "checkpoint", policy, learner, {})
@@ -135,7 +163,9 @@ def test_a_checkpoint_of_adapters_comes_back_bit_for_bit(base: Path, tmp_path: P
     load_training(tmp_path / "checkpoint", other, resumed)
     items = weigh([example(length=12, seed=50 + i) for i in range(4)], token_mean)
     assert resumed.update(items, sft_objective()) == learner.update(items, sft_objective())
-    for (name, weight), its in zip(policy.model.named_parameters(), other.model.parameters(), strict=True):
+    for (name, weight), its in zip(
+        policy.model.named_parameters(), other.model.parameters(), strict=True
+    ):
         assert torch.equal(weight, its), name
     names = set(load_file(tmp_path / "checkpoint" / "optimizer.safetensors"))
     assert all(".lora_" in name for name in names)
@@ -169,7 +199,9 @@ def test_a_merged_folder_has_the_type_of_its_base(tmp_path: Path, dtype: torch.d
 def test_mistakes_are_one_sentence(base: Path, tmp_path: Path) -> None:
     policy = opened(base)
     policy.save(tmp_path / "adapters")
-    with pytest.raises(ConfigError, match=r"model.lora is rank 2, .* but the adapters in .* have rank 4"):
+    with pytest.raises(
+        ConfigError, match=r"model.lora is rank 2, .* but the adapters in .* have rank 4"
+    ):
         opened(tmp_path / "adapters", LoraConfig(rank=2))
     file = tmp_path / "adapters" / "adapter_config.json"
     row = json.loads(file.read_text())
@@ -181,7 +213,9 @@ def test_mistakes_are_one_sentence(base: Path, tmp_path: Path) -> None:
         opened(tmp_path / "adapters")
 
 
-@pytest.mark.parametrize(("content", "words"), [(None, "no safetensors weights"), (b"{}", "not a readable")])
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "no safetensors weights"), (b"{}", "not a readable")]
+)
 def test_a_base_without_sound_weights_cannot_be_merged_with(
     base: Path, tmp_path: Path, content: bytes | None, words: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""Checkpoints of a training run: everything comes back bit for bit, and the next step is the same step."""
+"""Checkpoints of a training run: everything comes back bit for bit, and the next step is the same
+step."""
 
 from pathlib import Path
 
@@ -120,7 +121,9 @@ def _spoil(folder: Path, kind: str) -> None:
         save_file({**tensors, "exp_avg/nothing": torch.zeros(1)}, folder / "optimizer.safetensors")
     elif kind == "wrong shape":
         tensors = load_file(folder / "optimizer.safetensors")
-        save_file({**tensors, "exp_avg/norm.weight": torch.zeros(1)}, folder / "optimizer.safetensors")
+        save_file(
+            {**tensors, "exp_avg/norm.weight": torch.zeros(1)}, folder / "optimizer.safetensors"
+        )
 
 
 @pytest.mark.parametrize(

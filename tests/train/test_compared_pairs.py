@@ -1,4 +1,5 @@
-"""Preferences through the learner: one gradient for any split and order of pairs, equal to the textbook's."""
+"""Preferences through the learner: one gradient for any split and order of pairs, equal to the
+textbook's."""
 
 from dataclasses import replace
 
@@ -18,7 +19,13 @@ from whet.train.optim import TrainConfig
 from whet.train.preference import score_pairs, weigh_pairs
 
 CPU = torch.device("cpu")
-SHAPES = [((9, 3), (30, 3)), ((17, 16), (18, 16)), ((24, 4), (6, 4)), ((5, 2), (5, 2)), ((40, 1), (12, 1))]
+SHAPES = [
+    ((9, 3), (30, 3)),
+    ((17, 16), (18, 16)),
+    ((24, 4), (6, 4)),
+    ((5, 2), (5, 2)),
+    ((40, 1), (12, 1)),
+]
 LOSSES = [
     PreferenceConfig(beta=0.5),
     PreferenceConfig(smoothing=0.1),
@@ -44,18 +51,26 @@ def _gradient(
     learner = Learner(model, TrainConfig(), steps=1)
     model.zero_grad()
     objective = preference_objective(cfg)
-    loss = sum(float(learner.forward_backward(to_batch(group, CPU), objective)["loss"]) for group in groups)
+    loss = sum(
+        float(learner.forward_backward(to_batch(group, CPU), objective)["loss"]) for group in groups
+    )
     return _gradients(model), loss
 
 
 def _gradients(model: Transformer) -> dict[str, Tensor]:
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    return {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
 
 
 def _assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     for name in expected:
-        assert float((found[name] - expected[name]).norm()) <= 1e-5 * float(expected[name].norm()), name
+        assert float((found[name] - expected[name]).norm()) <= 1e-5 * float(
+            expected[name].norm()
+        ), name
 
 
 @pytest.mark.parametrize("cfg", LOSSES, ids=str)
@@ -81,15 +96,22 @@ def test_the_loss_is_that_of_the_textbook(name: str) -> None:
     model, pairs = tiny_model(), _pairs()
     losses = []
     for pair in pairs:
-        sums = [score_batch(model, to_batch([item], CPU))[0].sum() for item in (pair.chosen, pair.rejected)]
+        sums = [
+            score_batch(model, to_batch([item], CPU))[0].sum()
+            for item in (pair.chosen, pair.rejected)
+        ]
         references = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margin = (sums[0] - references[0]) - (sums[1] - references[1])
-        losses.append(torch.log1p(torch.exp(-0.3 * margin)) if name == "dpo" else (margin - 1 / 0.6) ** 2)
+        losses.append(
+            torch.log1p(torch.exp(-0.3 * margin)) if name == "dpo" else (margin - 1 / 0.6) ** 2
+        )
     torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
     expected = _gradients(model)
 
     found, loss = _gradient(
-        model, pack(weigh_pairs(pairs), 100), PreferenceConfig.model_validate({"name": name, "beta": 0.3})
+        model,
+        pack(weigh_pairs(pairs), 100),
+        PreferenceConfig.model_validate({"name": name, "beta": 0.3}),
     )
 
     _assert_equal(found, expected)
@@ -100,7 +122,10 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
     model, pairs = tiny_model(), _pairs()
     margins = []
     for pair in pairs:
-        now = [float(scores.sum()) for scores in score_examples(model, [pair.chosen, pair.rejected], 10**6)]
+        now = [
+            float(scores.sum())
+            for scores in score_examples(model, [pair.chosen, pair.rejected], 10**6)
+        ]
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
@@ -108,8 +133,12 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
     metrics = learner.update(weigh_pairs(pairs), preference_objective(PreferenceConfig(beta=0.5)))
 
     assert metrics["preference/margin"] == pytest.approx(0.5 * np.mean(margins), rel=1e-4)
-    assert metrics["preference/accuracy"] == pytest.approx(np.mean([margin > 0 for margin in margins]))
-    assert metrics["preference/chosen"] - metrics["preference/rejected"] == pytest.approx(metrics["preference/margin"])
+    assert metrics["preference/accuracy"] == pytest.approx(
+        np.mean([margin > 0 for margin in margins])
+    )
+    assert metrics["preference/chosen"] - metrics["preference/rejected"] == pytest.approx(
+        metrics["preference/margin"]
+    )
 
 
 def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:

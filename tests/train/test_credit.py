@@ -21,12 +21,21 @@ DR_GRPO: Algorithm = build(AlgoConfig(name="dr_grpo"), max_tokens=10)
 
 
 def _credited(
-    groups: Sequence[Group], algo: Algorithm, state: State, *, temperature: float = 1.0, progress: float = 0.0
+    groups: Sequence[Group],
+    algo: Algorithm,
+    state: State,
+    *,
+    temperature: float = 1.0,
+    progress: float = 0.0,
 ) -> tuple[list[Example], State]:
-    return credit(groups, flatten(groups, algo, temperature=temperature), algo, state, progress=progress)
+    return credit(
+        groups, flatten(groups, algo, temperature=temperature), algo, state, progress=progress
+    )
 
 
-def _pair(*, rewards: tuple[float, float] = (1.0, 0.0), steps: tuple[tuple[Step, ...], ...] = ((), ())) -> Group:
+def _pair(
+    *, rewards: tuple[float, float] = (1.0, 0.0), steps: tuple[tuple[Step, ...], ...] = ((), ())
+) -> Group:
     """Two siblings, of three tokens and of one; log-probabilities -.1, -.2, -.3 and -.1."""
     both = (
         rollout(reward=rewards[0], tokens=[5, 6, 7], number=0),
@@ -68,7 +77,9 @@ def test_unscored_rollouts_take_no_part_in_their_groups_mean() -> None:
 
 
 def test_groups_with_fewer_than_two_scored_are_left_out() -> None:
-    examples, _ = _credited([group([1.0, None]), group([None, None]), group([1.0, 3.0])], DR_GRPO, {}, temperature=1.0)
+    examples, _ = _credited(
+        [group([1.0, None]), group([None, None]), group([1.0, 3.0])], DR_GRPO, {}, temperature=1.0
+    )
 
     assert [item.advantage for item in examples] == [-1.0, 1.0]
 
@@ -108,11 +119,14 @@ def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     algo = build(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
     groups = [_pair()]
-    # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 = .05.
+    # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
+    # .05.
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(groups, algo, temperature=1.0), (_floats(-0.5, -0.5, -0.5), _floats(0.0)), strict=True
+            flatten(groups, algo, temperature=1.0),
+            (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
+            strict=True,
         )
     ]
 
@@ -127,7 +141,9 @@ def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> N
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(groups, algo, temperature=1.0), (_floats(-0.5, -0.5, -0.5), _floats(0.0)), strict=True
+            flatten(groups, algo, temperature=1.0),
+            (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
+            strict=True,
         )
     ]
 
@@ -146,10 +162,14 @@ def test_a_kl_in_the_reward_without_a_reference_is_an_error() -> None:
 def test_reinforce_pp_whitens_over_all_tokens_and_needs_no_siblings() -> None:
     algo = build(AlgoConfig(name="reinforce_pp"), max_tokens=10)
 
-    # Rewards 1, 1, 1 and 0 by tokens: mean .75, deviation √(3/16) = .4330. A group of one takes part.
+    # Rewards 1, 1, 1 and 0 by tokens: mean .75, deviation √(3/16) = .4330. A group of one takes
+    # part.
     examples, _ = _credited([(_pair()[0],), (_pair()[1],)], algo, {})
 
-    assert _advantages(examples) == [pytest.approx([0.5774] * 3, abs=1e-4), pytest.approx([-1.7321], abs=1e-4)]
+    assert _advantages(examples) == [
+        pytest.approx([0.5774] * 3, abs=1e-4),
+        pytest.approx([-1.7321], abs=1e-4),
+    ]
 
 
 def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
@@ -177,8 +197,14 @@ def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
 
 
 def test_judged_steps_are_blended_in_by_their_share() -> None:
-    algo = build(AlgoConfig(name="tango_grpo", steps=Blend(alpha=0.5, final_alpha=0.1, decay="linear")), max_tokens=10)
-    steps = ((Step(start=0, end=1, reward=0.5), Step(start=1, end=2, reward=-0.5)), (Step(start=0, end=1, reward=0.0),))
+    algo = build(
+        AlgoConfig(name="tango_grpo", steps=Blend(alpha=0.5, final_alpha=0.1, decay="linear")),
+        max_tokens=10,
+    )
+    steps = (
+        (Step(start=0, end=1, reward=0.5), Step(start=1, end=2, reward=-0.5)),
+        (Step(start=0, end=1, reward=0.0),),
+    )
 
     start, _ = _credited([_pair(steps=steps)], algo, {})
     middle, _ = _credited([_pair(steps=steps)], algo, {}, progress=0.5)
@@ -202,7 +228,9 @@ def test_examples_of_other_rollouts_are_refused() -> None:
 
 def test_a_batch_takes_one_advantage_for_all_tokens_or_one_for_each() -> None:
     whole, each_token = example(length=4, start=1, advantage=2.0), example(length=3, start=1)
-    batch = to_batch([whole, replace(each_token, advantage=_floats(-1.0, 0.5))], torch.device("cpu"))
+    batch = to_batch(
+        [whole, replace(each_token, advantage=_floats(-1.0, 0.5))], torch.device("cpu")
+    )
 
     assert batch.advantage_M.tolist() == [2.0, 2.0, 2.0, -1.0, 0.5]
     with pytest.raises(AssertionError, match="every response token"):

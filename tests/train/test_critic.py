@@ -1,4 +1,5 @@
-"""The critic: values of every response token from the tokens before it, its own weights, and a head start."""
+"""The critic: values of every response token from the tokens before it, its own weights, and a head
+start."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,12 @@ PPO = build(AlgoConfig(name="ppo"), max_tokens=8)
 
 
 def examples() -> list[Example]:
-    """Sequences whose tokens are worth their own number: a target that follows from the token before."""
-    made = [example(length=length, start=start, seed=seed) for seed, (length, start) in enumerate(SHAPES)]
+    """Sequences whose tokens are worth their own number: a target that follows from the token
+    before."""
+    made = [
+        example(length=length, start=start, seed=seed)
+        for seed, (length, start) in enumerate(SHAPES)
+    ]
     return [replace(item, value_target=_worth(item)) for item in made]
 
 
@@ -37,7 +42,11 @@ def _worth(item: Example) -> np.ndarray:
 
 
 def critic(
-    model: Transformer | None = None, *, minibatches: int = 1, micro_tokens: int = 64, **settings: float
+    model: Transformer | None = None,
+    *,
+    minibatches: int = 1,
+    micro_tokens: int = 64,
+    **settings: float,
 ) -> Critic:
     made = model or tiny_model()
     cfg = CriticConfig.model_validate({"lr": 3e-3, **settings})
@@ -62,7 +71,9 @@ def step(made: Critic, seed: int = 0) -> dict[str, float]:
 
 def test_a_first_value_is_zero_and_there_is_one_for_every_response_token() -> None:
     found = with_values(examples(), critic())
-    assert [item.value.shape for item in found if item.value is not None] == [(end - at,) for end, at in SHAPES]
+    assert [item.value.shape for item in found if item.value is not None] == [
+        (end - at,) for end, at in SHAPES
+    ]
     assert not any(np.any(item.value) for item in found)
 
 
@@ -71,9 +82,14 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
     step(made)
     [first, *rest] = [examples()[2], *examples()[:2]]
     before = made.values([first, *rest])[0]
-    last = replace(first, tokens=np.append(first.tokens[:-1], np.int32((first.tokens[-1] + 1) % 50)))
+    last = replace(
+        first, tokens=np.append(first.tokens[:-1], np.int32((first.tokens[-1] + 1) % 50))
+    )
     inner = replace(
-        first, tokens=np.concatenate([first.tokens[:15], (first.tokens[15:16] + 1) % 50, first.tokens[16:]])
+        first,
+        tokens=np.concatenate(
+            [first.tokens[:15], (first.tokens[15:16] + 1) % 50, first.tokens[16:]]
+        ),
     )
     assert np.array_equal(made.values([last, *rest])[0], before)
     found = made.values([inner, *rest])[0]
@@ -90,11 +106,16 @@ def test_values_are_the_same_packed_and_alone() -> None:
 
 
 def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
-    made = [replace(item, value=np.arange(item.num_targets, dtype=np.float32)) for item in examples()[:3]]
+    made = [
+        replace(item, value=np.arange(item.num_targets, dtype=np.float32))
+        for item in examples()[:3]
+    ]
     batch = to_batch(made, torch.device("cpu"))
     assert batch.value_M is not None and batch.value_target_M is not None
     assert batch.value_M.tolist() == [0.0, *range(6), *range(20)]
-    torch.testing.assert_close(batch.value_target_M, torch.from_numpy(np.concatenate([_worth(item) for item in made])))
+    torch.testing.assert_close(
+        batch.value_target_M, torch.from_numpy(np.concatenate([_worth(item) for item in made]))
+    )
     assert to_batch([example(length=4)], torch.device("cpu")).value_M is None
 
 
@@ -116,11 +137,17 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
     whole.update(valued, seed=0)
     split.update(valued[::-1], seed=1)
 
-    means = {name: mean for name, mean in whole.optimizer.tensors().items() if name.startswith("exp_avg/")}
+    means = {
+        name: mean
+        for name, mean in whole.optimizer.tensors().items()
+        if name.startswith("exp_avg/")
+    }
     assert means.keys() == {f"exp_avg/{name}" for name, _ in whole.model.named_parameters()}
     for name, mean in means.items():
         assert mean.norm() > 0, name
-        assert float((split.optimizer.tensors()[name] - mean).norm()) <= 1e-5 * float(mean.norm()), name
+        assert float((split.optimizer.tensors()[name] - mean).norm()) <= 1e-5 * float(
+            mean.norm()
+        ), name
 
 
 def test_a_critic_learns_what_tokens_are_worth() -> None:
@@ -165,10 +192,14 @@ def test_under_adapters_policy_and_critic_share_the_frozen_weights() -> None:
 
 
 @pytest.mark.parametrize("is_adapted", [False, True])
-def test_a_critic_comes_back_bit_for_bit_and_takes_the_same_next_step(tmp_path: Path, is_adapted: bool) -> None:
+def test_a_critic_comes_back_bit_for_bit_and_takes_the_same_next_step(
+    tmp_path: Path, is_adapted: bool
+) -> None:
     def model(seed: int) -> Transformer:
         plain = tiny_model(seed=0 if is_adapted else seed)
-        return LoraTransformer(plain, LoraConfig(rank=2), base="", seed=seed) if is_adapted else plain
+        return (
+            LoraTransformer(plain, LoraConfig(rank=2), base="", seed=seed) if is_adapted else plain
+        )
 
     made, other = critic(model(1)), critic(model(2))
     step(made)
@@ -189,7 +220,9 @@ def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> Non
     if kind == "no head":
         (tmp_path / "critic" / "value_head.safetensors").unlink()
     elif kind == "wrong head":
-        (tmp_path / "critic" / "optimizer.safetensors").replace(tmp_path / "critic" / "value_head.safetensors")
+        (tmp_path / "critic" / "optimizer.safetensors").replace(
+            tmp_path / "critic" / "value_head.safetensors"
+        )
     elif kind == "no optimiser":
         (tmp_path / "critic" / "optimizer.safetensors").unlink()
     with pytest.raises(DataError, match="cannot be read"):
@@ -197,7 +230,8 @@ def test_a_critic_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> Non
 
 
 def test_credit_takes_the_values_and_leaves_targets() -> None:
-    """Rewards 1 and 0 at the last of three tokens, values 0: both advantages and targets are the rewards to go."""
+    """Rewards 1 and 0 at the last of three tokens, values 0: both advantages and targets are the
+    rewards to go."""
     groups = [group([1.0, 0.0])]
     plain = build(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
     valued = with_values(flatten(groups, plain, temperature=1.0), critic())
@@ -240,7 +274,9 @@ def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
     assert policy_steps(grpo, cfg, 5) == 10
     assert policy_steps(PPO, cfg, 5) == 2
     assert isinstance(build_critic(PPO, tiny_model(), cfg, TRAIN, steps=5), Critic)
-    with pytest.raises(ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"):
+    with pytest.raises(
+        ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"
+    ):
         build_critic(PPO, tiny_model(), cfg, TRAIN, steps=3)
     plain = examples()
     assert with_values(plain, None) == plain

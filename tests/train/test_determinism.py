@@ -32,7 +32,9 @@ def test_cublas_may_not_split_sums_unless_the_user_says_so() -> None:
 
     def said(**extra: str) -> str:
         run = [sys.executable, "-c", command]
-        return subprocess.run(run, env=clean | extra, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            run, env=clean | extra, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     assert said() == ":16:8 1 1"
     assert said(CUBLAS_WORKSPACE_CONFIG=":4096:8") == ":4096:8 1 1"

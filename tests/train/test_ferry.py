@@ -1,4 +1,5 @@
-"""Host memory and the way through a device: every number goes over and comes home, in pieces of any size."""
+"""Host memory and the way through a device: every number goes over and comes home, in pieces of any
+size."""
 
 import pytest
 import torch

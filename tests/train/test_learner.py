@@ -1,4 +1,5 @@
-"""The learner: one gradient for any split, equal to the textbook's, from the tokens it should see and no others."""
+"""The learner: one gradient for any split, equal to the textbook's, from the tokens it should see
+and no others."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +34,11 @@ def _examples() -> list[Example]:
     made = []
     for index, (length, start) in enumerate(SHAPES):
         item = example(
-            length=length, start=start, advantage=float(source.normal()), seed=index, temperature=[1.0, 0.7][index % 2]
+            length=length,
+            start=start,
+            advantage=float(source.normal()),
+            seed=index,
+            temperature=[1.0, 0.7][index % 2],
         )
         reference = -source.random(item.num_targets).astype(np.float32) * 4
         made.append(replace(item, ref_logprob=reference, logprob=reference - 0.1))
@@ -49,13 +54,21 @@ def _gradient(
     for group in groups:
         for name, value in learner.forward_backward(to_batch(group, CPU), objective).items():
             sums[name] = sums.get(name, 0.0) + float(value)
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}, sums
+    return {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }, sums
 
 
-def _assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], relative: float = 1e-5) -> None:
+def _assert_equal(
+    found: dict[str, Tensor], expected: dict[str, Tensor], relative: float = 1e-5
+) -> None:
     assert found.keys() == expected.keys()
     for name in expected:
-        assert float((found[name] - expected[name]).norm()) <= relative * float(expected[name].norm()), name
+        assert float((found[name] - expected[name]).norm()) <= relative * float(
+            expected[name].norm()
+        ), name
 
 
 def _split(kind: str) -> list[list[Example]]:
@@ -72,7 +85,9 @@ def _split(kind: str) -> list[list[Example]]:
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 @pytest.mark.parametrize("kind", ["one by one", "backwards", "shuffled pairs", "40", "80", "123"])
-def test_gradient_and_metrics_are_the_same_for_any_split_and_order(kind: str, family: str, tied: bool) -> None:
+def test_gradient_and_metrics_are_the_same_for_any_split_and_order(
+    kind: str, family: str, tied: bool
+) -> None:
     model = tiny_model(family=family, tied=tied)
     objective = policy_objective(AlgoConfig(kl=0.1, entropy=0.05))
     expected, expected_sums = _gradient(model, [weigh(_examples(), sequence_mean)], objective)
@@ -88,8 +103,12 @@ def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int
     whole, split = tiny_model(), tiny_model()
     examples = weigh(_examples(), token_mean)
 
-    expected = Learner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(examples, sft_objective())
-    found = Learner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(examples[::-1], sft_objective())
+    expected = Learner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
+        examples, sft_objective()
+    )
+    found = Learner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
+        examples[::-1], sft_objective()
+    )
 
     assert found == pytest.approx(expected, rel=1e-5)
 
@@ -104,7 +123,8 @@ def test_the_packed_loss_is_the_sum_of_the_losses_alone() -> None:
     torch.testing.assert_close(together, alone, atol=logprob_bound(model), rtol=0)
     weights = to_batch(examples, CPU).weight_M
     singles = [
-        (score_batch(model, batch)[0] * batch.weight_M).sum() for batch in (to_batch([item], CPU) for item in examples)
+        (score_batch(model, batch)[0] * batch.weight_M).sum()
+        for batch in (to_batch([item], CPU) for item in examples)
     ]
     torch.testing.assert_close((together * weights).sum(), torch.stack(singles).sum())
 
@@ -134,22 +154,32 @@ def _samples() -> list[Example]:
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
-def test_what_samples_have_in_common_is_run_once_and_has_the_gradient_of_each_alone(family: str, tied: bool) -> None:
-    model, objective, seen = tiny_model(family=family, tied=tied), policy_objective(AlgoConfig()), list[int]()
+def test_what_samples_have_in_common_is_run_once_and_has_the_gradient_of_each_alone(
+    family: str, tied: bool
+) -> None:
+    model, objective, seen = (
+        tiny_model(family=family, tied=tied),
+        policy_objective(AlgoConfig()),
+        list[int](),
+    )
     expected, expected_sums = _gradient(model, [[item] for item in _samples()], objective)
 
     handle = model.embed.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     found, sums = _gradient(model, [_samples()], objective)
     handle.remove()
 
-    # The prompt of four, 7 and 8, and 1 and 2; the other prompt is the start of the first, its 7 and 8 are not.
+    # The prompt of four, 7 and 8, and 1 and 2; the other prompt is the start of the first, its 7
+    # and 8 are not.
     assert seen == [4 + 2 + 2 + 2]
     _assert_equal(found, expected)
     assert sums == pytest.approx(expected_sums, rel=1e-4)
 
 
 def test_a_cpu_splits_into_small_passes_unless_an_example_is_long() -> None:
-    short, long = [example(length=1000, seed=index) for index in range(9)], example(length=5000, seed=9)
+    short, long = (
+        [example(length=1000, seed=index) for index in range(9)],
+        example(length=5000, seed=9),
+    )
 
     assert [len(group) for group in micro_batches(tiny_model(), short, 100_000)] == [4, 4, 1]
     assert [len(group) for group in micro_batches(tiny_model(), [long, *short], 100_000)] == [2, 8]
@@ -157,7 +187,8 @@ def test_a_cpu_splits_into_small_passes_unless_an_example_is_long() -> None:
 
 
 def _textbook_logprobs(model: Transformer, item: Example) -> Tensor:
-    """Log-probabilities of the response tokens, straight from the definition, one sequence alone."""
+    """Log-probabilities of the response tokens, straight from the definition, one sequence
+    alone."""
     tokens = torch.from_numpy(item.tokens.astype(np.int64))
     hidden = model(tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)])))
     table = torch.log_softmax(hidden @ model.head_weight_VH.T / item.temperature, -1)
@@ -195,9 +226,15 @@ def test_weights_give_the_gradient_of_their_textbook_form(
     model = tiny_model()
     losses = [-item.advantage * _textbook_logprobs(model, item) for item in _examples()]
     textbook(losses).backward()
-    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    expected = {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
 
-    found, sums = _gradient(model, pack(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo")))
+    found, sums = _gradient(
+        model, pack(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo"))
+    )
 
     _assert_equal(found, expected)
     assert sums["loss"] == pytest.approx(float(textbook(losses).detach()), rel=1e-4)
@@ -220,7 +257,9 @@ def test_on_policy_the_ratio_is_exactly_one() -> None:
         ratios.extend(ratio_M.tolist())
         return -ratio_M * terms.advantage_M, {}
 
-    Learner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(_examples(), Objective(loss=loss))
+    Learner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
+        _examples(), Objective(loss=loss)
+    )
 
     assert ratios == [1.0] * sum(length - start for length, start in SHAPES)
 
@@ -231,11 +270,19 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
     entropies = []
     for item in examples:
         tokens = torch.from_numpy(item.tokens.astype(np.int64))
-        hidden = model(tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)])))
-        probs = torch.softmax(hidden[item.start - 1 : -1] @ model.head_weight_VH.T / item.temperature, -1)
+        hidden = model(
+            tokens, torch.arange(len(tokens)), PackedAttention(torch.tensor([len(tokens)]))
+        )
+        probs = torch.softmax(
+            hidden[item.start - 1 : -1] @ model.head_weight_VH.T / item.temperature, -1
+        )
         entropies.append(-(probs * probs.log()).sum(-1))
     (-0.5 * torch.cat(entropies).sum() / num_targets).backward()
-    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    expected = {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
 
     still = [replace(item, advantage=0.0, ref_logprob=None) for item in examples]
     found, _ = _gradient(model, pack(still, 100), policy_objective(AlgoConfig(entropy=0.5)))
@@ -248,7 +295,9 @@ def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
 
     learner = Learner(model, TrainConfig(), steps=1)
     found = learner.forward_backward(to_batch([item], CPU), sft_objective())
-    assert float(found["loss"]) == pytest.approx(-float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5)
+    assert float(found["loss"]) == pytest.approx(
+        -float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5
+    )
 
     silent, _ = _gradient(model, [[replace(item, weight=0.0)]], sft_objective())
     assert all(gradient.abs().sum() == 0 for gradient in silent.values())
@@ -258,7 +307,9 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
     model, examples = tiny_model(), weigh(_examples(), sequence_mean)
     losses = [-_textbook_logprobs(model, item).detach() for item in examples]
 
-    metrics = Learner(model, TrainConfig(micro_tokens=50), steps=1).update(examples, sft_objective())
+    metrics = Learner(model, TrainConfig(micro_tokens=50), steps=1).update(
+        examples, sft_objective()
+    )
 
     assert metrics["sft/token_loss"] == pytest.approx(float(torch.cat(losses).mean()), rel=1e-4)
     assert metrics["loss"] == pytest.approx(float(_sequence_mean(losses)), rel=1e-4)
@@ -270,7 +321,9 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
 
     history = [learner.update(examples, sft_objective()) for _ in range(12)]
 
-    assert [metrics["train/lr"] for metrics in history[:4]] == pytest.approx([1.5e-3, 3e-3, 3e-3, 2.7e-3])
+    assert [metrics["train/lr"] for metrics in history[:4]] == pytest.approx(
+        [1.5e-3, 3e-3, 3e-3, 2.7e-3]
+    )
     assert learner.num_steps == 12
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
@@ -283,7 +336,9 @@ def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
 
     bound = logprob_bound(model)
     for item, scores in zip(examples, found, strict=True):
-        np.testing.assert_allclose(scores, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound)
+        np.testing.assert_allclose(
+            scores, _textbook_logprobs(model, item).detach().numpy(), rtol=0, atol=bound
+        )
         assert scores.dtype == np.float32
     assert score_examples(model, [], 10) == []
     assert all(weight.grad is None for weight in model.parameters())

@@ -1,4 +1,5 @@
-"""What gives way to an update: nothing while there is room, then the cache, then activations; never the gradient."""
+"""What gives way to an update: nothing while there is room, then the cache, then activations; never
+the gradient."""
 
 from collections.abc import Callable, Iterator
 
@@ -32,7 +33,9 @@ def examples() -> list[Example]:
 def awake(model: Transformer) -> NativeEngine:
     """An engine with a cache, since it has sampled."""
     engine = NativeEngine(model, EngineConfig(slots=2), stop_tokens=frozenset())
-    request = Request(id="a", prompt=np.array([1, 2], dtype=np.int32), sampling=Sampling(max_tokens=2), seed=0)
+    request = Request(
+        id="a", prompt=np.array([1, 2], dtype=np.int32), sampling=Sampling(max_tokens=2), seed=0
+    )
     assert dict(engine.generate([request]))
     return engine
 
@@ -58,7 +61,9 @@ def test_where_an_update_fits_everything_stays() -> None:
     model = tiny_model()
     engine = awake(model)
 
-    Room(model, CFG, engines=[engine], free=told(needed(model, 0))).make(Optimizer(model, CFG), examples())
+    Room(model, CFG, engines=[engine], free=told(needed(model, 0))).make(
+        Optimizer(model, CFG), examples()
+    )
 
     assert is_awake(engine)
     assert model.num_checkpointed == 0
@@ -67,7 +72,9 @@ def test_where_an_update_fits_everything_stays() -> None:
 def test_where_it_does_not_the_cache_goes_first() -> None:
     model = tiny_model()
     engine, other = awake(model), awake(model)
-    room = Room(model, CFG, engines=[engine, other], free=told(needed(model, 0) - 1, needed(model, 0)))
+    room = Room(
+        model, CFG, engines=[engine, other], free=told(needed(model, 0) - 1, needed(model, 0))
+    )
 
     room.make(Optimizer(model, CFG), examples())
 
@@ -126,12 +133,18 @@ def gradients(model: Transformer, layers: int) -> dict[str, torch.Tensor]:
     learner = Learner(model, TrainConfig(micro_tokens=40, checkpointing="off"), steps=1)
     learner.room.make = lambda *_: None  # type: ignore[method-assign]
     learner.accumulate(examples(), sft_objective())
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    return {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
 
 
 @pytest.mark.parametrize(("family", "tied"), [("qwen2", True), ("qwen3", False), ("llama", False)])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(family: str, tied: bool, layers: int) -> None:
+def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(
+    family: str, tied: bool, layers: int
+) -> None:
     plain = gradients(tiny_model(family=family, tied=tied), 0)
     again = gradients(tiny_model(family=family, tied=tied), layers)
 

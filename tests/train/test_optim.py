@@ -1,4 +1,5 @@
-"""The optimiser: AdamW as published, masters that lose nothing, rates by hand, clipping, and no silent infinity."""
+"""The optimiser: AdamW as published, masters that lose nothing, rates by hand, clipping, and no
+silent infinity."""
 
 import math
 from typing import Literal
@@ -33,7 +34,10 @@ def test_twenty_steps_equal_the_reference_adamw() -> None:
     cfg = TrainConfig(weight_decay=0.1, clip=1e9, beta1=0.8, beta2=0.9)
     mine, theirs = Pair(*_drawn(0)), Pair(*_drawn(0))
     optimizer = Optimizer(mine, cfg)
-    groups = [{"params": [theirs.matrix], "weight_decay": 0.1}, {"params": [theirs.vector], "weight_decay": 0.0}]
+    groups = [
+        {"params": [theirs.matrix], "weight_decay": 0.1},
+        {"params": [theirs.vector], "weight_decay": 0.0},
+    ]
     reference = torch.optim.AdamW(groups, betas=(0.8, 0.9), eps=1e-8, foreach=False, fused=False)
     for step in range(20):
         lr = 0.01 * (step + 1)
@@ -51,7 +55,8 @@ def test_twenty_steps_equal_the_reference_adamw() -> None:
 
 
 def test_the_first_step_is_worked_by_hand() -> None:
-    # Both corrected moments are the gradient and its square, so the step is the rate times the gradient's sign.
+    # Both corrected moments are the gradient and its square, so the step is the rate times the
+    # gradient's sign.
     model = Pair(torch.full((1, 2), 2.0), torch.full((2,), 2.0))
     optimizer = Optimizer(model, TrainConfig(weight_decay=0.5, clip=1e9))
 
@@ -64,7 +69,9 @@ def test_the_first_step_is_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("clip", "share"), [(1.0, 0.2), (2.5, 0.5), (50.0, 1.0)])
-def test_the_gradient_is_scaled_as_a_whole_to_the_clip_and_its_own_norm_returned(clip: float, share: float) -> None:
+def test_the_gradient_is_scaled_as_a_whole_to_the_clip_and_its_own_norm_returned(
+    clip: float, share: float
+) -> None:
     model = Pair(torch.zeros(1, 1), torch.zeros(1))
     optimizer = Optimizer(model, TrainConfig(clip=clip))
 
@@ -74,8 +81,12 @@ def test_the_gradient_is_scaled_as_a_whole_to_the_clip_and_its_own_norm_returned
     assert norm == pytest.approx(5.0)
     # After one step the first moment is a tenth of the gradient that was used.
     found = optimizer.tensors()
-    torch.testing.assert_close(found["exp_avg/matrix"], torch.tensor([[0.3 * share]]), rtol=1e-5, atol=0)
-    torch.testing.assert_close(found["exp_avg/vector"], torch.tensor([0.4 * share]), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        found["exp_avg/matrix"], torch.tensor([[0.3 * share]]), rtol=1e-5, atol=0
+    )
+    torch.testing.assert_close(
+        found["exp_avg/vector"], torch.tensor([0.4 * share]), rtol=1e-5, atol=0
+    )
 
 
 def test_a_step_clears_the_gradient() -> None:
@@ -102,7 +113,10 @@ def test_a_gradient_that_is_not_finite_stops_training_before_the_weights_move(ba
 def test_masters_keep_updates_that_bfloat16_alone_would_lose() -> None:
     ones = torch.ones(2, 2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)
     model, plain = Pair(*ones), Pair(*ones)
-    optimizer, alone = Optimizer(model, TrainConfig(clip=1e9)), torch.optim.AdamW(plain.parameters(), weight_decay=0.0)
+    optimizer, alone = (
+        Optimizer(model, TrainConfig(clip=1e9)),
+        torch.optim.AdamW(plain.parameters(), weight_decay=0.0),
+    )
     for group in alone.param_groups:
         group["lr"] = 1e-4
     for _ in range(200):
@@ -112,9 +126,12 @@ def test_masters_keep_updates_that_bfloat16_alone_would_lose() -> None:
         alone.step()
         alone.zero_grad()
 
-    # 200 steps of 1e-4 each; near 1 the numbers of bfloat16 lie 0.004 apart, so alone nothing ever moves.
+    # 200 steps of 1e-4 each; near 1 the numbers of bfloat16 lie 0.004 apart, so alone nothing ever
+    # moves.
     assert torch.equal(plain.matrix, ones[0])
-    torch.testing.assert_close(optimizer.masters["matrix"].detach(), torch.full((2, 2), 0.98), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        optimizer.masters["matrix"].detach(), torch.full((2, 2), 0.98), atol=1e-5, rtol=0
+    )
     assert torch.equal(model.matrix, optimizer.masters["matrix"].bfloat16())
     assert model.matrix[0, 0].item() == pytest.approx(0.98, abs=0.002)
 
@@ -140,7 +157,9 @@ def test_float32_weights_are_their_own_masters_and_keep_their_address() -> None:
     assert optimizer.masters["matrix"] is model.matrix
     assert model.matrix.data_ptr() == address
     assert set(optimizer.tensors()) == {
-        f"{kind}/{name}" for kind in ("exp_avg", "exp_avg_sq", "step") for name in ("matrix", "vector")
+        f"{kind}/{name}"
+        for kind in ("exp_avg", "exp_avg_sq", "step")
+        for name in ("matrix", "vector")
     }
 
 
@@ -178,14 +197,19 @@ def test_an_offloaded_optimiser_moves_weights_to_the_same_place(dtype: torch.dty
             model.pull(*(value.to(dtype) for value in _drawn(step + 1)))
             optimizer.step(0.01)
 
-    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(models[0].vector, models[1].vector)
+    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(
+        models[0].vector, models[1].vector
+    )
     assert both[0].tensors().keys() == both[1].tensors().keys()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: torch.dtype) -> None:
     source = torch.Generator().manual_seed(0)
-    start = torch.randn(300, 300, generator=source).to(dtype), torch.randn(4, generator=source).to(dtype)
+    start = (
+        torch.randn(300, 300, generator=source).to(dtype),
+        torch.randn(4, generator=source).to(dtype),
+    )
     pulls = [(torch.randn(300, 300, generator=source).to(dtype), start[1]) for _ in range(4)]
     models = [Pair(*start) for _ in range(2)]
     settings = [TrainConfig(weight_decay=0.1, clip=0.5, offload=far) for far in (False, True)]
@@ -199,7 +223,9 @@ def test_large_weights_live_in_host_memory_and_move_to_the_same_place(dtype: tor
             optimizer.step(0.01)
         places.add(far.moments["matrix"][0].data_ptr())
 
-    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(models[0].vector, models[1].vector)
+    assert torch.equal(models[0].matrix, models[1].matrix) and torch.equal(
+        models[0].vector, models[1].vector
+    )
     for key, value in near.tensors().items():
         assert torch.equal(value, far.tensors()[key]), key
     assert len(places) == 1, "moments are made once"
@@ -235,19 +261,31 @@ Schedule = Literal["constant", "linear", "cosine"]
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
-        # Two steps of warm-up, then eight: shares 0, .25, .5, .75 at steps 2, 4, 6, 8, and 1 at the end and beyond.
+        # Two steps of warm-up, then eight: shares 0, .25, .5, .75 at steps 2, 4, 6, 8, and 1 at the
+        # end and beyond.
         ("constant", {0: 0.5, 1: 1.0, 2: 1.0, 4: 1.0, 6: 1.0, 8: 1.0, 10: 1.0, 50: 1.0}),
         ("linear", {0: 0.5, 1: 1.0, 2: 1.0, 4: 0.8, 6: 0.6, 8: 0.4, 10: 0.2, 50: 0.2}),
         (
             "cosine",
-            {0: 0.5, 1: 1.0, 2: 1.0, 4: 0.2 + 0.8 * 0.853553, 6: 0.6, 8: 0.2 + 0.8 * 0.146447, 10: 0.2, 50: 0.2},
+            {
+                0: 0.5,
+                1: 1.0,
+                2: 1.0,
+                4: 0.2 + 0.8 * 0.853553,
+                6: 0.6,
+                8: 0.2 + 0.8 * 0.146447,
+                10: 0.2,
+                50: 0.2,
+            },
         ),
     ],
 )
 def test_schedules_are_worked_by_hand(schedule: Schedule, expected: dict[int, float]) -> None:
     cfg = TrainConfig(lr=1.0, warmup=2, schedule=schedule, final_lr=0.2)
 
-    assert {step: learning_rate(cfg, step, 10) for step in expected} == pytest.approx(expected, abs=1e-6)
+    assert {step: learning_rate(cfg, step, 10) for step in expected} == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_without_warm_up_the_first_rate_is_the_peak() -> None:

@@ -34,7 +34,9 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
     policy = tiny_policy()
     policy.save(tmp_path)
 
-    model, tokenizer = open_model(ModelSource(path=str(tmp_path)), dtype=torch.float32, texts=[], seed=0)
+    model, tokenizer = open_model(
+        ModelSource(path=str(tmp_path)), dtype=torch.float32, texts=[], seed=0
+    )
 
     assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
     assert tokenizer.vocab_size == policy.tokenizer.vocab_size
@@ -49,7 +51,9 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
         ({"new": "tiny", "lora": {"rank": 2}}, "give path, not new"),
     ],
 )
-def test_a_source_that_says_nothing_or_too_much_is_refused(given: dict[str, object], words: str) -> None:
+def test_a_source_that_says_nothing_or_too_much_is_refused(
+    given: dict[str, object], words: str
+) -> None:
     with pytest.raises(ValidationError, match=words):
         ModelSource.model_validate(given)
 
@@ -62,13 +66,22 @@ def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
 def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
     assert torch_dtype("bfloat16") == torch.bfloat16
     assert torch_dtype("float32") == torch.float32
-    assert torch_dtype("auto") == (torch.bfloat16 if torch_device().type == "cuda" else torch.float32)
+    assert torch_dtype("auto") == (
+        torch.bfloat16 if torch_device().type == "cuda" else torch.float32
+    )
 
 
 def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
     policy = tiny_policy()
     policy.publish(9)
 
-    [group] = collect(policy.player, Grader(SumTask()), [sum_problem(1, 2)], Sampling(max_tokens=4), samples=2, seed=0)
+    [group] = collect(
+        policy.player,
+        Grader(SumTask()),
+        [sum_problem(1, 2)],
+        Sampling(max_tokens=4),
+        samples=2,
+        seed=0,
+    )
 
     assert [(rollout.completion.version, rollout.model) for rollout in group] == [(9, "tiny")] * 2

@@ -36,7 +36,9 @@ def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
     homes = [weight.data_ptr() for weight in reference.far]
     seen = list[bool]()
     reference.model.layers[0].register_forward_pre_hook(
-        lambda *_: seen.append(all(w.data_ptr() != home for w, home in zip(reference.far, homes, strict=True)))
+        lambda *_: seen.append(
+            all(w.data_ptr() != home for w, home in zip(reference.far, homes, strict=True))
+        )
     )
 
     reference.logprobs(EXAMPLES, 64)
@@ -65,11 +67,15 @@ def test_only_what_is_its_own_is_sent_away() -> None:
     reference = reference_of(model, offload=True)
 
     assert reference.model.embed.weight is model.embed.weight
-    assert {id(weight) for weight in reference.far}.isdisjoint(id(weight) for weight in model.parameters())
+    assert {id(weight) for weight in reference.far}.isdisjoint(
+        id(weight) for weight in model.parameters()
+    )
     assert len(reference.far) == sum(weight.requires_grad for weight in model.parameters())
 
 
 def test_a_model_as_it_is_can_be_a_reference() -> None:
     model = tiny_model()
     found = Reference(model).logprobs(EXAMPLES, 64)
-    assert np.array_equal(np.concatenate(found), np.concatenate(score_examples(model, EXAMPLES, 64)))
+    assert np.array_equal(
+        np.concatenate(found), np.concatenate(score_examples(model, EXAMPLES, 64))
+    )

@@ -29,7 +29,9 @@ def test_the_same_policy_gives_the_same_answer_and_stays_as_it_was() -> None:
     before = [weight.clone() for weight in policy.model.parameters()]
 
     assert check_exact(policy) == check_exact(policy)
-    assert all(torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True))
+    assert all(
+        torch.equal(old, new) for old, new in zip(before, policy.model.parameters(), strict=True)
+    )
     assert policy.engine.version == 0
 
 
@@ -61,7 +63,10 @@ def test_a_short_context_leaves_room_to_sample() -> None:
 def test_the_sentence_says_what_is_done() -> None:
     several, one = AlgoConfig(minibatches=4), AlgoConfig(minibatches=1)
     agreed = "exact: engine and learner agree bit for bit on 128 tokens"
-    assert EXACT.sentence(several) == f"{agreed}, so the engine's log-probabilities serve as the old ones"
+    assert (
+        EXACT.sentence(several)
+        == f"{agreed}, so the engine's log-probabilities serve as the old ones"
+    )
     assert EXACT.sentence(one) == f"{agreed}; one mini-batch a step needs no old log-probabilities"
     assert EXACT.sentence(several, lag=1) == (
         f"{agreed}; old log-probabilities are computed all the same, since rollouts lag"
@@ -70,17 +75,26 @@ def test_the_sentence_says_what_is_done() -> None:
         "close: 50.0 % of 128 log-probabilities have the same bits, the largest gap is 2.0e-06, "
         "so old log-probabilities are computed again"
     )
-    assert CLOSE.sentence(one).endswith("2.0e-06; one mini-batch a step needs no old log-probabilities")
-    assert CLOSE.sentence(AlgoConfig(minibatches=4, old="engine")).endswith("are the old ones by algo.old")
+    assert CLOSE.sentence(one).endswith(
+        "2.0e-06; one mini-batch a step needs no old log-probabilities"
+    )
+    assert CLOSE.sentence(AlgoConfig(minibatches=4, old="engine")).endswith(
+        "are the old ones by algo.old"
+    )
     assert replace(CLOSE, equal_share=0.9999).sentence(one).startswith("close: 99.9 %")
 
 
 @pytest.mark.parametrize("found", [EXACT, CLOSE])
 @pytest.mark.parametrize("minibatches", [1, 4])
 @pytest.mark.parametrize("lag", [0, 1])
-def test_the_sentence_is_true_of_the_algorithm(found: Exactness, minibatches: int, lag: int) -> None:
+def test_the_sentence_is_true_of_the_algorithm(
+    found: Exactness, minibatches: int, lag: int
+) -> None:
     cfg = AlgoConfig(minibatches=minibatches)
-    needs_old, said = build(found.applied(cfg, lag=lag), max_tokens=8).needs_old, found.sentence(cfg, lag=lag)
+    needs_old, said = (
+        build(found.applied(cfg, lag=lag), max_tokens=8).needs_old,
+        found.sentence(cfg, lag=lag),
+    )
 
     assert needs_old == ("computed" in said)
     assert ("serve as the old ones" in said) == (found.applied(cfg, lag=lag).old == "engine")

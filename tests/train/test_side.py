@@ -1,4 +1,5 @@
-"""One side of a co-training: class weights multiply advantages, and steps count only where they are asked for."""
+"""One side of a co-training: class weights multiply advantages, and steps count only where they are
+asked for."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def side(model: Path, algo: AlgoConfig = ALGO) -> Side:
     source, train = ModelSource(path=str(model)), TrainConfig(lr=1e-3)
-    return open_side(source, algo, Sampling(max_tokens=8), train, EngineConfig(slots=4), updates=5, name="s", seed=0)
+    return open_side(
+        source,
+        algo,
+        Sampling(max_tokens=8),
+        train,
+        EngineConfig(slots=4),
+        updates=5,
+        name="s",
+        seed=0,
+    )
 
 
 def group(number: int, rewards: tuple[float, float]) -> Group:
@@ -59,7 +69,8 @@ def test_class_weights_scale_what_a_group_teaches(model: Path) -> None:
 
 
 def test_weights_leave_the_kl_alone(model: Path) -> None:
-    """At the start the KL is 0 and has no gradient, so that only its presence among the metrics shows it."""
+    """At the start the KL is 0 and has no gradient, so that only its presence among the metrics
+    shows it."""
     trained = side(model, AlgoConfig(name="tango_grpo", kl=0.1))
     metrics, _ = trained.improve(GROUPS, {}, seed=0, weights=dict.fromkeys(NAMES, 0.0))
 

@@ -1,4 +1,5 @@
-"""From credited examples to moved weights: what may be left out, mini-batches, and the passes before."""
+"""From credited examples to moved weights: what may be left out, mini-batches, and the passes
+before."""
 
 from dataclasses import replace
 
@@ -54,8 +55,8 @@ def _updated(
 
 
 class Descent(Learner):
-    """Moves by a tenth of the gradient. Adam moves a weight by its learning rate however small the gradient, so the
-    weights it leaves show how a sum near zero was rounded.
+    """Moves by a tenth of the gradient. Adam moves a weight by its learning rate however small the
+    gradient, so the weights it leaves show how a sum near zero was rounded.
     """
 
     def optim_step(self) -> dict[str, float]:
@@ -72,7 +73,9 @@ class Descent(Learner):
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: int) -> None:
-    algo = build(AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32)
+    algo = build(
+        AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32
+    )
 
     without, some = _updated(algo, _examples(), Descent)
     with_all, every = _updated(replace(algo, trains_on_zero_advantage=True), _examples(), Descent)
@@ -100,7 +103,9 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
             seen.extend(item.weight for item in examples)
             return super().accumulate(examples, objective)
 
-    algo = replace(build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean)
+    algo = replace(
+        build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean
+    )
     update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
 
     # Six sequences divide, though only three are run: those with 4, 14 and 24 targets.
@@ -126,7 +131,9 @@ def test_no_example_at_all_is_an_empty_step() -> None:
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
-    examples = with_reference(_examples((0.0,) * 4), Reference(tiny_model(seed=9)) if cfg.kl else None, 64)
+    examples = with_reference(
+        _examples((0.0,) * 4), Reference(tiny_model(seed=9)) if cfg.kl else None, 64
+    )
 
     weights, metrics = _updated(build(cfg, max_tokens=32), examples)
 
@@ -198,7 +205,12 @@ def test_the_seed_decides_the_mini_batches() -> None:
     for seed in (3, 3, 4):
         seen: list[list[float]] = []
         algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
-        update(Learner(tiny_model(), CFG, steps=3), _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)), algo, seed=seed)
+        update(
+            Learner(tiny_model(), CFG, steps=3),
+            _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
+            algo,
+            seed=seed,
+        )
         orders.append(seen)
 
     assert orders[0] == orders[1] != orders[2]
@@ -208,9 +220,13 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     examples, policy, reference = _examples(), tiny_model(), tiny_model(seed=9)
     expected = score_examples(reference, examples, 4096)
 
-    noted = with_old(with_reference(examples, Reference(reference), 64), Learner(policy, CFG, steps=1))
+    noted = with_old(
+        with_reference(examples, Reference(reference), 64), Learner(policy, CFG, steps=1)
+    )
 
-    for item, theirs, own in zip(noted, expected, score_examples(policy, examples, 4096), strict=True):
+    for item, theirs, own in zip(
+        noted, expected, score_examples(policy, examples, 4096), strict=True
+    ):
         assert item.ref_logprob is not None and item.old_logprob is not None
         np.testing.assert_allclose(item.ref_logprob, theirs, rtol=0, atol=logprob_bound(reference))
         np.testing.assert_allclose(item.old_logprob, own, rtol=0, atol=logprob_bound(policy))
@@ -228,7 +244,8 @@ def test_metrics_of_mini_batches_are_averaged() -> None:
 
 
 def _stale(seed: int = 5) -> list[Example]:
-    """Examples with an advantage for each token, and old, reference and engine log-probabilities near their own."""
+    """Examples with an advantage for each token, and old, reference and engine log-probabilities
+    near their own."""
     noise = np.random.default_rng(seed)
     examples = _examples()
     own = score_examples(tiny_model(), examples, 4096)
@@ -264,7 +281,13 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
         learner = Learner(tiny_model(), _micro(micro_tokens), steps=1)
         logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective))
         gradients.append(
-            torch.cat([weight.grad.flatten() for weight in learner.model.parameters() if weight.grad is not None])
+            torch.cat(
+                [
+                    weight.grad.flatten()
+                    for weight in learner.model.parameters()
+                    if weight.grad is not None
+                ]
+            )
         )
 
     assert (gradients[0] - gradients[1]).norm() <= _gradient_bound(_stale()) * gradients[1].norm()
@@ -317,13 +340,17 @@ def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
     update(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
 
     assert torch.equal(_weights(stopped.model), _weights(alone.model))
-    assert all(not weight.grad.any() for weight in stopped.model.parameters() if weight.grad is not None)
+    assert all(
+        not weight.grad.any() for weight in stopped.model.parameters() if weight.grad is not None
+    )
 
 
 def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
     plain, guarded = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
 
-    without = update(plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3)
+    without = update(
+        plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3
+    )
     metrics = update(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
 
     assert torch.equal(_weights(plain.model), _weights(guarded.model))
@@ -334,7 +361,9 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 def test_zeroed_micro_batches_are_counted() -> None:
     learner = Learner(tiny_model(), FAST, steps=4)
 
-    metrics = update(learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3)
+    metrics = update(
+        learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
+    )
 
     assert learner.num_steps == 4
     assert metrics["policy/zeroed"] == pytest.approx(0.75)
@@ -343,8 +372,12 @@ def test_zeroed_micro_batches_are_counted() -> None:
 
 def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
     learner = Learner(tiny_model(), CFG, steps=1)
-    still = [replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()]
+    still = [
+        replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
+    ]
 
     assert update(learner, still, build(AlgoConfig(), max_tokens=32), seed=3) == {"step/empty": 1.0}
     moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
-    assert update(learner, [moving], build(AlgoConfig(), max_tokens=32), seed=3)["step/empty"] == 0.0
+    assert (
+        update(learner, [moving], build(AlgoConfig(), max_tokens=32), seed=3)["step/empty"] == 0.0
+    )

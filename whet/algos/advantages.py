@@ -1,7 +1,8 @@
-"""Advantages: what a rollout's reward is worth against its siblings'. Plain numbers, group by group.
+"""Advantages: what a rollout's reward is worth against its siblings'. Plain numbers, group by
+group.
 
-Each function takes the rewards of all groups of a step and a state, and returns advantages of the same shape and the
-next state. The state is checkpointed; only `momentum` has one.
+Each function takes the rewards of all groups of a step and a state, and returns advantages of the
+same shape and the next state. The state is checkpointed; only `momentum` has one.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,8 @@ def center(group: Sequence[float]) -> list[float]:
 
 
 def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -> list[float]:
-    """Divide the centred rewards by the group's deviation (GRPO, Shao et al. 2024); equal rewards give zeros.
+    """Divide the centred rewards by the group's deviation (GRPO, Shao et al. 2024); equal rewards
+    give zeros.
 
     >>> [round(a, 4) for a in zscore([1.0, 0.0, 0.0, 1.0])]
     [0.866, -0.866, -0.866, 0.866]
@@ -60,8 +62,8 @@ def each(score: Callable[[Sequence[float]], list[float]]) -> Advantage:
 def momentum(max_momentum: float) -> Advantage:
     """Normalise by a mean and deviation that run across groups (LLM4Game24).
 
-    Each group moves them by 1 - m, where m starts at 0 and grows by 0.1 a group up to `max_momentum`; at 0 every group
-    stands for itself.
+    Each group moves them by 1 - m, where m starts at 0 and grows by 0.1 a group up to
+    `max_momentum`; at 0 every group stands for itself.
     """
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:

@@ -1,7 +1,8 @@
-"""From settings to an algorithm: the row of a name, what the settings replace in it, and the pieces that makes.
+"""From settings to an algorithm: the row of a name, what the settings replace in it, and the pieces
+that makes.
 
-The names, with their papers, are in `whet/algos/rows.py`. An algorithm is an advantage, a ratio, a surrogate and token
-weights, and with them penalties, a correction for staleness and an early stop.
+The names, with their papers, are in `whet/algos/rows.py`. An algorithm is an advantage, a ratio, a
+surrogate and token weights, and with them penalties, a correction for staleness and an early stop.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,16 @@ from torch import Tensor
 from whet.algos import advantages, losses, returns, steps, weights
 from whet.algos.early_stop import EarlyStop, is_too_far, watched
 from whet.algos.losses import KlEstimator, KlGradient
-from whet.algos.rows import ROWS, AdvantageName, AlgoName, KlPlace, RatioName, Row, SurrogateName, WeightsName
+from whet.algos.rows import (
+    ROWS,
+    AdvantageName,
+    AlgoName,
+    KlPlace,
+    RatioName,
+    Row,
+    SurrogateName,
+    WeightsName,
+)
 from whet.algos.staleness import Staleness, correction
 from whet.algos.steps import Blend
 from whet.algos.terms import TokenTerms
@@ -27,37 +37,46 @@ class AlgoConfig(Config):
     """How rewards become gradients. A setting that is none is what the name's row says."""
 
     name: AlgoName = "grpo"
-    """A row of `whet/algos/rows.py`, with its paper; the settings below replace what stands there."""
+    """A row of `whet/algos/rows.py`, with its paper; the settings below replace what stands
+    there."""
     advantage: AdvantageName | None = None
-    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean (momentum), nothing
-    (to_go), or a critic (gae)."""
+    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
+    (momentum), nothing (to_go), or a critic (gae)."""
     ddof: Literal[0, 1] = 1
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """For momentum: the largest share of history in the running mean and deviation; 0 is group-relative."""
+    """For momentum: the largest share of history in the running mean and deviation; 0 is
+    group-relative."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """For to_go and gae: what a reward is worth a token earlier."""
     gae_decay: float = Field(default=1.0, ge=0.0, le=1.0)
     """For gae: its λ, from one step of the critic (0) to rewards to go (1)."""
     whiten: bool | None = None
-    """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward stay at 0."""
+    """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
+    stay at 0."""
     steps: Blend = Blend()
     """For tango: the share of judged steps in the advantage."""
     ratio: RatioName | None = None
-    """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one, which is none."""
+    """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
+    which is none."""
     surrogate: SurrogateName | None = None
-    """What ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds nothing."""
+    """What ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
+    nothing."""
     clip_low: float | None = Field(default=None, ge=0.0)
-    """For clip: where the advantage is negative, gains stop paying below a ratio of 1 - clip_low."""
+    """For clip: where the advantage is negative, gains stop paying below a ratio of 1 -
+    clip_low."""
     clip_high: float | None = Field(default=None, ge=0.0)
     """Gains stop paying above a ratio of 1 + clip_high; for cispo the cap of the ratio."""
     dual_clip: float | None = Field(default=None, gt=1.0)
-    """Most that a token of negative advantage may cost, in multiples of it; none is no such bound."""
+    """Most that a token of negative advantage may cost, in multiples of it; none is no such
+    bound."""
     weights: WeightsName | None = None
-    """How the losses of tokens are averaged: over all tokens of a step, within each sequence first (sequence_mean),
-    summed within it (sequence_sum), or divided by the longest answer allowed (constant)."""
+    """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
+    (sequence_mean), summed within it (sequence_sum), or divided by the longest answer allowed
+    (constant)."""
     old: Literal["learner", "engine"] = "learner"
-    """Whose log-probabilities at the start of the step ratios compare with: computed again, or as sampled."""
+    """Whose log-probabilities at the start of the step ratios compare with: computed again, or as
+    sampled."""
     staleness: Staleness = Staleness()
     """Correction for tokens that the engine sampled at other probabilities than the learner's."""
     kl: float = Field(default=0.0, ge=0.0)
@@ -67,7 +86,8 @@ class AlgoConfig(Config):
     kl_estimator: KlEstimator | None = None
     """None is k2 in the loss and k1 in the reward, which have the KL's own gradient there."""
     kl_gradient: KlGradient = "exact"
-    """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the estimate as it is."""
+    """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
+    estimate as it is."""
     entropy: float = 0.0
     """Weight of an entropy bonus in the loss; 0 logs the entropy only."""
     minibatches: int = Field(default=1, ge=1)
@@ -84,7 +104,8 @@ class AlgoConfig(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A loss of each token and the metrics that go with it; each metric is a tensor [M], averaged by the learner.
+    """A loss of each token and the metrics that go with it; each metric is a tensor [M], averaged
+    by the learner.
 
     Where answers are compared, loss and metrics are those of pairs, [P].
     """
@@ -158,7 +179,8 @@ def build(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
 
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
-    """The surrogate of the named algorithm, its correction and penalties, and what to log of them."""
+    """The surrogate of the named algorithm, its correction and penalties, and what to log of
+    them."""
     row = resolved(cfg)
     stop = cfg.early_stop
 
@@ -180,11 +202,15 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
         if terms.reference_M is not None:
             metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.reference_M, "k3")
             if row.kl_in == "loss":
-                loss_M = loss_M + cfg.kl * _penalty(row, cfg, terms.logprob_M, terms.reference_M, token_M)
+                loss_M = loss_M + cfg.kl * _penalty(
+                    row, cfg, terms.logprob_M, terms.reference_M, token_M
+                )
         if cfg.entropy:
             loss_M = loss_M - cfg.entropy * terms.entropy_M
         if stop.limit is not None:
-            metrics["policy/stop_signal"] = watched(token_M if stop.statistic == "kl" else moved_M, stop)
+            metrics["policy/stop_signal"] = watched(
+                token_M if stop.statistic == "kl" else moved_M, stop
+            )
         if stop.limit is not None and stop.scope == "micro_batch":
             is_zeroed = is_too_far(metrics["policy/stop_signal"].mean(), stop)
             metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
@@ -200,7 +226,11 @@ def sft_objective() -> Objective:
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         loss_M = losses.nll(terms)
         is_likely_M = (terms.logprob_M > torch.log(torch.tensor(0.5))).float()
-        return loss_M, {"sft/token_loss": loss_M, "sft/likely_tokens": is_likely_M, "policy/entropy": terms.entropy_M}
+        return loss_M, {
+            "sft/token_loss": loss_M,
+            "sft/likely_tokens": is_likely_M,
+            "policy/entropy": terms.entropy_M,
+        }
 
     return Objective(loss=loss)
 
@@ -218,7 +248,9 @@ def _advantage(row: Row, cfg: AlgoConfig) -> advantages.Advantage | None:
 def _spread(row: Row, cfg: AlgoConfig) -> returns.Spread | None:
     if row.advantage == "to_go":
         return returns.to_go(gamma=cfg.gamma)
-    return returns.by_values(gamma=cfg.gamma, decay=cfg.gae_decay) if row.advantage == "gae" else None
+    return (
+        returns.by_values(gamma=cfg.gamma, decay=cfg.gae_decay) if row.advantage == "gae" else None
+    )
 
 
 def _weights(name: WeightsName, max_tokens: int) -> weights.Weights:
@@ -237,7 +269,9 @@ def _ratio(row: Row, terms: TokenTerms) -> Tensor:
     return losses.token_ratio(terms) if row.ratio == "token" else losses.sequence_ratio(terms)
 
 
-def _surrogate(row: Row, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+def _surrogate(
+    row: Row, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The policy loss, and the share of tokens beyond its bounds where it has any."""
     low, high, advantage_M = row.clip_low, row.clip_high, terms.advantage_M
     if row.surrogate == "reinforce":
@@ -257,7 +291,9 @@ def _estimator(row: Row, cfg: AlgoConfig) -> KlEstimator:
     return cfg.kl_estimator or ("k2" if row.kl_in == "loss" else "k1")
 
 
-def _penalty(row: Row, cfg: AlgoConfig, logprob_M: Tensor, reference_M: Tensor, ratio_M: Tensor) -> Tensor:
+def _penalty(
+    row: Row, cfg: AlgoConfig, logprob_M: Tensor, reference_M: Tensor, ratio_M: Tensor
+) -> Tensor:
     estimator = _estimator(row, cfg)
     if cfg.kl_gradient == "direct":
         return losses.kl(logprob_M, reference_M, estimator)
@@ -272,7 +308,8 @@ def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
             row.ratio == "one" and row.surrogate != "reinforce"
         ),
         f'dual_clip = {cfg.dual_clip} needs surrogate = "clip" and a bound above 1 + clip_high': (
-            cfg.dual_clip is not None and (row.surrogate != "clip" or cfg.dual_clip <= 1 + row.clip_high)
+            cfg.dual_clip is not None
+            and (row.surrogate != "clip" or cfg.dual_clip <= 1 + row.clip_high)
         ),
         f"steps.alpha = {cfg.steps.alpha} is for the tango algorithms, which credit judged steps": (
             cfg.steps.alpha is not None and row.steps is None

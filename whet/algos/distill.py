@@ -1,7 +1,9 @@
-"""On-policy distillation: on answers of its own, the policy moves towards a teacher, token by token.
+"""On-policy distillation: on answers of its own, the policy moves towards a teacher, token by
+token.
 
-The loss is the reverse KL, KL(policy ‖ teacher), estimated from the sampled tokens. Each token answers for its own
-distribution; that an earlier token led here is not counted against it. No reward takes part.
+The loss is the reverse KL, KL(policy ‖ teacher), estimated from the sampled tokens. Each token
+answers for its own distribution; that an earlier token led here is not counted against it. No
+reward takes part.
 """
 
 from torch import Tensor
@@ -22,9 +24,11 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
 
 
 def reverse_kl(terms: TokenTerms) -> Tensor:
-    """The KL to the teacher with the KL's own gradient: ratio × k3 (DeepSeek-V3.2), never negative as a value.
+    """The KL to the teacher with the KL's own gradient: ratio × k3 (DeepSeek-V3.2), never negative
+    as a value.
 
-    For tokens the present weights sampled, the gradient is that of REINFORCE with the teacher's advantage,
+    For tokens the present weights sampled, the gradient is that of REINFORCE with the teacher's
+    advantage,
     -(log teacher - log policy) × ∇log policy: exact in expectation, and not that of k3 differentiated as it stands.
     """
     assert terms.reference_M is not None, "distillation needs a teacher"
@@ -32,7 +36,8 @@ def reverse_kl(terms: TokenTerms) -> Tensor:
 
 
 def distill_objective() -> Objective:
-    """The reverse KL, and what to log of it; the teacher's log-probabilities stand as the reference's."""
+    """The reverse KL, and what to log of it; the teacher's log-probabilities stand as the
+    reference's."""
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         assert terms.reference_M is not None, "distillation needs a teacher"

@@ -1,6 +1,8 @@
-"""Preference losses: make the better of two answers more likely than the worse, measured from a reference.
+"""Preference losses: make the better of two answers more likely than the worse, measured from a
+reference.
 
-Shapes: M response tokens of S sequences, which make P pairs. Every loss is to be minimised and has shape [P].
+Shapes: M response tokens of S sequences, which make P pairs. Every loss is to be minimised and has
+shape [P].
 """
 
 from typing import Literal
@@ -20,7 +22,8 @@ class PreferenceConfig(Config):
 
     name: Literal["dpo", "ipo"] = "dpo"
     beta: float = Field(default=0.1, gt=0.0)
-    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it go further."""
+    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it go
+    further."""
     smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
     """For dpo: the share of pairs taken to be the wrong way round (conservative DPO)."""
     per_token: bool = False
@@ -29,19 +32,24 @@ class PreferenceConfig(Config):
     @model_validator(mode="after")
     def _fits(self) -> "PreferenceConfig":
         if self.name == "ipo" and self.smoothing:
-            raise ValueError(f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term')
+            raise ValueError(
+                f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'
+            )
         return self
 
 
 def log_ratio(policy_P: Tensor, reference_P: Tensor) -> Tensor:
-    """How much more likely an answer is than under the reference, from its summed log-probabilities."""
+    """How much more likely an answer is than under the reference, from its summed
+    log-probabilities."""
     return policy_P - reference_P
 
 
 def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
-    """Raise the log-ratio of the chosen answer above that of the rejected (Rafailov et al. 2023, eq. 7).
+    """Raise the log-ratio of the chosen answer above that of the rejected (Rafailov et al. 2023,
+    eq. 7).
 
-    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023, conservative DPO).
+    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
+    conservative DPO).
 
     >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
     0.5544
@@ -51,7 +59,8 @@ def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float =
 
 
 def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β), and no further (Azar et al. 2023, eq. 17).
+    """Bring the difference of the log-ratios to 1 / (2 β), and no further (Azar et al. 2023, eq.
+    17).
 
     >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
     4.0
@@ -60,7 +69,8 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
 
 
 def preference_objective(cfg: PreferenceConfig) -> Objective:
-    """The named loss over pairs. Its metrics are rewards as DPO reads them: β times the log-ratio."""
+    """The named loss over pairs. Its metrics are rewards as DPO reads them: β times the
+    log-ratio."""
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         chosen_P, rejected_P = pair_log_ratios(terms, per_token=cfg.per_token)
@@ -79,10 +89,13 @@ def preference_objective(cfg: PreferenceConfig) -> Objective:
 
 
 def pair_log_ratios(terms: TokenTerms, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of the chosen and of the rejected answers, summed over their tokens or averaged."""
+    """Log-ratios of the chosen and of the rejected answers, summed over their tokens or
+    averaged."""
     assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
     assert terms.reference_M is not None, "preferences need a reference"
-    ratio_S = log_ratio(_by_sequence(terms.logprob_M, terms), _by_sequence(terms.reference_M, terms))
+    ratio_S = log_ratio(
+        _by_sequence(terms.logprob_M, terms), _by_sequence(terms.reference_M, terms)
+    )
     if per_token:
         ratio_S = ratio_S / _by_sequence(torch.ones_like(terms.logprob_M), terms)
     return ratio_S[terms.chosen_P], ratio_S[terms.rejected_P]

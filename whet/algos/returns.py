@@ -1,4 +1,5 @@
-"""Credit for single tokens: rewards to go, GAE, and whitening over all tokens of a step. Plain arrays in float64."""
+"""Credit for single tokens: rewards to go, GAE, and whitening over all tokens of a step. Plain
+arrays in float64."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +8,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Spread = Callable[[Array, Array | None], tuple[Array, Array | None]]
-"""Rewards of one sequence's tokens, and their values -> advantages, and what the values should have been."""
+"""Rewards of one sequence's tokens, and their values -> advantages, and what the values should have
+been."""
 
 EPSILON = 1e-6
 
@@ -25,8 +27,11 @@ def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
     return found
 
 
-def gae(reward: Array, value: Array, *, gamma: float = 1.0, decay: float = 1.0) -> tuple[Array, Array]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and the targets of the values.
+def gae(
+    reward: Array, value: Array, *, gamma: float = 1.0, decay: float = 1.0
+) -> tuple[Array, Array]:
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and the targets of the
+    values.
 
     A sequence ends with its last token: nothing is worth anything after it.
 
@@ -59,10 +64,11 @@ def by_values(*, gamma: float, decay: float) -> Spread:
 
 
 def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:
-    """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf's second normalisation).
+    """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf's second
+    normalisation).
 
-    The others take no part and become zero: answers of equal reward say nothing of each other, and shifting them by
-    the mean of the rest would.
+    The others take no part and become zero: answers of equal reward say nothing of each other, and
+    shifting them by the mean of the rest would.
     """
     live = [array for array, alive in zip(sequences, is_live, strict=True) if alive]
     tokens = np.concatenate([*live, np.zeros(0)])

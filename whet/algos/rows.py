@@ -1,7 +1,8 @@
-"""The algorithms by name: each a row of choices with its paper, and the numbers its source trains with.
+"""The algorithms by name: each a row of choices with its paper, and the numbers its source trains
+with.
 
-A choice is how the mathematics goes; what a config sets replaces it. The source's numbers are for files in
-`experiments/` to set, and change nothing here.
+A choice is how the mathematics goes; what a config sets replaces it. The source's numbers are for
+files in `experiments/` to set, and change nothing here.
 """
 
 from collections.abc import Mapping
@@ -58,19 +59,37 @@ ROWS: Mapping[AlgoName, Row] = {
         paper="Shao et al. 2024, DeepSeekMath, eq. 3 and 4",
         advantage="zscore",
         weights="sequence_mean",
-        source={"kl": 0.04, "kl_estimator": "k3", "group_size": 64, "problems_per_step": 16, "train.lr": 1e-6},
+        source={
+            "kl": 0.04,
+            "kl_estimator": "k3",
+            "group_size": 64,
+            "problems_per_step": 16,
+            "train.lr": 1e-6,
+        },
     ),
     "dr_grpo": Row(
         paper="Liu et al. 2025, Understanding R1-Zero-like training",
         advantage="center",
         weights="constant",
-        source={"kl": 0.0, "group_size": 8, "problems_per_step": 128, "train.lr": 1e-6, "max_tokens": 3000},
+        source={
+            "kl": 0.0,
+            "group_size": 8,
+            "problems_per_step": 128,
+            "train.lr": 1e-6,
+            "max_tokens": 3000,
+        },
     ),
     "dapo": Row(
         paper="Yu et al. 2025, DAPO, eq. 8",
         advantage="zscore",
         clip_high=0.28,
-        source={"kl": 0.0, "group_size": 16, "problems_per_step": 512, "minibatches": 16, "train.lr": 1e-6},
+        source={
+            "kl": 0.0,
+            "group_size": 16,
+            "problems_per_step": 512,
+            "minibatches": 16,
+            "train.lr": 1e-6,
+        },
     ),
     "rloo": Row(
         paper="Ahmadian et al. 2024, Back to basics, section 2.2",
@@ -115,7 +134,13 @@ ROWS: Mapping[AlgoName, Row] = {
         advantage="gae",
         whiten=True,
         kl_in="reward",
-        source={"kl": 0.001, "gamma": 1.0, "gae_decay": 1.0, "problems_per_step": 512, "critic.lr": 1e-5},
+        source={
+            "kl": 0.001,
+            "gamma": 1.0,
+            "gae_decay": 1.0,
+            "problems_per_step": 512,
+            "critic.lr": 1e-5,
+        },
     ),
     "game24": Row(
         paper="LLM4Game24 report",
@@ -153,14 +178,26 @@ ROWS: Mapping[AlgoName, Row] = {
         advantage="zscore",
         steps="zscore",
         alpha=0.1,
-        source={"kl": 0.001, "kl_estimator": "k3", "kl_gradient": "direct", "entropy": 0.001, "group_size": 5},
+        source={
+            "kl": 0.001,
+            "kl_estimator": "k3",
+            "kl_gradient": "direct",
+            "entropy": 0.001,
+            "group_size": 5,
+        },
     ),
     "tango_rloo": Row(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
         steps="leave_one_out",
         alpha=0.1,
-        source={"kl": 0.001, "kl_estimator": "k3", "kl_gradient": "direct", "entropy": 0.001, "group_size": 5},
+        source={
+            "kl": 0.001,
+            "kl_estimator": "k3",
+            "kl_gradient": "direct",
+            "entropy": 0.001,
+            "group_size": 5,
+        },
     ),
     "tango_reinforce_pp": Row(
         paper="Zha et al. 2025, RL Tango, with REINFORCE++",
@@ -168,6 +205,12 @@ ROWS: Mapping[AlgoName, Row] = {
         whiten=True,
         steps="whiten",
         alpha=0.5,
-        source={"kl": 0.001, "kl_estimator": "k2", "kl_gradient": "direct", "entropy": 0.0, "group_size": 5},
+        source={
+            "kl": 0.001,
+            "kl_estimator": "k2",
+            "kl_gradient": "direct",
+            "entropy": 0.0,
+            "group_size": 5,
+        },
     ),
 }

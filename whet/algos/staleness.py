@@ -1,7 +1,8 @@
 """Correction for tokens that the engine sampled at other probabilities than the learner gives them.
 
-Kernels, number formats and a lag of steps make the two differ. The factor is the learner's probability at the start of
-the step over the engine's; the policy loss is multiplied by it, and it has no gradient.
+Kernels, number formats and a lag of steps make the two differ. The factor is the learner's
+probability at the start of the step over the engine's; the policy loss is multiplied by it, and it
+has no gradient.
 """
 
 from typing import Literal
@@ -19,7 +20,8 @@ class Staleness(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
-    """truncate bounds the factor (TIS, Yao et al. 2025), mask drops what is out of bounds (IcePop, MIS)."""
+    """truncate bounds the factor (TIS, Yao et al. 2025), mask drops what is out of bounds (IcePop,
+    MIS)."""
     level: Literal["token", "sequence"] = "token"
     """sequence multiplies the factors of all its tokens into one."""
     low: float = Field(default=0.0, ge=0.0)

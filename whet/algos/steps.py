@@ -1,7 +1,8 @@
-"""Credit for steps of an answer that a verifier judged, and how it is blended with that for the outcome (Tango).
+"""Credit for steps of an answer that a verifier judged, and how it is blended with that for the
+outcome (Tango).
 
-The reward of a step stands at its last token. A token is worth the step rewards still to come: those of the steps that
-end with it or after it. Answers without judged steps get none.
+The reward of a step stands at its last token. A token is worth the step rewards still to come:
+those of the steps that end with it or after it. Answers without judged steps get none.
 """
 
 import math
@@ -39,7 +40,9 @@ class Blend(Config):
     @model_validator(mode="after")
     def _ends(self) -> "Blend":
         if self.decay == "exponential" and self.final_alpha == 0:
-            raise ValueError("final_alpha must be above 0 for an exponential decay, which never reaches 0")
+            raise ValueError(
+                "final_alpha must be above 0 for an exponential decay, which never reaches 0"
+            )
         return self
 
 
@@ -64,7 +67,8 @@ def blended(outcome: Array, step: Array, alpha: float) -> Array:
 
 
 def step_credit(rule: StepRule) -> StepCredit:
-    """Build the step credit of a rule: pooled in the group (zscore, leave_one_out), or whitened over all tokens."""
+    """Build the step credit of a rule: pooled in the group (zscore, leave_one_out), or whitened
+    over all tokens."""
     if rule == "whiten":
         return _whitened
     return _pooled(zscore) if rule == "zscore" else _pooled(_scaled_leave_one_out)
@@ -79,7 +83,9 @@ def to_tokens(answer: Answer, rewards: Sequence[float]) -> Array:
     steps, length = answer
     at_ends = np.zeros(length)
     for step, reward in zip(steps, rewards, strict=True):
-        assert 0 <= step.start < step.end <= length, f"step {step.start}:{step.end} is not within {length} tokens"
+        assert 0 <= step.start < step.end <= length, (
+            f"step {step.start}:{step.end} is not within {length} tokens"
+        )
         at_ends[step.end - 1] += reward
     return rewards_to_go(at_ends)
 

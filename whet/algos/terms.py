@@ -1,4 +1,5 @@
-"""What a loss sees of each sampled token, and sums over sequences. M tokens were sampled, in S sequences.
+"""What a loss sees of each sampled token, and sums over sequences. M tokens were sampled, in S
+sequences.
 
 Where answers are compared, two and two of the sequences make P pairs.
 """
@@ -19,12 +20,14 @@ class TokenTerms:
     behaviour_M: Tensor
     """Log-probability at which the engine sampled the token."""
     old_M: Tensor | None
-    """Under the weights at the start of the step; None when this is their first use, so that they are the same."""
+    """Under the weights at the start of the step; None when this is their first use, so that they
+    are the same."""
     reference_M: Tensor | None
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
     chosen_P: Tensor | None = None
-    """Index of the sequence that is the better answer of each pair; None where nothing is compared."""
+    """Index of the sequence that is the better answer of each pair; None where nothing is
+    compared."""
     rejected_P: Tensor | None = None
 
 

@@ -12,7 +12,8 @@ GUESSING = 0.55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Counts of (truth, verdict), each right or wrong; a verdict of None could not be read, and agrees with nothing."""
+    """Counts of (truth, verdict), each right or wrong; a verdict of None could not be read, and
+    agrees with nothing."""
 
     counts: Counter[tuple[bool, bool | None]]
 
@@ -42,7 +43,8 @@ class Agreement:
 
     @property
     def balanced_accuracy(self) -> float | None:
-        """The mean of the shares found among the right and among the wrong; None unless there are both."""
+        """The mean of the shares found among the right and among the wrong; None unless there are
+        both."""
         if not self._truly(True) or not self._truly(False):
             return None
         return (self.recall(True) + self.recall(False)) / 2
@@ -59,7 +61,8 @@ class Agreement:
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether nearly all verdicts are the same without being shown to be better than a guess."""
+        """Whether nearly all verdicts are the same without being shown to be better than a
+        guess."""
         share, accuracy = self.says_right, self.balanced_accuracy
         if share is None:
             return True
@@ -83,10 +86,12 @@ def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
 
 
 def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
-    """Name the figures of final verdicts, and of verdicts on steps where their exact labels are known.
+    """Name the figures of final verdicts, and of verdicts on steps where their exact labels are
+    known.
 
-    Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those of finding a wrong
-    one. What cannot be told, such as a balanced accuracy over solutions of one kind, is left out.
+    Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
+    of finding a wrong one. What cannot be told, such as a balanced accuracy over solutions of one
+    kind, is left out.
     """
     found: dict[str, float | None] = {
         "verifier/accuracy": outcome.accuracy,

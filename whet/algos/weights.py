@@ -1,7 +1,8 @@
-"""Token weights: how losses of single tokens become one number. Known before the first backward, from lengths alone.
+"""Token weights: how losses of single tokens become one number. Known before the first backward,
+from lengths alone.
 
-The learner sums weight times loss. So a mean over tokens, over sequences, or a fixed divisor is only a choice of
-weights, and no split into micro-batches can change it.
+The learner sums weight times loss. So a mean over tokens, over sequences, or a fixed divisor is
+only a choice of weights, and no split into micro-batches can change it.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,8 @@ def sequence_sum(lengths: Sequence[int]) -> list[float]:
 
 
 def constant(divisor: int) -> Weights:
-    """Tokens add up over a fixed length, sequences are averaged (Dr. GRPO): no bias towards short or long answers.
+    """Tokens add up over a fixed length, sequences are averaged (Dr. GRPO): no bias towards short
+    or long answers.
 
     >>> constant(10)([1, 3])
     [0.05, 0.05]

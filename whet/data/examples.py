@@ -1,7 +1,7 @@
 """Training sequences as arrays, and packed batches of them as tensors.
 
-Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and carry a loss. Where
-answers are compared, the sequences make P pairs, and each pair carries one.
+Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and
+carry a loss. Where answers are compared, the sequences make P pairs, and each pair carries one.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from whet.types import Floats, Tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Example:
-    """One training sequence. Per-token arrays cover the response only: the tokens from `start` to the end."""
+    """One training sequence. Per-token arrays cover the response only: the tokens from `start` to
+    the end."""
 
     tokens: Tokens
     start: int
@@ -86,7 +87,9 @@ class Batch:
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
     """Lay examples end to end."""
-    assert all(example.start >= 1 for example in examples), "something must predict the first response token"
+    assert all(example.start >= 1 for example in examples), (
+        "something must predict the first response token"
+    )
     lengths = np.array([len(example.tokens) for example in examples])
     starts = np.cumsum(lengths) - lengths
     counts = np.array([example.num_targets for example in examples])
@@ -99,17 +102,24 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         return torch.from_numpy(np.repeat(np.array(values, dtype=np.float32), counts)).to(device)
 
     def each(values: list[float | Floats]) -> Tensor:
-        assert all(np.shape(value) in ((), (count,)) for value, count in zip(values, counts, strict=True)), (
-            "a per-token advantage has a value for every response token"
-        )
-        parts = [np.broadcast_to(np.float32(value), (count,)) for value, count in zip(values, counts, strict=True)]
+        assert all(
+            np.shape(value) in ((), (count,)) for value, count in zip(values, counts, strict=True)
+        ), "a per-token advantage has a value for every response token"
+        parts = [
+            np.broadcast_to(np.float32(value), (count,))
+            for value, count in zip(values, counts, strict=True)
+        ]
         return torch.from_numpy(np.concatenate(parts)).to(device)
 
     def joined(arrays: list[Floats | None]) -> Tensor | None:
         if any(array is None for array in arrays):
-            assert all(array is None for array in arrays), "a batch has a per-token field for all examples or for none"
+            assert all(array is None for array in arrays), (
+                "a batch has a per-token field for all examples or for none"
+            )
             return None
-        return torch.from_numpy(np.concatenate([a for a in arrays if a is not None]).astype(np.float32)).to(device)
+        return torch.from_numpy(
+            np.concatenate([a for a in arrays if a is not None]).astype(np.float32)
+        ).to(device)
 
     offsets = np.concatenate([np.arange(n) for n in counts])
     target = np.repeat(firsts, counts) + offsets
@@ -134,14 +144,25 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         value_target_M=joined([example.value_target for example in examples]),
         chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
         rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
-        weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device) if pairs else None,
+        weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device)
+        if pairs
+        else None,
     )
 
 
 def _pairs(examples: list[Example]) -> list[tuple[int, int]]:
-    """Find the places of the better and the worse answer of each pair; empty where nothing is compared."""
-    chosen = {item.pair: index for index, item in enumerate(examples) if item.pair is not None and item.is_chosen}
-    rejected = {item.pair: index for index, item in enumerate(examples) if item.pair is not None and not item.is_chosen}
+    """Find the places of the better and the worse answer of each pair; empty where nothing is
+    compared."""
+    chosen = {
+        item.pair: index
+        for index, item in enumerate(examples)
+        if item.pair is not None and item.is_chosen
+    }
+    rejected = {
+        item.pair: index
+        for index, item in enumerate(examples)
+        if item.pair is not None and not item.is_chosen
+    }
     is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
     assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
     return [(index, rejected[pair]) for pair, index in chosen.items()]

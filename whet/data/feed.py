@@ -1,4 +1,5 @@
-"""The stream of problems a run trains on, in an order fixed by the seed and, for a band, by what the run has seen."""
+"""The stream of problems a run trains on, in an order fixed by the seed and, for a band, by what
+the run has seen."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,8 @@ class Walk:
 
 
 class Feed:
-    """Problems step by step. All that it depends on besides the settings is in `save`, so that a run can resume."""
+    """Problems step by step. All that it depends on besides the settings is in `save`, so that a
+    run can resume."""
 
     def __init__(
         self,
@@ -41,7 +43,9 @@ class Feed:
         per_step: int = 1,
     ) -> None:
         if not problems:
-            raise DataError("there are no problems to train on: set `problems` to a folder that has some")
+            raise DataError(
+                "there are no problems to train on: set `problems` to a folder that has some"
+            )
         self.problems, self.steps = tuple(problems), steps
         self.curriculum = Mixed() if curriculum is None else curriculum
         self._walks = self._walk(seed, per_step)
@@ -51,7 +55,8 @@ class Feed:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's stage; an epoch's end is crossed without repeating or leaving out any."""
+        """Take the next problems of a step's stage; an epoch's end is crossed without repeating or
+        leaving out any."""
         stage = self._stage(step)
         taken: list[Problem] = []
         while len(taken) < count:
@@ -62,10 +67,15 @@ class Feed:
         return taken
 
     def observe(self, groups: Sequence[Group]) -> None:
-        """Note how often the problems of a step were solved; answers that could not be graded do not count."""
+        """Note how often the problems of a step were solved; answers that could not be graded do
+        not count."""
         for group in groups:
             verdicts = [rollout.score.verdict for rollout in group if rollout.score is not None]
-            graded = [verdict is Verdict.CORRECT for verdict in verdicts if verdict is not Verdict.UNSCORED]
+            graded = [
+                verdict is Verdict.CORRECT
+                for verdict in verdicts
+                if verdict is not Verdict.UNSCORED
+            ]
             if graded and isinstance(self.curriculum, Band):
                 id, rate = group[0].problem.id, sum(graded) / len(graded)
                 self._rates[id] = MEMORY * self._rates.get(id, rate) + (1 - MEMORY) * rate
@@ -75,7 +85,11 @@ class Feed:
         """Say where the curriculum stands; nothing where all problems are mixed."""
         if isinstance(self.curriculum, Band):
             return {"curriculum/passed_over": float(self._num_passed_over)}
-        return {"curriculum/stage": float(self._stage(step) + 1)} if isinstance(self.curriculum, Staged) else {}
+        return (
+            {"curriculum/stage": float(self._stage(step) + 1)}
+            if isinstance(self.curriculum, Staged)
+            else {}
+        )
 
     def save(self, folder: Path) -> Json:
         return {
@@ -98,7 +112,9 @@ class Feed:
                 self._rests = {id: int(str(rest)) for id, rest in rests.items()}
                 self._num_passed_over = num
             case _:
-                raise DataError(f"checkpoint {folder} does not say where the problems stand: begin the run again")
+                raise DataError(
+                    f"checkpoint {folder} does not say where the problems stand: begin the run again"
+                )
 
     def _walk(self, seed: int, per_step: int) -> list[Walk]:
         walks = [Walk(pool, seed) for pool in self.curriculum.pools(self.problems)]
@@ -106,7 +122,9 @@ class Feed:
             return walks
         stages = [self.curriculum.stage_at(step, self.steps) for step in range(self.steps)]
         rows = [
-            walk.at(position) for stage, walk in enumerate(walks) for position in range(stages.count(stage) * per_step)
+            walk.at(position)
+            for stage, walk in enumerate(walks)
+            for position in range(stages.count(stage) * per_step)
         ]
         return [Walk(rows, seed)]
 
@@ -114,7 +132,8 @@ class Feed:
         return 0 if len(self._walks) == 1 else self.curriculum.stage_at(step, self.steps)
 
     def _is_due(self, id: str) -> bool:
-        """Whether a problem whose turn has come is asked; one that is not wanted rests, but not for ever."""
+        """Whether a problem whose turn has come is asked; one that is not wanted rests, but not for
+        ever."""
         if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1

@@ -1,4 +1,5 @@
-"""From the rows of a file to problems, and to rollouts where rows hold answers. Streamed; a bad row stops it all."""
+"""From the rows of a file to problems, and to rollouts where rows hold answers. Streamed; a bad row
+stops it all."""
 
 import json
 from collections import Counter
@@ -45,7 +46,8 @@ class Tally:
 
 
 class Graders:
-    """Tries every problem on its task's grader, so that a row it cannot use is refused now and not at the first reward.
+    """Tries every problem on its task's grader, so that a row it cannot use is refused now and not
+    at the first reward.
 
     A user's own task is left alone.
     """
@@ -67,7 +69,8 @@ class Graders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How the rows of a file are read: by which function, under which name, for which split, for which tasks."""
+    """How the rows of a file are read: by which function, under which name, for which split, for
+    which tasks."""
 
     read: Callable[[Fields], Draft]
     source: str
@@ -79,9 +82,11 @@ class Plan:
 
 
 def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = None) -> Tally:
-    """Write the problems of a file to `out`, and beside it the answers that came with them and the rows left out.
+    """Write the problems of a file to `out`, and beside it the answers that came with them and the
+    rows left out.
 
-    Everything is written, or nothing. A row that answers the problem of an earlier row adds to its answers.
+    Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
+    answers.
     """
     tally, seen, answered = Tally(), dict[str, str](), dict[str, list[Rollout]]()
     with replacing(out) as new:
@@ -89,7 +94,9 @@ def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = 
             for row in read_source(file, advance=advance):
                 problem, draft = _read(file, row, plan)
                 if draft.unsupported is not None:
-                    left = Unsupported(place=row.place, source_id=problem.source_id or "", reason=draft.unsupported)
+                    left = Unsupported(
+                        place=row.place, source_id=problem.source_id or "", reason=draft.unsupported
+                    )
                     tally.unsupported.append(left)
                     continue
                 if not (draft.answers and problem.id in answered):
@@ -98,7 +105,9 @@ def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = 
                 if draft.answers:
                     _answer(answered.setdefault(problem.id, []), problem, draft.answers)
         if not tally.num_problems:
-            raise DataError(f"{file} has no rows" if not tally.unsupported else _none_left(file, tally))
+            raise DataError(
+                f"{file} has no rows" if not tally.unsupported else _none_left(file, tally)
+            )
         tally.num_rollouts = _write_beside(out, tally, answered)
     return tally
 
@@ -108,7 +117,10 @@ def _write_beside(out: Path, tally: Tally, answered: dict[str, list[Rollout]]) -
     if answered:
         write_rollouts(rollout_file(out), [tuple(rollouts) for rollouts in answered.values()])
     if tally.unsupported:
-        rows = ({"place": row.place, "source_id": row.source_id, "reason": row.reason} for row in tally.unsupported)
+        rows = (
+            {"place": row.place, "source_id": row.source_id, "reason": row.reason}
+            for row in tally.unsupported
+        )
         write_rows(unsupported_file(out), rows)
     return sum(len(rollouts) for rollouts in answered.values())
 
@@ -127,7 +139,9 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
     place, source = f"{file.name}:{row.place.split()[-1]}", plan.source or file.name
     try:
         draft = plan.read(row.fields)
-        problem = finished(draft, split=plan.default_split, override=plan.split, source=source, place=place)
+        problem = finished(
+            draft, split=plan.default_split, override=plan.split, source=source, place=place
+        )
         if draft.unsupported is None:
             plan.check(problem)
     except DataError as error:
@@ -155,14 +169,18 @@ def _line(file: Path, row: SourceRow, problem: Problem) -> bytes:
     """Write a problem, if it is JSON that others can read too."""
     try:
         return (
-            json.dumps(problem.to_json(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+            json.dumps(
+                problem.to_json(), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            ).encode()
+            + b"\n"
         )
     except (ValueError, RecursionError) as error:
         raise DataError(_not_json(file, row, error)) from error
 
 
 def _not_json(file: Path, row: SourceRow, error: Exception) -> str:
-    """Say that a row holds half of a surrogate pair, a number that is not finite, or too many brackets."""
+    """Say that a row holds half of a surrogate pair, a number that is not finite, or too many
+    brackets."""
     reason = str(error).split(":")[0]
     return f"{file} {row.place} holds what cannot be written as JSON ({reason}): mend the row or leave it out"
 
@@ -176,7 +194,9 @@ def _answer(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]
 
 def _rollout(problem: Problem, answer: Answer, number: int) -> Rollout:
     nothing = np.zeros(0, dtype=np.int32)
-    written = Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0)
+    written = Completion(
+        tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
+    )
     return Rollout(
         id=f"{problem.id}:{number}",
         group=problem.id,

@@ -10,18 +10,21 @@ from whet.store.jsonl import finite_number
 from whet.types import Json
 
 MAX_ROW = 1 << 28
-"""Bytes, or characters, of a row. A longer one is refused: a broken file should not fill the memory."""
+"""Bytes, or characters, of a row. A longer one is refused: a broken file should not fill the
+memory."""
 _CHUNK = 1 << 16
 
 
 def constant(name: str) -> None:
-    """Read NaN, which pandas writes where a value is missing, as null; no infinity is a number of JSON."""
+    """Read NaN, which pandas writes where a value is missing, as null; no infinity is a number of
+    JSON."""
     if name != "NaN":
         raise ValueError(f"{name} is not a number that JSON knows")
 
 
 class JsonList:
-    """The items of one JSON list. More text is read, twice as much each time, until the next item is whole."""
+    """The items of one JSON list. More text is read, twice as much each time, until the next item
+    is whole."""
 
     def __init__(self, text: TextIO, file: Path, advance: Callable[[int], None]) -> None:
         self._text, self._file, self._advance = text, file, advance
@@ -43,7 +46,9 @@ class JsonList:
     def _item(self, number: int) -> Json:
         if self._peek() not in ("{", "["):
             found = self._buffer[self._place : self._place + 40]
-            raise DataError(f"{self._file} row {number} is {found!r}, which should be an object like {{...}}")
+            raise DataError(
+                f"{self._file} row {number} is {found!r}, which should be an object like {{...}}"
+            )
         wanted = _CHUNK
         while True:
             try:

@@ -1,4 +1,5 @@
-"""Split examples into micro-batches of bounded size. Any split gives the same gradient; this one wastes least."""
+"""Split examples into micro-batches of bounded size. Any split gives the same gradient; this one
+wastes least."""
 
 import heapq
 from collections.abc import Sequence
@@ -10,12 +11,15 @@ Unit = list[Example]
 """What is never split: an example, or the two of a pair."""
 
 
-def pack(examples: Sequence[Example], token_budget: int, *, is_padded: bool = True) -> list[list[Example]]:
+def pack(
+    examples: Sequence[Example], token_budget: int, *, is_padded: bool = True
+) -> list[list[Example]]:
     """Group examples so that each group stays within the budget; the two of a pair stay together.
 
-    Where attention runs on a padded grid, its cells count, so examples of like length lie together, longest first, and
-    after each those that begin with the same prompt, which is then run once for all of them.
-    Where it runs on the tokens alone, they count, and groups come out alike in size. Ties keep the given order.
+    Where attention runs on a padded grid, its cells count, so examples of like length lie together,
+    longest first, and after each those that begin with the same prompt, which is then run once for
+    all of them. Where it runs on the tokens alone, they count, and groups come out alike in size.
+    Ties keep the given order.
 
     >>> from whet.testing.fakes import example
     >>> examples = [example(length=3), example(length=9), example(length=4)]
@@ -35,7 +39,11 @@ def pack(examples: Sequence[Example], token_budget: int, *, is_padded: bool = Tr
                 f"raise that setting or leave the {'example' if len(unit) == 1 else 'pair'} out"
             )
     longest_first = sorted(units, key=lambda unit: -_width(unit))
-    return _grids(_by_prompt(longest_first), token_budget) if is_padded else _alike(longest_first, token_budget)
+    return (
+        _grids(_by_prompt(longest_first), token_budget)
+        if is_padded
+        else _alike(longest_first, token_budget)
+    )
 
 
 def _units(examples: Sequence[Example]) -> list[Unit]:
@@ -86,7 +94,8 @@ def _grids(units: Sequence[Unit], budget: int) -> list[list[Example]]:
 
 
 def _alike(units: Sequence[Unit], budget: int) -> list[list[Example]]:
-    """Give each unit in turn to the group that has least, of as few groups as could hold them all."""
+    """Give each unit in turn to the group that has least, of as few groups as could hold them
+    all."""
     total = sum(_tokens(unit) for unit in units)
     groups: list[list[Example]] = [[] for _ in range(-(-total // budget))]
     heap = [(0, index) for index in range(len(groups))]

@@ -18,11 +18,12 @@ from whet.text.chat import ChatFormat
 from whet.types import Finish, Message, Problem, Rollout, Verdict
 
 PairRule = Literal["correct", "short", "first_wrong"]
-"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong: after a beginning
-that both share, the step of a right answer against the first wrong step."""
+"""correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
+after a beginning that both share, the step of a right answer against the first wrong step."""
 Fault = Literal["unscored", "repeated", "cut", "too_long"]
-"""Why an answer is left out: no verdict; word for word another one to the same prompt; cut at the length limit in the
-tokens of another model, so that how it goes on is not known; longer than the context."""
+"""Why an answer is left out: no verdict; word for word another one to the same prompt; cut at the
+length limit in the tokens of another model, so that how it goes on is not known; longer than the
+context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
 SHORTER = 0.8
 """A short answer has at most this share of the long one's tokens."""
@@ -40,7 +41,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCount:
-    """What came of one rule: pairs, those left out beyond the cap of their problem, problems that gave none."""
+    """What came of one rule: pairs, those left out beyond the cap of their problem, problems that
+    gave none."""
 
     num_pairs: int
     num_capped: int
@@ -75,7 +77,9 @@ def preferences(
     for rollout in rollouts:
         num_answers += 1
         # Another wording of a problem is another prompt; answers to it are no siblings.
-        answers = problems.setdefault(rollout.problem.id, {}).setdefault(repr(rollout.problem.prompt), {})
+        answers = problems.setdefault(rollout.problem.id, {}).setdefault(
+            repr(rollout.problem.prompt), {}
+        )
         found = _answer(rollout, answers, chat, max_tokens)
         if isinstance(found, Answer):
             answers[rollout.text] = found
@@ -84,15 +88,28 @@ def preferences(
     pairs: list[Pair] = []
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
-        drawn = [_drawn(rule, id, prompts.values(), chat, notes, seed) for id, prompts in problems.items()]
+        drawn = [
+            _drawn(rule, id, prompts.values(), chat, notes, seed)
+            for id, prompts in problems.items()
+        ]
         kept = [pair for some in drawn for pair in some[:per_problem]]
         num_capped = sum(len(some) for some in drawn) - len(kept)
-        counts[rule] = RuleCount(num_pairs=len(kept), num_capped=num_capped, num_barren=sum(not some for some in drawn))
+        counts[rule] = RuleCount(
+            num_pairs=len(kept), num_capped=num_capped, num_barren=sum(not some for some in drawn)
+        )
         pairs += kept
-    return PairView(pairs=pairs, rules=counts, faults=faults, num_answers=num_answers, num_problems=len(problems))
+    return PairView(
+        pairs=pairs,
+        rules=counts,
+        faults=faults,
+        num_answers=num_answers,
+        num_problems=len(problems),
+    )
 
 
-def _answer(rollout: Rollout, known: dict[str, Answer], chat: ChatFormat, max_tokens: int) -> Answer | Fault:
+def _answer(
+    rollout: Rollout, known: dict[str, Answer], chat: ChatFormat, max_tokens: int
+) -> Answer | Fault:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:
@@ -101,11 +118,14 @@ def _answer(rollout: Rollout, known: dict[str, Answer], chat: ChatFormat, max_to
     if rollout.completion.finish is not Finish.STOP and not is_own:
         return "cut"
     example = _as_sampled(rollout) if is_own else _as_written(rollout, chat)
-    return "too_long" if len(example.tokens) > max_tokens else Answer(rollout=rollout, example=example)
+    return (
+        "too_long" if len(example.tokens) > max_tokens else Answer(rollout=rollout, example=example)
+    )
 
 
 def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
-    """Whether the stored tokens are this model's: they say the stored text, after the prompt it would be given."""
+    """Whether the stored tokens are this model's: they say the stored text, after the prompt it
+    would be given."""
     tokens = rollout.completion.tokens
     return (
         len(tokens) > 0
@@ -125,12 +145,21 @@ def _as_sampled(rollout: Rollout) -> Example:
 
 
 def _as_written(rollout: Rollout, chat: ChatFormat) -> Example:
-    tokens, is_response = chat.conversation([*rollout.problem.prompt, Message(role="assistant", content=rollout.text)])
-    return Example(tokens=tokens, start=int(np.argmax(is_response)), group=rollout.group, rollout=rollout.id)
+    tokens, is_response = chat.conversation(
+        [*rollout.problem.prompt, Message(role="assistant", content=rollout.text)]
+    )
+    return Example(
+        tokens=tokens, start=int(np.argmax(is_response)), group=rollout.group, rollout=rollout.id
+    )
 
 
 def _drawn(
-    rule: PairRule, id: str, prompts: Iterable[dict[str, Answer]], chat: ChatFormat, notes: Notes, seed: int
+    rule: PairRule,
+    id: str,
+    prompts: Iterable[dict[str, Answer]],
+    chat: ChatFormat,
+    notes: Notes,
+    seed: int,
 ) -> list[Pair]:
     """All pairs of a problem in a random order, so that the first few are a fair draw."""
     source = stream(seed, "pairs", rule, id)
@@ -161,18 +190,25 @@ def _right_and_wrong(answers: Sequence[Answer], source: Random) -> list[Pair]:
 
 
 def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
-    """Pair the shortest right answer with the longest, the second with the last but one, and so on."""
+    """Pair the shortest right answer with the longest, the second with the last but one, and so
+    on."""
     right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
-        Pair(chosen=short, rejected=long) for short, long in ends if short.num_targets <= SHORTER * long.num_targets
+        Pair(chosen=short, rejected=long)
+        for short, long in ends
+        if short.num_targets <= SHORTER * long.num_targets
     ]
 
 
-def _first_wrong(answers: Sequence[Answer], chat: ChatFormat, notes: Notes, source: Random) -> list[Pair]:
-    """Pair each first wrong step with the step a right answer takes from the same place (Step-DPO, Lai et al. 2024).
+def _first_wrong(
+    answers: Sequence[Answer], chat: ChatFormat, notes: Notes, source: Random
+) -> list[Pair]:
+    """Pair each first wrong step with the step a right answer takes from the same place (Step-DPO,
+    Lai et al. 2024).
 
-    Both end with the step. What is shared before it is context, which the two losses could only cancel.
+    Both end with the step. What is shared before it is context, which the two losses could only
+    cancel.
     """
     right, wrong = _sides(answers)
     steps = [(item, _steps(item, chat, notes)) for item in right]
@@ -186,7 +222,9 @@ def _first_wrong(answers: Sequence[Answer], chat: ChatFormat, notes: Notes, sour
         fitting = [
             (other, found[index])
             for other, found in steps
-            if len(found) > index and found[index].ok and other.rollout.text[: found[index].start] == before
+            if len(found) > index
+            and found[index].ok
+            and other.rollout.text[: found[index].start] == before
         ]
         if fitting:
             other, step = source.choice(fitting)
@@ -202,7 +240,8 @@ class _Step:
 
 
 def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
-    """Find each noted line in the text; its end is where the next begins. A line cut at the length limit is no step."""
+    """Find each noted line in the text; its end is where the next begins. A line cut at the length
+    limit is no step."""
     text, example = answer.rollout.text, answer.example
     if chat.message(example.tokens[example.start :]) != text:
         return []  # a template that rewrites the answer leaves no way from its characters to tokens
@@ -214,7 +253,9 @@ def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
             return []
         starts.append(place)
     ends = [*starts[1:], len(text)]
-    steps = [_Step(start=a, end=b, ok=note.ok) for a, b, note in zip(starts, ends, said, strict=True)]
+    steps = [
+        _Step(start=a, end=b, ok=note.ok) for a, b, note in zip(starts, ends, said, strict=True)
+    ]
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 
 
@@ -237,4 +278,6 @@ def _parted(chosen: Example, rejected: Example) -> Pair:
 
 
 def _sides(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
-    return [item for item in answers if item.is_right], [item for item in answers if not item.is_right]
+    return [item for item in answers if item.is_right], [
+        item for item in answers if not item.is_right
+    ]

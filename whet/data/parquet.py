@@ -1,7 +1,7 @@
 """The rows of a Parquet file as plain JSON values, a few megabytes at a time.
 
-Arrow cannot hold more than 2 GiB of text in one nested array, which whole row groups of large sets pass; a batch of
-rows never does.
+Arrow cannot hold more than 2 GiB of text in one nested array, which whole row groups of large sets
+pass; a batch of rows never does.
 """
 
 import base64
@@ -27,7 +27,9 @@ def read_table(file: Path, advance: Callable[[int], None]) -> Iterator[dict[str,
         total = max(table.metadata.num_rows, 1)
         for group in range(table.num_row_groups):
             about = table.metadata.row_group(group)
-            rows = max(1, min(MAX_BATCH, BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)))
+            rows = max(
+                1, min(MAX_BATCH, BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1))
+            )
             for batch in table.iter_batches(batch_size=rows, row_groups=[group], use_threads=False):
                 for row in batch.to_pylist():
                     yield {name: plain(value) for name, value in row.items()}
@@ -35,7 +37,8 @@ def read_table(file: Path, advance: Callable[[int], None]) -> Iterator[dict[str,
 
 
 def plain(value: object) -> Json:
-    """Turn what Arrow gives into JSON values: NaN as null, dates and decimals as text, bytes as text or base64."""
+    """Turn what Arrow gives into JSON values: NaN as null, dates and decimals as text, bytes as
+    text or base64."""
     if isinstance(value, float):
         return None if isnan(value) else value
     if value is None or isinstance(value, bool | int | str):

@@ -1,7 +1,8 @@
-"""What sequences have in common at their start, so that it is computed once: samples of one prompt share it, and more.
+"""What sequences have in common at their start, so that it is computed once: samples of one prompt
+share it, and more.
 
-Shapes: S sequences, T their tokens laid end to end, U tokens that differ in themselves or in what stands before them,
-C cells of a grid with a line a sequence.
+Shapes: S sequences, T their tokens laid end to end, U tokens that differ in themselves or in what
+stands before them, C cells of a grid with a line a sequence.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 _MULTIPLE = 8
-"""Lines have whole vectors of this many cells, which torch's attention takes faster than odd ones."""
+"""Lines have whole vectors of this many cells, which torch's attention takes faster than odd
+ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,10 +33,13 @@ class Merged:
 
 
 def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
-    """Find equal beginnings: of sequences in the order of a dictionary, neighbours have most in common."""
+    """Find equal beginnings: of sequences in the order of a dictionary, neighbours have most in
+    common."""
     starts_S = np.cumsum(lengths_S) - lengths_S
     counts_S = np.maximum(lengths_S - 1, 1)
-    lines = [tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)]
+    lines = [
+        tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)
+    ]
     node_T = np.full(len(tokens_T), -1, dtype=np.int64)
     longest = -(-int(counts_S.max()) // _MULTIPLE) * _MULTIPLE
     node_SC = np.zeros((len(lines), longest), dtype=np.int64)

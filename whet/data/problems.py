@@ -37,8 +37,11 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
     return read_problems(file)
 
 
-def some_problems_of(task: Task, folder: str | None, split: Split, *, unsolvable: bool = False) -> list[Problem]:
-    """Take what a stage cannot do without: the problems of a split that have a solution, or also those without."""
+def some_problems_of(
+    task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
+) -> list[Problem]:
+    """Take what a stage cannot do without: the problems of a split that have a solution, or also
+    those without."""
     found = problems_of(task, folder, split)
     kept = found if unsolvable else solvable(found)
     if kept:
@@ -47,8 +50,14 @@ def some_problems_of(task: Task, folder: str | None, split: Split, *, unsolvable
         raise DataError(
             f"the task {task.name!r} makes no problems of the split {split}: set `problems` to a folder that has some"
         )
-    place = problem_file(Path(folder), split) if folder is not None else f"the split {split} of {task.name!r}"
-    raise DataError(f"{place} holds no problem{' that has a solution' if found else ''}: give another")
+    place = (
+        problem_file(Path(folder), split)
+        if folder is not None
+        else f"the split {split} of {task.name!r}"
+    )
+    raise DataError(
+        f"{place} holds no problem{' that has a solution' if found else ''}: give another"
+    )
 
 
 def problem_file(folder: Path, split: Split) -> Path:

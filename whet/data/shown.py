@@ -1,4 +1,5 @@
-"""A problem as a person would want to read it: a heading, what is asked, the answer, and the payload in short."""
+"""A problem as a person would want to read it: a heading, what is asked, the answer, and the
+payload in short."""
 
 import json
 
@@ -13,7 +14,11 @@ MAX_VALUE = 100
 
 def heading(problem: Problem) -> str:
     """Name a problem, with its level, split and source in one line."""
-    level = "no level" if problem.level is None else f"level {min(int(problem.level * 5) + 1, 5)} ({problem.level:.2f})"
+    level = (
+        "no level"
+        if problem.level is None
+        else f"level {min(int(problem.level * 5) + 1, 5)} ({problem.level:.2f})"
+    )
     origin = " ".join(part for part in (problem.source, problem.source_id) if part)
     return visible(" · ".join(part for part in (problem.id, level, problem.split, origin) if part))
 
@@ -22,7 +27,9 @@ def sections(problem: Problem) -> list[tuple[str, str]]:
     """List what to show below the heading, each with a title."""
     asked = [(message.role, shortened(message.content)) for message in problem.prompt]
     answer = "none" if problem.answer is None else shortened(problem.answer)
-    payload = visible("\n".join(f"{key}: {summary(value)}" for key, value in problem.payload.items()))
+    payload = visible(
+        "\n".join(f"{key}: {summary(value)}" for key, value in problem.payload.items())
+    )
     return [*asked, ("answer", answer), *([("payload", payload)] if payload else [])]
 
 
@@ -41,7 +48,11 @@ def shortened(text: str) -> str:
     'x … and 3 more characters'
     """
     text = visible(text.strip("\n"))
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … and {len(text) - MAX_TEXT:,} more characters"
+    return (
+        text
+        if len(text) <= MAX_TEXT
+        else f"{text[:MAX_TEXT]} … and {len(text) - MAX_TEXT:,} more characters"
+    )
 
 
 def summary(value: Json) -> str:

@@ -1,7 +1,8 @@
-"""Rows of a data file, one at a time: JSON lines, a JSON list, CSV or Parquet. No file is held in memory whole.
+"""Rows of a data file, one at a time: JSON lines, a JSON list, CSV or Parquet. No file is held in
+memory whole.
 
-A row that cannot be read is a DataError that names the file and the line. NaN, which pandas writes where a value is
-missing, is read as null.
+A row that cannot be read is a DataError that names the file and the line. NaN, which pandas writes
+where a value is missing, is read as null.
 """
 
 import csv
@@ -28,14 +29,16 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row, and where it stands: "line 12" of a text, "row 12" of a list or a table."""
+    """The fields of a row, and where it stands: "line 12" of a text, "row 12" of a list or a
+    table."""
 
     place: str
     fields: Row
 
 
 def read_source(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
-    """Read the rows of a file; its name says what it is. A list in a JSON list becomes the field `values`."""
+    """Read the rows of a file; its name says what it is. A list in a JSON list becomes the field
+    `values`."""
     reader = READERS.get(kind_of_file(file))
     if reader is None:
         raise DataError(f"{file} is not a data file: its name should end in {', '.join(READERS)}")
@@ -57,7 +60,9 @@ def kind_of_file(file: Path) -> str:
     ('.jsonl', '.jsonl.gz')
     """
     name = file.name.lower()
-    return next((ending for ending in sorted(READERS, key=len, reverse=True) if name.endswith(ending)), "")
+    return next(
+        (ending for ending in sorted(READERS, key=len, reverse=True) if name.endswith(ending)), ""
+    )
 
 
 def _ignore(count: int) -> None:
@@ -87,7 +92,9 @@ def _lines(file: Path, binary: BinaryIO | gzip.GzipFile, advance: Advance) -> It
         number += 1
         advance(len(line))
         if len(line) > MAX_ROW:
-            raise DataError(f"{file} line {number} is longer than {MAX_ROW >> 20} MiB; is it one row a line?")
+            raise DataError(
+                f"{file} line {number} is longer than {MAX_ROW >> 20} MiB; is it one row a line?"
+            )
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if line.strip():
             yield _parsed(file, f"line {number}", line.decode())
@@ -103,12 +110,15 @@ def _parsed(file: Path, place: str, text: str) -> SourceRow:
 
 def _row(file: Path, place: str, value: Json) -> SourceRow:
     if not isinstance(value, dict):
-        raise DataError(f"{file} {place} holds {json.dumps(value)[:80]}, which should be an object like {{...}}")
+        raise DataError(
+            f"{file} {place} holds {json.dumps(value)[:80]}, which should be an object like {{...}}"
+        )
     return SourceRow(place=place, fields=value)
 
 
 def _json(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a list of objects or of lists; a file that opens with an object is read as JSON lines."""
+    """Read a list of objects or of lists; a file that opens with an object is read as JSON
+    lines."""
     with file.open("rb") as binary:
         first = binary.read(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if first != b"[":
@@ -134,7 +144,10 @@ def _csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[Sour
                     what = f"{len(cells)} cells where the header has {len(header)}"
                     raise DataError(f"{file} line {reader.line_num} has {what}")
                 if cells:
-                    yield SourceRow(place=f"line {reader.line_num}", fields=dict(zip(header, cells, strict=True)))
+                    yield SourceRow(
+                        place=f"line {reader.line_num}",
+                        fields=dict(zip(header, cells, strict=True)),
+                    )
         except csv.Error as error:
             raise DataError(f"{file} line {reader.line_num} is not CSV: {error}") from error
 

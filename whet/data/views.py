@@ -19,7 +19,8 @@ class View:
 
 
 def imitation(rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int) -> View:
-    """Tokenise prompt and answer as the model will see them; over-long ones are left out whole, never cut."""
+    """Tokenise prompt and answer as the model will see them; over-long ones are left out whole,
+    never cut."""
     kept: list[Example] = []
     num_too_long = 0
     for rollout in rollouts:

@@ -1,4 +1,5 @@
-"""The seam between sampling and everything else: requests in, completions out as each one finishes."""
+"""The seam between sampling and everything else: requests in, completions out as each one
+finishes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from whet.types import Completion, Tokens
 
 
 class Sampling(Config):
-    """How the next token is chosen. Stored log-probabilities are of softmax(logits / temperature), before any cut."""
+    """How the next token is chosen. Stored log-probabilities are of softmax(logits / temperature),
+    before any cut."""
 
     temperature: float = Field(default=1.0, ge=0.0)
     """0 takes the most likely token; its log-probability then counts as temperature 1."""
@@ -33,7 +35,8 @@ class Sampling(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """One completion to sample. Its seed alone decides its random numbers, whatever runs beside it."""
+    """One completion to sample. Its seed alone decides its random numbers, whatever runs beside
+    it."""
 
     id: str
     prompt: Tokens

@@ -1,7 +1,7 @@
 """Which pages of the cache each row holds: bookkeeping on the host, no torch.
 
-A page takes the keys and values of a few neighbouring tokens. Rows of one prompt read its full pages together; a page
-that is still to be written belongs to one row alone.
+A page takes the keys and values of a few neighbouring tokens. Rows of one prompt read its full
+pages together; a page that is still to be written belongs to one row alone.
 
 Shapes: R rows, P pages a row may hold, N pages in all, M rows named in a call.
 """
@@ -13,7 +13,8 @@ Indices = NDArray[np.int64]
 
 
 class Blocks:
-    """Free pages as a stack, users of each page, and the pages of each row, in order of their tokens."""
+    """Free pages as a stack, users of each page, and the pages of each row, in order of their
+    tokens."""
 
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
         self.page, self.pages = page, pages
@@ -30,11 +31,13 @@ class Blocks:
         return self._pages(tokens) <= self.pages
 
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
-        """Give an empty row pages for `ahead` tokens, the first `tokens` of which it may share with the row `source`.
+        """Give an empty row pages for `ahead` tokens, the first `tokens` of which it may share with
+        the row `source`.
 
-        Full pages are shared; the last, which both will go on to write, is copied. Nothing changes, and the answer is
-        no, unless a page stays free for each row that can still grow, so that newcomers do not soon push others out.
-        `most` is the number of tokens the row itself can grow to.
+        Full pages are shared; the last, which both will go on to write, is copied. Nothing changes,
+        and the answer is no, unless a page stays free for each row that can still grow, so that
+        newcomers do not soon push others out. `most` is the number of tokens the row itself can
+        grow to.
         """
         full, rest = divmod(tokens, self.page) if source is not None else (0, 0)
         end = self._pages(ahead)
@@ -51,14 +54,17 @@ class Blocks:
         return True
 
     def grow(self, row_M: Indices, tokens_M: Indices) -> bool:
-        """Give rows what they lack for so many tokens each; nothing changes where too few pages are free."""
+        """Give rows what they lack for so many tokens each; nothing changes where too few pages are
+        free."""
         lack_M = np.maximum(-(-tokens_M // self.page) - self.held_R[row_M], 0)
         total = int(lack_M.sum())
         if total > self.num_free:
             return False
         if total:
             order = np.arange(total) - np.repeat(np.cumsum(lack_M) - lack_M, lack_M)
-            self.table_RP[np.repeat(row_M, lack_M), np.repeat(self.held_R[row_M], lack_M) + order] = self._take(total)
+            self.table_RP[
+                np.repeat(row_M, lack_M), np.repeat(self.held_R[row_M], lack_M) + order
+            ] = self._take(total)
             self.held_R[row_M] += lack_M
         return True
 

@@ -1,9 +1,11 @@
-"""Decode steps of small models on a CPU by the C kernel: one call a step, instead of hundreds of operations.
+"""Decode steps of small models on a CPU by the C kernel: one call a step, instead of hundreds of
+operations.
 
-The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the kernel's final states.
+The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the
+kernel's final states.
 
-Shapes: B rows in use, K layers, P prompts, G key/value heads, L tokens of the longest prompt, D head size, N and M the
-sizes of a weight.
+Shapes: B rows in use, K layers, P prompts, G key/value heads, L tokens of the longest prompt, D
+head size, N and M the sizes of a weight.
 """
 
 import ctypes
@@ -28,7 +30,10 @@ _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 class _Model(ctypes.Structure):
     _fields_ = (
-        *((name, _INT) for name in ("layers", "hidden", "inner", "heads", "groups", "size", "vocab")),
+        *(
+            (name, _INT)
+            for name in ("layers", "hidden", "inner", "heads", "groups", "size", "vocab")
+        ),
         ("eps", ctypes.c_float),
         *((name, _POINTER) for name in ("embed", "rope", "norm", "head", "weights")),
     )
@@ -46,13 +51,17 @@ class _Cache(ctypes.Structure):
 class _Rows(ctypes.Structure):
     _fields_ = (
         *((name, _INT) for name in ("used", "threads", "columns")),
-        *((name, _POINTER) for name in ("token", "count", "live", "first", "base", "limit", "seed", "temperature")),
+        *(
+            (name, _POINTER)
+            for name in ("token", "count", "live", "first", "base", "limit", "seed", "temperature")
+        ),
         *((name, _POINTER) for name in ("report", "slot", "prompt", "length", "is_stop", "hidden")),
     )
 
 
 def build_slots(model: Transformer, *, slots: int, context: int) -> Slots:
-    """Take the kernel where it can serve: a small float32 model on a CPU, of even sizes, without adapters."""
+    """Take the kernel where it can serve: a small float32 model on a CPU, of even sizes, without
+    adapters."""
     library = c_library.library() if _is_fit(model) else None
     if library is None:
         return Slots(model, slots=slots, context=context)
@@ -61,21 +70,33 @@ def build_slots(model: Transformer, *, slots: int, context: int) -> Slots:
 
 def _is_fit(model: Transformer) -> bool:
     weight, cfg = model.embed.weight, model.cfg
-    if type(model) is not Transformer or weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if (
+        type(model) is not Transformer
+        or weight.device.type != "cpu"
+        or weight.dtype != torch.float32
+    ):
         return False
-    linears = [part for layer in model.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+    linears = [
+        part for layer in model.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)
+    ]
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
-    return is_small(model) and all(type(part) is nn.Linear for part in linears) and not any(n % LANES for n in sizes)
+    return (
+        is_small(model)
+        and all(type(part) is nn.Linear for part in linears)
+        and not any(n % LANES for n in sizes)
+    )
 
 
 class CompiledSlots(Slots):
     """The dense cache as the kernel reads it, with a copy of the weights in its layout.
 
-    Keys lie transposed: those that rows add in their blocks, those of prompts in a copy. Rows that move keep their
-    place in the blocks, and `slot_R` says which it is.
+    Keys lie transposed: those that rows add in their blocks, those of prompts in a copy. Rows that
+    move keep their place in the blocks, and `slot_R` says which it is.
     """
 
-    def __init__(self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int) -> None:
+    def __init__(
+        self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int
+    ) -> None:
         super().__init__(model, slots=slots, context=context)
         self.model, self.library, self.panel = model, library, int(library.decode_panel())
         self.slot_R = np.arange(slots)
@@ -86,7 +107,9 @@ class CompiledSlots(Slots):
     def start(self) -> None:
         """Lay the weights out as they are now."""
         self._kept, cfg = [], self.model.cfg
-        assert self.model.embed.weight.dtype == torch.float32, "a model stays what it was when the engine began"
+        assert self.model.embed.weight.dtype == torch.float32, (
+            "a model stays what it was when the engine began"
+        )
         addresses: list[int | None] = []
         for layer in self.model.layers:
             assert isinstance(layer, Layer), "a Transformer is made of them"
@@ -120,14 +143,18 @@ class CompiledSlots(Slots):
         if self._filed:
             self._turn_keys()
             self._cache = self._described()
-        while needed := self.library.decode_step(*map(ctypes.byref, (self.shape, self._cache, rows))):
+        while needed := self.library.decode_step(
+            *map(ctypes.byref, (self.shape, self._cache, rows))
+        ):
             if needed < 0:
                 raise EngineError("there is no memory left for a decode step; lower engine.slots")
             self.reserve_blocks(needed)
             self._cache = self._described()
 
     def _described(self) -> _Cache:
-        self._addresses = (_POINTER * len(self.blocks))(*(block.data_ptr() for block in self.blocks))
+        self._addresses = (_POINTER * len(self.blocks))(
+            *(block.data_ptr() for block in self.blocks)
+        )
         return _Cache(
             keys=self.keys_KPGDL.data_ptr(),
             prompt=self.prompts.data_ptr(),
@@ -145,7 +172,8 @@ class CompiledSlots(Slots):
         layers, prompts, groups, length, size = keys_KPGLD.shape
         room = layers, prompts, groups, size, -(-length // LANES) * LANES
         if self.keys_KPGDL.shape != room:
-            # Zeros, since what lies past the end of a prompt is read before it is left out, and must be a number.
+            # Zeros, since what lies past the end of a prompt is read before it is left out, and
+            # must be a number.
             self.keys_KPGDL, line_M = keys_KPGLD.new_zeros(room), torch.arange(prompts)
         self.keys_KPGDL[:, line_M, :, :, :length] = keys_KPGLD[:, line_M].transpose(3, 4)
         self._filed.clear()
@@ -155,8 +183,13 @@ class CompiledSlots(Slots):
         return [
             self._address(layer.input_norm.weight),
             self._pack(layer.qkv.weight),
-            self._address(None if layer.qkv.bias is None else nn.functional.pad(layer.qkv.bias, (0, odd))),
-            *(self._address(None if norm is None else norm.weight) for norm in (layer.q_norm, layer.k_norm)),
+            self._address(
+                None if layer.qkv.bias is None else nn.functional.pad(layer.qkv.bias, (0, odd))
+            ),
+            *(
+                self._address(None if norm is None else norm.weight)
+                for norm in (layer.q_norm, layer.k_norm)
+            ),
             self._pack(layer.out.weight),
             self._address(layer.post_norm.weight),
             self._pack(layer.gate_up.weight),
@@ -182,7 +215,15 @@ class Step:
 
     def __init__(self, store: CompiledSlots, rows: Rows, is_stop_V: Tensor) -> None:
         self.store, self._kept, room = store, (rows, is_stop_V), store.room
-        moved = rows.token_R, rows.count_R, rows.live_R, rows.first_R, rows.base_R, rows.limit_R, rows.seed_R
+        moved = (
+            rows.token_R,
+            rows.count_R,
+            rows.live_R,
+            rows.first_R,
+            rows.base_R,
+            rows.limit_R,
+            rows.seed_R,
+        )
         tensors = *moved, rows.temperature_R, rows.report_RX
         arrays = store.slot_R, room.prompt_R, room.length_P
         addresses = *(each.data_ptr() for each in tensors), *(each.ctypes.data for each in arrays)
@@ -191,8 +232,12 @@ class Step:
     def run(self, size: int, hidden_BH: Tensor | None = None) -> None:
         """Draw a token for each row and record it.
 
-        Where final states are wanted they are filled in, and tokens are left in the report, for the caller to record.
+        Where final states are wanted they are filled in, and tokens are left in the report, for the
+        caller to record.
         """
-        self._rows.used, self._rows.threads = size, max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
+        self._rows.used, self._rows.threads = (
+            size,
+            max(1, min(torch.get_num_threads(), size // FEWEST_ROWS)),
+        )
         self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
         self.store.step(self._rows)

@@ -1,7 +1,8 @@
-"""Decode steps recorded on a GPU: replaying one costs the host a single call instead of hundreds of launches.
+"""Decode steps recorded on a GPU: replaying one costs the host a single call instead of hundreds of
+launches.
 
-A recording holds addresses and sizes, so there is one for each size of batch and class of length, rounded up to a few.
-What changes from step to step, lengths and pages among it, is data in tensors.
+A recording holds addresses and sizes, so there is one for each size of batch and class of length,
+rounded up to a few. What changes from step to step, lengths and pages among it, is data in tensors.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ _SHORTEST_CLASS = 1024
 
 
 class DecodeGraphs:
-    """Recordings by size, all in one pool of memory. A size runs once as it is, so that its kernels are compiled."""
+    """Recordings by size, all in one pool of memory. A size runs once as it is, so that its kernels
+    are compiled."""
 
     def __init__(self) -> None:
         self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
@@ -37,14 +39,16 @@ class DecodeGraphs:
             step()
 
     def forget(self) -> None:
-        """Give the recordings and their memory back; all begins anew, since another cache may need other kernels."""
+        """Give the recordings and their memory back; all begins anew, since another cache may need
+        other kernels."""
         self._graphs.clear()
         self._seen.clear()
         self.num_bytes = 0
         self._pool = torch.cuda.graph_pool_handle()
 
     def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        # Not torch.cuda.graph: it waits for the device, collects garbage and empties the allocator's cache.
+        # Not torch.cuda.graph: it waits for the device, collects garbage and empties the
+        # allocator's cache.
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.memory_reserved()
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
@@ -55,7 +59,8 @@ class DecodeGraphs:
 
 
 def rounded_rows(rows: int, most: int) -> int:
-    """Round a number of rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above `most`.
+    """Round a number of rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above
+    `most`.
 
     >>> [rounded_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
     [1, 4, 64, 96, 128, 384, 600]

@@ -1,8 +1,10 @@
-"""The engine's loop: close rows that ended, take in what fits, let a window of tokens run, look at what came of it.
+"""The engine's loop: close rows that ended, take in what fits, let a window of tokens run, look at
+what came of it.
 
-With a dense cache the host looks at each window before the next. With pages it looks at the window before while the
-present one runs, so the device never waits for the host; a row that a stop token ends is then closed one window later.
-What has reached its length limit needs no look: it is closed at once, and answered when its tokens arrive.
+With a dense cache the host looks at each window before the next. With pages it looks at the window
+before while the present one runs, so the device never waits for the host; a row that a stop token
+ends is then closed one window later. What has reached its length limit needs no look: it is closed
+at once, and answered when its tokens arrive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,12 +41,23 @@ class Loop:
         graphs: DecodeGraphs | None,
         detokenize: Detokenize | None,
     ) -> None:
-        self.store, self.link, self.window, self.stops, self.detokenize = store, link, window, stops, detokenize
-        # Requests that have left their row may still wait for their last tokens, so there are more seats than rows.
+        self.store, self.link, self.window, self.stops, self.detokenize = (
+            store,
+            link,
+            window,
+            stops,
+            detokenize,
+        )
+        # Requests that have left their row may still wait for their last tokens, so there are more
+        # seats than rows.
         self.seats = Seats(2 * slots, context)
         self.rows = (HostRows if link.device.type == "cpu" else Rows)(slots, window, link)
-        self.scheduler = Scheduler(store.room, self.seats, slots=slots, context=context, window=window)
-        self.runner = Runner(model, store, self.rows, link, stops=stops, prefill_tokens=prefill_tokens, graphs=graphs)
+        self.scheduler = Scheduler(
+            store.room, self.seats, slots=slots, context=context, window=window
+        )
+        self.runner = Runner(
+            model, store, self.rows, link, stops=stops, prefill_tokens=prefill_tokens, graphs=graphs
+        )
         self.version = 0
         self._ended: list[int] = []
 
@@ -120,13 +133,18 @@ class Loop:
     def _answer(self, seat: int, length: int, is_stopped: bool) -> Answer:
         tokens, logprobs = self.seats.output(seat, length)
         finish = Finish.STOP if is_stopped or int(tokens[-1]) in self.stops else Finish.LENGTH
-        completion = Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version)
+        completion = Completion(
+            tokens=tokens, logprobs=logprobs, finish=finish, version=self.version
+        )
         return self.seats.request(seat).id, completion
 
     def _ended_by_text(self, report: Report) -> dict[int, int]:
-        """Find seats whose text holds a stop string, with the token count at which it is complete."""
+        """Find seats whose text holds a stop string, with the token count at which it is
+        complete."""
         open_B = report.seat_B[report.seat_B >= 0]
-        found = {seat: self._text_end(seat) for seat in open_B[self.seats.has_stops_S[open_B]].tolist()}
+        found = {
+            seat: self._text_end(seat) for seat in open_B[self.seats.has_stops_S[open_B]].tolist()
+        }
         return {seat: end for seat, end in found.items() if end is not None}
 
     def _text_end(self, seat: int) -> int | None:

@@ -1,4 +1,5 @@
-"""The embedded engine: continuous batching over the learner's own weights, so that publishing them costs nothing."""
+"""The embedded engine: continuous batching over the learner's own weights, so that publishing them
+costs nothing."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -28,16 +29,18 @@ class EngineConfig(Config):
     context: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
     window: int | None = Field(default=None, ge=1, le=4096)
-    """Tokens decoded between two looks at what has ended; None takes 1 on a CPU, which wastes none, 16 on a GPU."""
+    """Tokens decoded between two looks at what has ended; None takes 1 on a CPU, which wastes none,
+    16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
-    """Memory of keys and values on a GPU, in GiB. None takes what full slots need, up to 90 % of what is free."""
+    """Memory of keys and values on a GPU, in GiB. None takes what full slots need, up to 90 % of
+    what is free."""
 
 
 class NativeEngine:
     """Samples from a Transformer that it does not own; `version` is stamped on what it returns.
 
-    `counts` says what the latest call did. `build` makes another cache than the device's own, and `prefill_tokens` is
-    the most that a forward pass over prompts takes.
+    `counts` says what the latest call did. `build` makes another cache than the device's own, and
+    `prefill_tokens` is the most that a forward pass over prompts takes.
     """
 
     def __init__(
@@ -50,7 +53,12 @@ class NativeEngine:
         build: Build | None = None,
         prefill_tokens: int = PREFILL_TOKENS,
     ) -> None:
-        self.model, self.cfg, self.stop_tokens, self.detokenize = model, cfg, stop_tokens, detokenize
+        self.model, self.cfg, self.stop_tokens, self.detokenize = (
+            model,
+            cfg,
+            stop_tokens,
+            detokenize,
+        )
         self.version, self.prefill_tokens = 0, prefill_tokens
         self.context = min(cfg.context or model.cfg.max_positions, model.cfg.max_positions)
         device = model.embed.weight.device
@@ -58,7 +66,9 @@ class NativeEngine:
         if is_cpu:
             keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
-        self._build: Build = build or (build_slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb))
+        self._build: Build = build or (
+            build_slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb)
+        )
         self._link = Link(device)
         self._graphs = None if is_cpu else DecodeGraphs()
         self._loop: Loop | None = None
@@ -74,7 +84,8 @@ class NativeEngine:
         return 0 if self._graphs is None else self._graphs.num_bytes
 
     def sleep(self) -> None:
-        """Give the memory of cache and graphs back; the next request takes it again, and records steps anew."""
+        """Give the memory of cache and graphs back; the next request takes it again, and records
+        steps anew."""
         if self._loop is None:
             return
         self._loop = None
@@ -85,7 +96,9 @@ class NativeEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """Sample every request; yield each with its id when it ends, in no promised order."""
         if self._is_running:
-            raise EngineError("an earlier call of this engine still runs; read it to its end or close it first")
+            raise EngineError(
+                "an earlier call of this engine still runs; read it to its end or close it first"
+            )
         self._is_running = True
         self._link.counts = Counts()
         try:
@@ -144,7 +157,9 @@ class NativeEngine:
 
     def _check(self, request: Request, store: Store) -> None:
         if request.sampling.stop and self.detokenize is None:
-            raise EngineError(f"request {request.id} has stop strings, but this engine was built without a tokenizer")
+            raise EngineError(
+                f"request {request.id} has stop strings, but this engine was built without a tokenizer"
+            )
         longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
         if not store.holds(longest):
             raise EngineError(

@@ -1,9 +1,11 @@
-"""The paged cache, for GPUs: keys and values lie in pages of one pool, and rows hold lists of pages.
+"""The paged cache, for GPUs: keys and values lie in pages of one pool, and rows hold lists of
+pages.
 
-Nothing is ever moved: rows that change place take their list along, samples of one prompt read its full pages together.
+Nothing is ever moved: rows that change place take their list along, samples of one prompt read its
+full pages together.
 
-Shapes: N pages in all, G key/value heads, D head size, R rows, P pages of a row, B rows in use, S pieces of context,
-T their tokens.
+Shapes: N pages in all, G key/value heads, D head size, R rows, P pages of a row, B rows in use, S
+pieces of context, T their tokens.
 """
 
 import numpy as np
@@ -23,7 +25,8 @@ from whet.models.transformer import Transformer
 PAGE = 64
 """Tokens of a page: the block of keys that attention takes at a time."""
 _SHARE_OF_FREE = 0.9
-"""What a pool of no set size may take of the free memory; the rest is for activations, logits and graphs."""
+"""What a pool of no set size may take of the free memory; the rest is for activations, logits and
+graphs."""
 
 
 class Pages:
@@ -34,11 +37,14 @@ class Pages:
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
         cfg, weight = model.cfg, model.embed.weight
         shape = (cfg.num_layers, pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
-        # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must be a number.
+        # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must
+        # be a number.
         self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
         self.values = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
         self.room = Blocks(pages=pages, rows=slots + 1, longest=context, page=PAGE)
-        self.table_RP = torch.zeros(self.room.table_RP.shape, dtype=torch.int32, device=weight.device)
+        self.table_RP = torch.zeros(
+            self.room.table_RP.shape, dtype=torch.int32, device=weight.device
+        )
 
     def start(self) -> None:
         """Nothing is kept of the weights."""
@@ -76,7 +82,9 @@ class Pages:
 class Prefill:
     """Attention over pieces of context, whose keys and values go to their pages first."""
 
-    def __init__(self, store: Pages, cell_T: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor) -> None:
+    def __init__(
+        self, store: Pages, cell_T: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor
+    ) -> None:
         self.store, self.cell_T = store, cell_T
         self.where = table_SP, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
@@ -87,14 +95,17 @@ class Prefill:
 
 
 class Decode:
-    """Attention of one new token a row over the pages of the row. Ended rows write nowhere and read nothing."""
+    """Attention of one new token a row over the pages of the row. Ended rows write nowhere and read
+    nothing."""
 
     def __init__(self, store: Pages, position_B: Tensor, live_B: Tensor, longest: int) -> None:
         self.store = store
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
-        # The width of the table bounds what attention looks through, so it is cut to the longest row.
+        # The width of the table bounds what attention looks through, so it is cut to the longest
+        # row.
         self.table_BP = store.table_RP[: len(position_B), : -(-longest // PAGE)].contiguous()
-        # An ended row may stand beyond the longest live one: it looks at its first page instead, and writes nowhere.
+        # An ended row may stand beyond the longest live one: it looks at its first page instead,
+        # and writes nowhere.
         page_B = self.table_BP.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
         self.cell_B = torch.where(live_B == 1, page_B * PAGE + position_B % PAGE, -1)
         self.length_B = (position_B + 1) * live_B
@@ -107,8 +118,11 @@ class Decode:
         return paged_decode(q_BND, keys, values, self.table_BP, self.length_B, self.scratch)
 
 
-def build_pages(model: Transformer, *, slots: int, context: int, kv_gb: float | None = None) -> Pages:
-    """Make a pool of `kv_gb` GiB, or of what is free, but not beyond what full slots and the spare would fill."""
+def build_pages(
+    model: Transformer, *, slots: int, context: int, kv_gb: float | None = None
+) -> Pages:
+    """Make a pool of `kv_gb` GiB, or of what is free, but not beyond what full slots and the spare
+    would fill."""
     cfg, weight = model.cfg, model.embed.weight
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * weight.element_size()
     pages = (slots + 1) * -(-context // PAGE)
@@ -119,5 +133,7 @@ def build_pages(model: Transformer, *, slots: int, context: int, kv_gb: float | 
         free, _ = torch.cuda.mem_get_info(weight.device)
         pages = min(pages, int(_SHARE_OF_FREE * free) // page_bytes)
     if pages < 1:
-        raise EngineError(f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; raise engine.kv_gb")
+        raise EngineError(
+            f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; raise engine.kv_gb"
+        )
     return Pages(model, slots=slots, context=context, pages=pages)

@@ -58,7 +58,9 @@ def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layo
                 now, used = [], 0
                 continue
             end = min(start + room, len(context))
-            now.append(Piece(row=row, before=start, tokens=context[start:end], is_last=end == len(context)))
+            now.append(
+                Piece(row=row, before=start, tokens=context[start:end], is_last=end == len(context))
+            )
             used += end - start
             start = end
     return [lay_out(pieces) for pieces in (*done, now) if pieces]
@@ -67,7 +69,10 @@ def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layo
 def lay_out(pieces: list[Piece]) -> Layout:
     """Lay pieces end to end and say where each token belongs."""
     lengths_S = np.array([len(piece.tokens) for piece in pieces])
-    row_S, before_S = np.array([piece.row for piece in pieces]), np.array([piece.before for piece in pieces])
+    row_S, before_S = (
+        np.array([piece.row for piece in pieces]),
+        np.array([piece.before for piece in pieces]),
+    )
     starts_S1 = np.concatenate([[0], np.cumsum(lengths_S)])
     is_last_S = np.array([piece.is_last for piece in pieces])
     return Layout(

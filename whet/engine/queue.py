@@ -1,4 +1,5 @@
-"""The order in which requests begin: those that may run longest first, so that few run alone at the end."""
+"""The order in which requests begin: those that may run longest first, so that few run alone at the
+end."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,8 @@ from whet.engine.base import Request
 
 
 def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Request]:
-    """Pass requests on by their length limit, looking at `ahead` of them at a time; equal limits keep their order.
+    """Pass requests on by their length limit, looking at `ahead` of them at a time; equal limits
+    keep their order.
 
     Requests of one prompt that come one after the other stay together, since they share it.
     """
@@ -22,7 +24,9 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
             if block is None:
                 is_over = True
             else:
-                heapq.heappush(heap, (-max(request.sampling.max_tokens for request in block), number, block))
+                heapq.heappush(
+                    heap, (-max(request.sampling.max_tokens for request in block), number, block)
+                )
                 waiting, number = waiting + len(block), number + 1
         if heap:
             block = heapq.heappop(heap)[2]
@@ -31,7 +35,8 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
 
 
 def _blocks(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
-    """Gather requests of one prompt that come one after the other, so many at most: a stream of them may never end."""
+    """Gather requests of one prompt that come one after the other, so many at most: a stream of
+    them may never end."""
     for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
         while block := list(islice(same, most)):
             yield block

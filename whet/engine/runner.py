@@ -1,6 +1,8 @@
-"""What runs on the device: contexts, windows of decode steps, and rows that move. It only ever enqueues.
+"""What runs on the device: contexts, windows of decode steps, and rows that move. It only ever
+enqueues.
 
-Shapes: R rows, B rows in use, H hidden, V vocabulary, E contexts that end in a pass, M rows that move.
+Shapes: R rows, B rows in use, H hidden, V vocabulary, E contexts that end in a pass, M rows that
+move.
 """
 
 from functools import partial
@@ -40,11 +42,14 @@ class Runner:
         self.prefill_tokens, self.team = prefill_tokens, team_for(model)
         self.slots = len(rows.token_R)
         weight = model.embed.weight
-        # What the model made of the last token of each context; the spare row's stays for samples still to come.
+        # What the model made of the last token of each context; the spare row's stays for samples
+        # still to come.
         self.end_RH = weight.new_zeros(self.slots + 1, weight.shape[1])
         self.is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=weight.device)
         self.is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
-        self.compiled = Step(store, rows, self.is_stop_V) if isinstance(store, CompiledSlots) else None
+        self.compiled = (
+            Step(store, rows, self.is_stop_V) if isinstance(store, CompiledSlots) else None
+        )
 
     def begin(self, admission: Admission, seats: Seats) -> None:
         """Run the contexts of new rows, each once, and sample the first token of every row."""
@@ -55,7 +60,10 @@ class Runner:
             self._prefill(layout)
         self.store.copy(int((seats.start_S + seats.count_S)[seat_B].max()), self.link)
         self.rows.open(
-            rows, [seats.request(seat) for seat in seat_B.tolist()], seats.count_S[seat_B], seats.limit_S[seat_B]
+            rows,
+            [seats.request(seat) for seat in seat_B.tolist()],
+            seats.count_S[seat_B],
+            seats.limit_S[seat_B],
         )
         (source_B,) = self.link.send(admission.source_B)
         logits_BV = self.model.logits(self.end_RH[source_B])
@@ -65,7 +73,8 @@ class Runner:
         self._sample(rows, logits_BV, has_cuts=bool(seats.has_cuts_S[seat_B].any()))
 
     def window(self, num_rows: int, steps: int, *, longest: int, has_cuts: bool) -> None:
-        """Decode `steps` tokens of the first rows, none of which will have cached more than `longest`."""
+        """Decode `steps` tokens of the first rows, none of which will have cached more than
+        `longest`."""
         self.store.sync(num_rows, longest, self.link)
         if has_cuts or self.compiled is None:
             self.rows.draw(slice(0, num_rows))
@@ -80,7 +89,9 @@ class Runner:
             elif self.graphs is None:
                 self._step(size, longest, has_cuts)
             else:
-                self.graphs.run((size, longest, has_cuts), lambda: self._step(size, longest, has_cuts))
+                self.graphs.run(
+                    (size, longest, has_cuts), lambda: self._step(size, longest, has_cuts)
+                )
         counts = self.link.counts
         counts.windows += 1
         counts.steps += steps
@@ -129,9 +140,14 @@ class Runner:
             return
         used, hidden_BH = slice(0, size), self.end_RH.new_empty(size, self.end_RH.shape[1])
         step.run(size, hidden_BH)
-        # Rows without cuts keep their token: it must be the same whether a row with cuts is beside or not.
+        # Rows without cuts keep their token: it must be the same whether a row with cuts is beside
+        # or not.
         are_cut_B = self.rows.cuts_of(used).are_cut_B
-        pairs = zip(self._drawn(used, self.model.logits(hidden_BH), has_cuts), self.rows.filed(used), strict=True)
+        pairs = zip(
+            self._drawn(used, self.model.logits(hidden_BH), has_cuts),
+            self.rows.filed(used),
+            strict=True,
+        )
         token_B, logprob_B = (torch.where(are_cut_B, cut_B, kept_B) for cut_B, kept_B in pairs)
         self.rows.record(used, self.rows.column_of(used), token_B, logprob_B, self.is_stop_V)
 

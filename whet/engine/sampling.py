@@ -1,7 +1,7 @@
 """From logits to tokens, row by row: pure functions, the same on every device.
 
-Shapes: B rows, V vocabulary. A row's randomness is a function of its seed and position alone, so neighbours,
-batch order and refill cannot change it.
+Shapes: B rows, V vocabulary. A row's randomness is a function of its seed and position alone, so
+neighbours, batch order and refill cannot change it.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,15 @@ class Cuts:
 
     @property
     def are_cut_B(self) -> Tensor:
-        """Rows that cut anything; at temperature 0 the most likely token always stays, so nothing does."""
+        """Rows that cut anything; at temperature 0 the most likely token always stays, so nothing
+        does."""
         cuts_B = (self.top_k_B > 0) | (self.top_p_B < 1) | (self.min_p_B > 0)
         return cuts_B & (self.temperature_B > 0)
 
 
-def sample(logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool) -> tuple[Tensor, Tensor]:
+def sample(
+    logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool
+) -> tuple[Tensor, Tensor]:
     """Choose a token a row and give its log-probability before any cut.
 
     `has_cuts` is false when no row uses top-k, top-p or min-p, which saves the sort.
@@ -40,17 +43,21 @@ def sample(logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool) 
         return token_B, logprob_B
     scale_B = torch.where(cuts.temperature_B == 0, 1.0, cuts.temperature_B)
     probs_BV = cut(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), cuts)
-    # Rows without cuts keep their token: another way to add up must not change it when a row with cuts comes beside.
+    # Rows without cuts keep their token: another way to add up must not change it when a row with
+    # cuts comes beside.
     token_B = torch.where(cuts.are_cut_B, inverse_cdf(probs_BV, uniform_B), token_B)
     return token_B, row_logprobs(logits_BV, token_B, cuts.temperature_B)
 
 
 def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Invert the cumulative sum: one uniform number a row picks its token; zero probabilities are never picked."""
+    """Invert the cumulative sum: one uniform number a row picks its token; zero probabilities are
+    never picked."""
     sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
     # A product that rounds up to the total would point past the last likely token.
     target_B = (uniform_B * sums_BV[:, -1]).minimum(sums_BV[:, -1] * (1 - 2**-52))
-    return torch.searchsorted(sums_BV, target_B[:, None], right=True)[:, 0].clamp(max=probs_BV.shape[1] - 1)
+    return torch.searchsorted(sums_BV, target_B[:, None], right=True)[:, 0].clamp(
+        max=probs_BV.shape[1] - 1
+    )
 
 
 def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
@@ -60,14 +67,17 @@ def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
     rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)
     top_k_B = torch.where(cuts.top_k_B == 0, probs_BV.shape[1], cuts.top_k_B)
     before_BV = sorted_BV.cumsum(-1) - sorted_BV
-    keep_BV = (rank_V < top_k_B[:, None]) & ((before_BV < cuts.top_p_B[:, None]) | (cuts.top_p_B[:, None] == 1))
+    keep_BV = (rank_V < top_k_B[:, None]) & (
+        (before_BV < cuts.top_p_B[:, None]) | (cuts.top_p_B[:, None] == 1)
+    )
     keep_BV &= sorted_BV >= cuts.min_p_B[:, None] * sorted_BV[:, :1]
     keep_BV[:, 0] = True
     return torch.zeros_like(probs_BV).scatter(1, order_BV.indices, sorted_BV * keep_BV)
 
 
 def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
-    """Hash seed and position to a number in [0, 1), by the mixing steps of SplitMix64 in wrapping int64."""
+    """Hash seed and position to a number in [0, 1), by the mixing steps of SplitMix64 in wrapping
+    int64."""
     x = seed_B + (position_B + 1) * _wrapped(_GOLDEN)
     x = (x ^ _shifted(x, 30)) * _wrapped(_MIX1)
     x = (x ^ _shifted(x, 27)) * _wrapped(_MIX2)

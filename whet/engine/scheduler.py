@@ -1,8 +1,9 @@
-"""Who runs in which row, who waits, and who gives way when memory is short: bookkeeping only, no torch.
+"""Who runs in which row, who waits, and who gives way when memory is short: bookkeeping only, no
+torch.
 
-Rows are dense from row 0. When pages run short the youngest rows give way: their tokens stay in their seats, they wait
-before all others, and later go on where they were. One row more, the spare, keeps the newest prompt for samples of it
-that are still to come.
+Rows are dense from row 0. When pages run short the youngest rows give way: their tokens stay in
+their seats, they wait before all others, and later go on where they were. One row more, the spare,
+keeps the newest prompt for samples of it that are still to come.
 
 Shapes: R rows, B rows that are taken in together, M rows that move.
 """
@@ -23,9 +24,12 @@ LOOK_AHEAD = 4
 
 
 class Room(Protocol):
-    """Memory for the tokens of rows, as the scheduler sees it; `whet.engine.blocks` says what each call means."""
+    """Memory for the tokens of rows, as the scheduler sees it; `whet.engine.blocks` says what each
+    call means."""
 
-    def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool: ...
+    def place(
+        self, row: int, *, tokens: int, ahead: int, most: int, source: int | None
+    ) -> bool: ...
     def grow(self, row_M: Indices, tokens_M: Indices) -> bool: ...
     def release(self, row_M: Indices) -> None: ...
     def move(self, source_M: Indices, target_M: Indices) -> None: ...
@@ -50,7 +54,13 @@ class Scheduler:
     """Decides before each window. `window` is the number of tokens that rows need room for."""
 
     def __init__(self, room: Room, seats: Seats, *, slots: int, context: int, window: int) -> None:
-        self.room, self.seats, self.slots, self.context, self.window = room, seats, slots, context, window
+        self.room, self.seats, self.slots, self.context, self.window = (
+            room,
+            seats,
+            slots,
+            context,
+            window,
+        )
         self.seat_R = np.zeros(slots, dtype=np.int64)
         self.num_rows, self.spare = 0, slots
         self.num_preempted = 0
@@ -88,7 +98,8 @@ class Scheduler:
         return given
 
     def admit(self) -> Admission | None:
-        """Take in what waits and fits, pulling new requests only when those that gave way are back."""
+        """Take in what waits and fits, pulling new requests only when those that gave way are
+        back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
         first, fresh, source_B = self.num_rows, list[int](), list[int]()
         while self.num_rows < self.slots and (seat := self._next()) is not None:
@@ -114,7 +125,8 @@ class Scheduler:
         return Admission(rows=rows, seat_B=seat_B, source_B=source, fresh=fresh, kept=kept)
 
     def advance(self, steps: int) -> int:
-        """Note that all rows go `steps` tokens further; returns the most that one of them will then have cached."""
+        """Note that all rows go `steps` tokens further; returns the most that one of them will then
+        have cached."""
         running_B, cached_B = self.running_B, self.seats.cached(self.running_B, steps)
         self.seats.bound_S[running_B] = cached_B + 1 - self.seats.start_S[running_B]
         return int(cached_B.max())
@@ -122,15 +134,21 @@ class Scheduler:
     def full(self) -> list[int]:
         """List the rows that must have reached their length limit by now, whatever they sampled."""
         running_B = self.running_B
-        rows: list[int] = np.nonzero(self.seats.bound_S[running_B] >= self.seats.limit_S[running_B])[0].tolist()
+        rows: list[int] = np.nonzero(
+            self.seats.bound_S[running_B] >= self.seats.limit_S[running_B]
+        )[0].tolist()
         return rows
 
     def drop(self, rows: Sequence[int]) -> tuple[Indices, Indices]:
-        """Close rows: rows from the end move into their places. Returns the moves, source and target."""
+        """Close rows: rows from the end move into their places. Returns the moves, source and
+        target."""
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
-        source_M, target_M = left + np.nonzero(~is_gone_B[left:])[0], np.nonzero(is_gone_B[:left])[0]
+        source_M, target_M = (
+            left + np.nonzero(~is_gone_B[left:])[0],
+            np.nonzero(is_gone_B[:left])[0],
+        )
         self.room.release(np.nonzero(is_gone_B)[0])
         self.room.move(source_M, target_M)
         self.seat_R[target_M] = self.seat_R[source_M]
@@ -150,10 +168,15 @@ class Scheduler:
             self._waiting.remove(seat)
 
     def _next(self) -> int | None:
-        """Name the seat that is first in line; one whose tokens are still on their way holds up the others."""
+        """Name the seat that is first in line; one whose tokens are still on their way holds up the
+        others."""
         if self._waiting:
             seat = self._waiting[0]
-            return self._waiting.popleft() if self.seats.bound_S[seat] == self.seats.count_S[seat] else None
+            return (
+                self._waiting.popleft()
+                if self.seats.bound_S[seat] == self.seats.count_S[seat]
+                else None
+            )
         request = next(self._source, None) if self.seats.has_room else None
         return None if request is None else self.seats.open(request, self.context)
 
@@ -164,7 +187,8 @@ class Scheduler:
         return self.room.place(row, tokens=start + count, ahead=ahead, most=most, source=source)
 
     def _place_alone(self, seat: int) -> None:
-        """Give up the kept prompt, the only thing that can stand in the way of a request that runs alone."""
+        """Give up the kept prompt, the only thing that can stand in the way of a request that runs
+        alone."""
         self._forget()
         is_placed = self._place(0, seat, None)
         assert is_placed, "a request that has all memory to itself fits"
@@ -177,7 +201,9 @@ class Scheduler:
         self._forget()
         seat = int(self.seat_R[prompts[-1]])
         tokens = int(self.seats.start_S[seat])
-        if not self.room.place(self.spare, tokens=tokens, ahead=tokens, most=tokens, source=prompts[-1]):
+        if not self.room.place(
+            self.spare, tokens=tokens, ahead=tokens, most=tokens, source=prompts[-1]
+        ):
             return None
         self._kept = self.seats.context(seat).tobytes()
         return prompts[-1]

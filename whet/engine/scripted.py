@@ -1,4 +1,5 @@
-"""An engine without a model: answers come from a function. For tests, and for trying a task before any policy."""
+"""An engine without a model: answers come from a function. For tests, and for trying a task before
+any policy."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -9,7 +10,8 @@ from whet.types import Completion, Finish, Tokens
 
 
 class ScriptedEngine:
-    """Gives each request what `answer` says, cut at its length limit; every token counts as certain."""
+    """Gives each request what `answer` says, cut at its length limit; every token counts as
+    certain."""
 
     def __init__(self, answer: Callable[[Request], Tokens], *, version: int = 0) -> None:
         self.answer, self.version = answer, version

@@ -1,7 +1,8 @@
-"""What the host knows of each request: one seat a request, from the moment it is taken until it is answered.
+"""What the host knows of each request: one seat a request, from the moment it is taken until it is
+answered.
 
-The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the number there must be
-once all that was asked for has run, unless a stop token came first.
+The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
+number there must be once all that was asked for has run, unless a stop token came first.
 
 Shapes: S seats, W longest completion, B rows of a report.
 """
@@ -19,7 +20,8 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """What some rows did since the report before. The n-th new token of a row stands in its column n."""
+    """What some rows did since the report before. The n-th new token of a row stands in its column
+    n."""
 
     seat_B: Indices
     """The request of each row; -1 for one that has been answered."""
@@ -30,11 +32,14 @@ class Report:
 
 
 class Seats:
-    """Requests and their tokens so far. A request keeps its seat when it has to leave its row for a while."""
+    """Requests and their tokens so far. A request keeps its seat when it has to leave its row for a
+    while."""
 
     def __init__(self, seats: int, width: int) -> None:
         self.request_S: list[Request | None] = [None] * seats
-        self.start_S, self.limit_S, self.count_S, self.bound_S, self.number_S = np.zeros((5, seats), dtype=np.int64)
+        self.start_S, self.limit_S, self.count_S, self.bound_S, self.number_S = np.zeros(
+            (5, seats), dtype=np.int64
+        )
         self.has_cuts_S, self.has_stops_S = np.zeros((2, seats), dtype=bool)
         # Memory that is never written is never taken, so rows may be as long as the context.
         self.tokens_SW = np.zeros((seats, width), dtype=np.int32)
@@ -53,7 +58,10 @@ class Seats:
         self.start_S[seat], self.count_S[seat], self.bound_S[seat] = len(request.prompt), 0, 0
         self.limit_S[seat] = min(request.sampling.max_tokens, context - len(request.prompt))
         self.number_S[seat] = self._next_number
-        self.has_cuts_S[seat], self.has_stops_S[seat] = request.sampling.has_cuts, bool(request.sampling.stop)
+        self.has_cuts_S[seat], self.has_stops_S[seat] = (
+            request.sampling.has_cuts,
+            bool(request.sampling.stop),
+        )
         self._next_number += 1
         return seat
 
@@ -81,7 +89,8 @@ class Seats:
         return np.concatenate([prompt, self.tokens(seat)]) if self.count_S[seat] else prompt
 
     def cached(self, seat_B: Indices, more: int) -> Indices:
-        """Count the tokens that will be cached after `more` steps: all but the newest, which no step has read."""
+        """Count the tokens that will be cached after `more` steps: all but the newest, which no
+        step has read."""
         newest_B = np.minimum(self.bound_S[seat_B] + more, self.limit_S[seat_B])
         return self.start_S[seat_B] + newest_B - 1
 

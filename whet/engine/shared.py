@@ -27,7 +27,9 @@ class Grid:
     @property
     def is_full(self) -> bool:
         """Say whether rows and places are the same, one after the other."""
-        return self.lines * self.width == len(self.cell_B) and bool((np.diff(self.cell_B) == 1).all())
+        return self.lines * self.width == len(self.cell_B) and bool(
+            (np.diff(self.cell_B) == 1).all()
+        )
 
 
 class SharedPrompts:

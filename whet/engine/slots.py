@@ -1,10 +1,12 @@
 """The dense cache, for CPUs: each prompt once, and blocks of rows for what each request adds to it.
 
-A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all rows block by block.
+A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all
+rows block by block.
 
-Shapes: R rows, B rows in use, P prompts, G key/value heads, Y query heads that share one, C tokens of a row, L tokens
-of the longest prompt, D head size, T tokens of a forward pass, M rows that move or are written. Z stands for rows and
-key/value heads, or prompts and key/value heads, as one dimension.
+Shapes: R rows, B rows in use, P prompts, G key/value heads, Y query heads that share one, C tokens
+of a row, L tokens of the longest prompt, D head size, T tokens of a forward pass, M rows that move
+or are written. Z stands for rows and key/value heads, or prompts and key/value heads, as one
+dimension.
 """
 
 import torch
@@ -20,7 +22,8 @@ from whet.models.rope import Turn
 from whet.models.transformer import Transformer
 
 BLOCK = 16
-"""Tokens of a row that lie together; the same tokens of the next row follow, so that no memory is skipped."""
+"""Tokens of a row that lie together; the same tokens of the next row follow, so that no memory is
+skipped."""
 
 
 class Slots:
@@ -35,7 +38,9 @@ class Slots:
         self.prompts = weight.new_zeros(cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim)
         self.blocks: list[Tensor] = []
         self._num_used = 0
-        self._block = weight.new_zeros(()).expand(cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim)
+        self._block = weight.new_zeros(()).expand(
+            cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim
+        )
 
     def start(self) -> None:
         """Nothing is kept of the weights."""
@@ -77,7 +82,8 @@ class Slots:
         """Make room for so many blocks of all rows; the others are not in use."""
         self._num_used = number
         while len(self.blocks) < number:
-            # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must be a number.
+            # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and
+            # must be a number.
             self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
 
     def _reserve(self, lines: int, length: int) -> None:
@@ -85,7 +91,9 @@ class Slots:
         layers, both, had_lines, groups, had_length, size = self.prompts.shape
         if lines > had_lines or length > had_length:
             old = self.prompts
-            self.prompts = old.new_zeros(layers, both, max(lines, had_lines), groups, max(length, had_length), size)
+            self.prompts = old.new_zeros(
+                layers, both, max(lines, had_lines), groups, max(length, had_length), size
+            )
             self.prompts[:, :, :had_lines, :, :had_length] = old
 
 
@@ -104,9 +112,11 @@ class Prefill:
 
 
 class Decode:
-    """Attention of one new token a row over its prompt and all that the row has added, the new token included.
+    """Attention of one new token a row over its prompt and all that the row has added, the new
+    token included.
 
-    Scores of both parts lie side by side under one softmax. Rows of one prompt read it together, as one product.
+    Scores of both parts lie side by side under one softmax. Rows of one prompt read it together, as
+    one product.
     """
 
     def __init__(self, store: Slots, grid: Grid, first: int, column_B: Tensor) -> None:
@@ -120,7 +130,8 @@ class Decode:
         self.bias_B11C = self._bias(torch.from_numpy(grid.before_B), column_B)
 
     def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
-        """Say for each block that new tokens go to: which rows they are of, and their places, head by head."""
+        """Say for each block that new tokens go to: which rows they are of, and their places, head
+        by head."""
         group_G = torch.arange(self.store.prompts.shape[3])
         block_B, found = column_B // BLOCK, []
         for number in sorted(set(block_B.tolist())):
@@ -131,8 +142,11 @@ class Decode:
         return found
 
     def _bias(self, before_B: Tensor, column_B: Tensor) -> Tensor | None:
-        """Hide what lies past the end of a row or its prompt; nothing does while all are equally long."""
-        if bool((before_B == self.before).all()) and bool((self.before + column_B == self.end - 1).all()):
+        """Hide what lies past the end of a row or its prompt; nothing does while all are equally
+        long."""
+        if bool((before_B == self.before).all()) and bool(
+            (self.before + column_B == self.end - 1).all()
+        ):
             return None
         unseen_BL = torch.arange(self.before) >= before_B[:, None]
         unseen_BC = torch.arange(self.num_blocks * BLOCK) > column_B[:, None]
@@ -142,7 +156,9 @@ class Decode:
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
         q_BND, k_BGD, v_BGD = turn(qkv_TX)
         for number, row_M, place_M in self.writes:
-            for cached, new_BGD in zip(self.store.blocks[number][layer], (k_BGD, v_BGD), strict=True):
+            for cached, new_BGD in zip(
+                self.store.blocks[number][layer], (k_BGD, v_BGD), strict=True
+            ):
                 filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
                 cached.view(-1, turn.size).index_copy_(0, place_M, filed_MGD.reshape(-1, turn.size))
         rows, groups = len(q_BND), turn.groups
@@ -154,7 +170,9 @@ class Decode:
         for values_ZCD, columns in self._own(layer, 1, rows):
             mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
         mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, turn.size)
-        shared_ZWD = torch.bmm(self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1))
+        shared_ZWD = torch.bmm(
+            self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1)
+        )
         mixed_BGYD += self._to_rows(shared_ZWD, groups)
         return mixed_BGYD.view(q_BND.shape)
 
@@ -173,24 +191,32 @@ class Decode:
         return torch.softmax(scores_BGYC, dim=-1)
 
     def _own(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
-        """Give the keys (0) or values (1) that rows have added, block by block, and the columns of their scores."""
+        """Give the keys (0) or values (1) that rows have added, block by block, and the columns of
+        their scores."""
         found = []
         for number in range(self.num_blocks):
             column = self.before + number * BLOCK
-            cached_ZCD = self.store.blocks[number][layer, which, self.first : self.first + rows].flatten(0, 1)
+            cached_ZCD = self.store.blocks[number][
+                layer, which, self.first : self.first + rows
+            ].flatten(0, 1)
             found.append((cached_ZCD, slice(column, column + BLOCK)))
         return found
 
     def _prompts(self, layer: int, which: int) -> Tensor:
         first = self.grid.first
-        return self.store.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[:, : self.before]
+        return self.store.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[
+            :, : self.before
+        ]
 
     def _to_lines(self, x_BGYD: Tensor) -> Tensor:
-        """Gather rows under their prompts, a matrix for each prompt and key head: [P G, width Y, D]."""
+        """Gather rows under their prompts, a matrix for each prompt and key head: [P G, width Y,
+        D]."""
         _, groups, share, size = x_BGYD.shape
         lines, width = self.grid.lines, self.grid.width
         if self.cell_B is not None:
-            x_BGYD = x_BGYD.new_zeros(lines * width, groups, share, size).index_copy_(0, self.cell_B, x_BGYD)
+            x_BGYD = x_BGYD.new_zeros(lines * width, groups, share, size).index_copy_(
+                0, self.cell_B, x_BGYD
+            )
         x_PWGYD = x_BGYD.reshape(lines, width, groups, share, size)
         return x_PWGYD.transpose(1, 2).reshape(lines * groups, width * share, size)
 

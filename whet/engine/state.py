@@ -1,7 +1,8 @@
-"""What the device knows of each running request: one row a request, dense from row 0, no Python per token.
+"""What the device knows of each running request: one row a request, dense from row 0, no Python per
+token.
 
-A row's newest token has been sampled but not yet read by the model; its position is `first + count`. Ended rows are not
-live: they go through the motions and change nothing.
+A row's newest token has been sampled but not yet read by the model; its position is `first +
+count`. Ended rows are not live: they go through the motions and change nothing.
 
 Shapes: R rows, B rows in use, F fields, X columns of a report, V vocabulary.
 """
@@ -21,7 +22,8 @@ _INTS, _FLOATS = 8, 3
 
 
 class Rows:
-    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last one."""
+    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last
+    one."""
 
     def __init__(self, rows: int, window: int, link: Link) -> None:
         self.link, self.columns = link, window + 2
@@ -31,8 +33,9 @@ class Rows:
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints_FR[4:].unbind()
         self.floats_FR = torch.ones(_FLOATS, rows, dtype=torch.float32, device=device)
         self.temperature_R, self.top_p_R, self.min_p_R = self.floats_FR.unbind()
-        # A report shows whether a row is live, its count, and its tokens and log-probabilities since `base`. The n-th
-        # one goes to column n; an ended row goes on writing behind its last one, where nobody looks.
+        # A report shows whether a row is live, its count, and its tokens and log-probabilities
+        # since `base`. The n-th one goes to column n; an ended row goes on writing behind its last
+        # one, where nobody looks.
         self.report_RX = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
         self._tokens_RX = self.report_RX[:, 2 : 2 + self.columns]
         self._logprobs_RX = self.report_RX[:, 2 + self.columns :].view(torch.float32)
@@ -42,14 +45,22 @@ class Rows:
     def clear(self) -> None:
         self.ints_FR.zero_()
 
-    def open(self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices) -> None:
+    def open(
+        self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices
+    ) -> None:
         """Begin rows that have `count_B` tokens already; the next one is still to be sampled."""
         settings = [request.sampling for request in requests]
         ints = np.zeros((_INTS, len(requests)), dtype=np.int64)
         ints[1] = [len(request.prompt) - 1 for request in requests]
         ints[2], ints[3], ints[4] = count_B, count_B, limit_B
-        ints[5], ints[6], ints[7] = [request.seed for request in requests], [s.top_k for s in settings], 1
-        floats = np.array([[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32).T.copy()
+        ints[5], ints[6], ints[7] = (
+            [request.seed for request in requests],
+            [s.top_k for s in settings],
+            1,
+        )
+        floats = np.array(
+            [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
+        ).T.copy()
         self.ints_FR[:, rows], self.floats_FR[:, rows] = self.link.send(ints, floats)
 
     def position_of(self, rows: slice) -> Tensor:
@@ -65,8 +76,11 @@ class Rows:
         )
 
     def draw(self, rows: slice) -> None:
-        """Draw the random numbers of all tokens until the next report, each from its row's seed and its own count."""
-        self.uniform_RX[rows] = uniforms(self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_X)
+        """Draw the random numbers of all tokens until the next report, each from its row's seed and
+        its own count."""
+        self.uniform_RX[rows] = uniforms(
+            self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_X
+        )
 
     def column_of(self, rows: slice) -> Tensor:
         """Say which column of the report the next token of each row goes to."""
@@ -75,10 +89,14 @@ class Rows:
     def filed(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Give what stands in those columns: a token and its log-probability."""
         column_B1 = self.column_of(rows)
-        token_B1, logprob_B1 = (each[rows].gather(1, column_B1) for each in (self._tokens_RX, self._logprobs_RX))
+        token_B1, logprob_B1 = (
+            each[rows].gather(1, column_B1) for each in (self._tokens_RX, self._logprobs_RX)
+        )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
-    def record(self, rows: slice, column_B1: Tensor, token_B: Tensor, logprob_B: Tensor, is_stop_V: Tensor) -> None:
+    def record(
+        self, rows: slice, column_B1: Tensor, token_B: Tensor, logprob_B: Tensor, is_stop_V: Tensor
+    ) -> None:
         """File the sampled tokens of live rows and end those that stop or are full."""
         self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
         self._logprobs_RX[rows].scatter_(1, column_B1, logprob_B[:, None])
@@ -99,7 +117,13 @@ class Rows:
             middle = 2 + self.columns
             tokens, logprobs = found[:, 2:middle], found[:, middle:].view(np.float32)
             is_done, count = found[:, 0] == 0, found[:, 1].astype(np.int64)
-            return Report(seat_B=seat_B, is_done_B=is_done, count_B=count, tokens_BX=tokens, logprobs_BX=logprobs)
+            return Report(
+                seat_B=seat_B,
+                is_done_B=is_done,
+                count_B=count,
+                tokens_BX=tokens,
+                logprobs_BX=logprobs,
+            )
 
         return read
 
@@ -113,12 +137,17 @@ class Rows:
 
 
 class HostRows(Rows):
-    """The same on a CPU. What is done after each step is done by numpy: for arrays so small torch takes longer."""
+    """The same on a CPU. What is done after each step is done by numpy: for arrays so small torch
+    takes longer."""
 
     def __init__(self, rows: int, window: int, link: Link) -> None:
         super().__init__(rows, window, link)
         self._fields = self.ints_FR.numpy(), self.floats_FR.numpy()
-        self._live, self._count, self._base = self.live_R.numpy(), self.count_R.numpy(), self.base_R.numpy()
+        self._live, self._count, self._base = (
+            self.live_R.numpy(),
+            self.count_R.numpy(),
+            self.base_R.numpy(),
+        )
         self._filed = self._tokens_RX.numpy(), self._logprobs_RX.numpy()
 
     def post(self, seat_B: Indices) -> Callable[[], Report]:
@@ -127,7 +156,11 @@ class HostRows(Rows):
         is_done_B, count_B = self._live[used] == 0, self._count[used].copy()
         tokens_BX, logprobs_BX = (each[used].copy() for each in self._filed)
         report = Report(
-            seat_B=seat_B, is_done_B=is_done_B, count_B=count_B, tokens_BX=tokens_BX, logprobs_BX=logprobs_BX
+            seat_B=seat_B,
+            is_done_B=is_done_B,
+            count_B=count_B,
+            tokens_BX=tokens_BX,
+            logprobs_BX=logprobs_BX,
         )
         self._base[used] = count_B
         return lambda: report

@@ -1,6 +1,7 @@
 """What the engine asks of a key/value cache. There are two: dense rows for a CPU, pages for a GPU.
 
-Shapes: S pieces of context, T their tokens laid end to end, B rows, M rows or pages that are copied.
+Shapes: S pieces of context, T their tokens laid end to end, B rows, M rows or pages that are
+copied.
 """
 
 from typing import Protocol
@@ -35,7 +36,8 @@ class Store(Protocol):
         ...
 
     def prefill(self, layout: Layout, link: Link) -> Attend:
-        """Attend within pieces of context and to what is cached of them, and file their keys and values."""
+        """Attend within pieces of context and to what is cached of them, and file their keys and
+        values."""
         ...
 
     def copy(self, longest: int, link: Link) -> None:

@@ -1,7 +1,8 @@
-"""Rows of a decode step spread over the cores of a CPU: each thread runs all layers for its share of them.
+"""Rows of a decode step spread over the cores of a CPU: each thread runs all layers for its share
+of them.
 
-Small models spend much of a step in operations too short to be split well, and threads that split each of them wait for
-each other hundreds of times a step. Here they wait once.
+Small models spend much of a step in operations too short to be split well, and threads that split
+each of them wait for each other hundreds of times a step. Here they wait once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,15 @@ FEWEST_ROWS = 32
 
 
 class Team:
-    """As many threads as torch may use, the caller's among them, each of which keeps to one core."""
+    """As many threads as torch may use, the caller's among them, each of which keeps to one
+    core."""
 
     def __init__(self, members: int) -> None:
         self.members = members
         others = max(1, members - 1)
-        self._pool = ThreadPoolExecutor(others, "decode", initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(
+            others, "decode", initializer=torch.set_num_threads, initargs=(1,)
+        )
 
     def shares(self, rows: int) -> list[slice]:
         """Cut rows into nearly equal shares, fewer where there are too few.
@@ -58,7 +62,11 @@ class Team:
 def team_for(model: Transformer) -> Team | None:
     """Gather a team where it pays: a small model on a CPU with more than one core."""
     threads = torch.get_num_threads()
-    return Team(threads) if model.embed.weight.device.type == "cpu" and threads > 1 and is_small(model) else None
+    return (
+        Team(threads)
+        if model.embed.weight.device.type == "cpu" and threads > 1 and is_small(model)
+        else None
+    )
 
 
 def is_small(model: Transformer) -> bool:

@@ -1,6 +1,7 @@
 """Small copies between host and device that nobody waits for, and the counts of what an engine did.
 
-On a GPU a copy to the host is asked for now and read later, when its event has passed; the host waits for nothing else.
+On a GPU a copy to the host is asked for now and read later, when its event has passed; the host
+waits for nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +44,8 @@ class Counts:
 
     @property
     def wasted(self) -> int:
-        """Rows times steps that gave no token: after the end of a row, or padding to a recorded size."""
+        """Rows times steps that gave no token: after the end of a row, or padding to a recorded
+        size."""
         return self.row_steps - (self.tokens - self.begun)
 
 
@@ -84,14 +86,18 @@ def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     starts = _starts(arrays)
     packed = np.zeros(starts[-1], dtype=np.uint8)
     for start, array in zip(starts[:-1], arrays, strict=True):
-        packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        packed[start : start + array.nbytes] = (
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        )
     return packed
 
 
 def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
     """Find the arrays again in a tensor of their bytes; they share its memory."""
     return [
-        packed[start : start + array.nbytes].view(torch.from_numpy(array[:0]).dtype).view(array.shape)
+        packed[start : start + array.nbytes]
+        .view(torch.from_numpy(array[:0]).dtype)
+        .view(array.shape)
         for start, array in zip(_starts(arrays)[:-1], arrays, strict=True)
     ]
 

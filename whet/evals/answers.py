@@ -1,4 +1,5 @@
-"""The report's answers: what the model wrote before and after, line by line with the grader's word on each."""
+"""The report's answers: what the model wrote before and after, line by line with the grader's word
+on each."""
 
 from collections.abc import Sequence
 
@@ -19,7 +20,8 @@ MARKS = {True: ("good", "✓", "right"), False: ("bad", "✗", "wrong"), None: (
 
 
 def samples_section(data: ReportData) -> Markup | None:
-    """Show each sample's answers side by side, before on the left, under the names of first and last evaluation."""
+    """Show each sample's answers side by side, before on the left, under the names of first and
+    last evaluation."""
     samples = [sample for sample in data.samples if sample.before or sample.after]
     if not samples:
         return None
@@ -29,7 +31,10 @@ def samples_section(data: ReportData) -> Markup | None:
     note += "Marks and remarks are the grader's."
     return tag(
         "section",
-        tag("h2", "Answers" if any(s.before is None for s in samples) else "Answers before and after"),
+        tag(
+            "h2",
+            "Answers" if any(s.before is None for s in samples) else "Answers before and after",
+        ),
         tag("p", note, class_="note"),
         *(_sample(sample, titles) for sample in samples),
     )
@@ -40,13 +45,24 @@ def _sample(sample: Sample, titles: tuple[str, str]) -> Markup:
     head = tag("h3", tag("span", _cut(sample.problem)), " ", label)
     sides = zip((sample.before, sample.after), titles, ("before", "after"), strict=True)
     is_pair = sample.before is not None and sample.after is not None
-    columns = [_answer(answer, title if is_pair else "", tone) for answer, title, tone in sides if answer is not None]
-    return tag("article", head, tag("div", *columns, class_="two tight" if is_pair else ""), class_="sample")
+    columns = [
+        _answer(answer, title if is_pair else "", tone)
+        for answer, title, tone in sides
+        if answer is not None
+    ]
+    return tag(
+        "article",
+        head,
+        tag("div", *columns, class_="two tight" if is_pair else ""),
+        class_="sample",
+    )
 
 
 def _answer(answer: Answer, title: str, tone: str) -> Markup:
     kind, mark, word = VERDICTS[answer.verdict]
-    length = f"{answer.num_tokens:,} tokens" + ("" if answer.is_finished else ", cut off at the limit")
+    length = f"{answer.num_tokens:,} tokens" + (
+        "" if answer.is_finished else ", cut off at the limit"
+    )
     head = tag(
         "div",
         tag("span", title, class_=f"who {tone}") if title else "",
@@ -68,9 +84,18 @@ def _lines(lines: Sequence[Line]) -> Markup:
 
 def _line(line: Line) -> Markup:
     kind, mark, word = MARKS[line.ok]
-    sign = join(tag("span", mark, aria_hidden="true"), tag("span", word, class_="unseen")) if mark else ""
+    sign = (
+        join(tag("span", mark, aria_hidden="true"), tag("span", word, class_="unseen"))
+        if mark
+        else ""
+    )
     note = tag("span", _cut(line.note), class_="line-note") if line.note else ""
-    return tag("li", tag("span", sign, class_=f"mark {kind}"), tag("code", _cut(line.text), dir="ltr"), note)
+    return tag(
+        "li",
+        tag("span", sign, class_=f"mark {kind}"),
+        tag("code", _cut(line.text), dir="ltr"),
+        note,
+    )
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,5 @@
-"""HTML that is safe by construction: text is escaped unless this file made it. Model text is hostile."""
+"""HTML that is safe by construction: text is escaped unless this file made it. Model text is
+hostile."""
 
 import html
 import unicodedata
@@ -33,16 +34,20 @@ def tag(tag_name: str, *children: str, **attributes: Attribute) -> Markup:
 
 def join(*children: str) -> Markup:
     """Put children one after another, escaping what is not Markup."""
-    return Markup("".join(c if isinstance(c, Markup) else html.escape(readable(c)) for c in children))
+    return Markup(
+        "".join(c if isinstance(c, Markup) else html.escape(readable(c)) for c in children)
+    )
 
 
 def raw(text: str) -> Markup:
-    """Take a text as HTML. For the package's own style and script only, never for what a model or user wrote."""
+    """Take a text as HTML. For the package's own style and script only, never for what a model or
+    user wrote."""
     return Markup(text)
 
 
 def readable(text: str) -> str:
-    """Show what would hide or reorder text: control and format characters, and halves of surrogate pairs.
+    """Show what would hide or reorder text: control and format characters, and halves of surrogate
+    pairs.
 
     >>> readable("a\\x00b\\u202ec")
     'a\\\\x00b\\\\u202ec'

@@ -16,7 +16,8 @@ INTERVAL = f"Whiskers and brackets: 95{SPACE}% intervals over problems."
 
 
 def page(data: ReportData) -> Markup:
-    """Write the whole document: no address outside it, one style, one script, both named by hash in its policy."""
+    """Write the whole document: no address outside it, one style, one script, both named by hash in
+    its policy."""
     style, script = _static("report.css"), _static("report.js")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     head = tag(
@@ -38,13 +39,19 @@ def page(data: ReportData) -> Markup:
         _facts(data),
         _settings(data),
     ]
-    body = tag("body", tag("main", *(s for s in sections if s is not None)), tag("script", raw(script)))
+    body = tag(
+        "body", tag("main", *(s for s in sections if s is not None)), tag("script", raw(script))
+    )
     return join(raw("<!doctype html>\n"), tag("html", head, body, lang="en"), "\n")
 
 
 def _header(data: ReportData) -> Markup:
     gain = data.difference
-    paired = f"Paired over the same {gain.count:,} problems, the change is {points(gain)}." if gain else ""
+    paired = (
+        f"Paired over the same {gain.count:,} problems, the change is {points(gain)}."
+        if gain
+        else ""
+    )
     return tag(
         "header",
         tag("h1", data.title),
@@ -73,7 +80,9 @@ def _overall_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
         label = "One sampled answer" if k == 1 else f"Any of {k} answers"
         rows.append(BarRow(label=label, note=f"pass@{k}", bars=tuple(b for b in bars if b)))
     bars = [_bar(e, e.summary.pass_at.get(1), tones) for e in greedy]
-    rows.append(BarRow(label="Greedy answer", note="temperature 0", bars=tuple(b for b in bars if b)))
+    rows.append(
+        BarRow(label="Greedy answer", note="temperature 0", bars=tuple(b for b in bars if b))
+    )
     return [row for row in rows if row.bars]
 
 
@@ -84,20 +93,33 @@ def _level_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
     rows = []
     for level in sorted({level for e in shown for level in e.summary.by_level} - {"unknown"}):
         bars = [_bar(e, e.summary.by_level.get(level), tones) for e in shown]
-        rows.append(BarRow(label=f"Level {level}", note=notes.get(level, ""), bars=tuple(b for b in bars if b)))
+        rows.append(
+            BarRow(
+                label=f"Level {level}", note=notes.get(level, ""), bars=tuple(b for b in bars if b)
+            )
+        )
     bars = [_bar(e, e.summary.by_level.get("unknown"), tones) for e in shown] if rows else []
     rows.append(BarRow(label="Unknown", note=notes["unknown"], bars=tuple(b for b in bars if b)))
     bars = [_bar(e, e.summary.unsolvable, tones) for e in shown]
-    rows.append(BarRow(label="Unsolvable", note="recognised as such; reported apart", bars=tuple(b for b in bars if b)))
+    rows.append(
+        BarRow(
+            label="Unsolvable",
+            note="recognised as such; reported apart",
+            bars=tuple(b for b in bars if b),
+        )
+    )
     return [row for row in rows if row.bars]
 
 
 def _bar(item: NamedEval, estimate: Estimate | None, tones: dict[str, str]) -> Bar | None:
-    return None if estimate is None else Bar(name=item.name, tone=tones[item.name], estimate=estimate)
+    return (
+        None if estimate is None else Bar(name=item.name, tone=tones[item.name], estimate=estimate)
+    )
 
 
 def _tones(evals: Iterable[NamedEval]) -> dict[str, str]:
-    """Give the first name the tone of before, the last that of after; a name alone counts as after."""
+    """Give the first name the tone of before, the last that of after; a name alone counts as
+    after."""
     names = list(dict.fromkeys(e.name for e in evals))
     return dict.fromkeys(names, "middle") | {names[0]: "before"} | {names[-1]: "after"}
 
@@ -118,7 +140,14 @@ def _evaluations(evals: tuple[NamedEval, ...]) -> Markup | None:
     ]
     head = tag("thead", tag("tr", *(tag("th", title, scope="col") for title in titles)))
     body = tag("tbody", *(_evaluation_row(e, ks) for e in evals))
-    table = tag("div", tag("table", head, body), class_="scroll", tabindex=0, role="region", aria_label="Evaluations")
+    table = tag(
+        "div",
+        tag("table", head, body),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label="Evaluations",
+    )
     note = "Cut off: reached the length limit. Ungraded: answers the grader failed on, which pass@k leaves out."
     return _section("Evaluations in numbers", table, tag("p", note, class_="note"))
 
@@ -149,9 +178,15 @@ def _cell(value: str, interval: str) -> Markup:
 
 def _curves(data: ReportData) -> Markup | None:
     stages = list(dict.fromkeys(curve.stage for curve in data.curves))
-    drawn = {stage: [line_chart(curve) for curve in data.curves if curve.stage == stage] for stage in stages}
+    drawn = {
+        stage: [line_chart(curve) for curve in data.curves if curve.stage == stage]
+        for stage in stages
+    }
     blocks = [
-        join(tag("h3", f"{stage}, by step"), tag("div", *(f for f in figures if f is not None), class_="three"))
+        join(
+            tag("h3", f"{stage}, by step"),
+            tag("div", *(f for f in figures if f is not None), class_="three"),
+        )
         for stage, figures in drawn.items()
         if any(f is not None for f in figures)
     ]
@@ -166,13 +201,30 @@ def _times(data: ReportData) -> Markup | None:
     for stage in data.stages:
         share = f"{100 * stage.seconds / total:.2f}%" if total > 0 else "0%"
         bar = tag(
-            "svg", tag("rect", width=share, height=8, class_="fill time"), width="100%", height=8, aria_hidden="true"
+            "svg",
+            tag("rect", width=share, height=8, class_="fill time"),
+            width="100%",
+            height=8,
+            aria_hidden="true",
         )
         note = tag("span", stage.note, class_="row-note") if stage.note else ""
         rows.append(
-            tag("tr", tag("th", stage.name, " ", note, scope="row"), tag("td", bar), tag("td", duration(stage.seconds)))
+            tag(
+                "tr",
+                tag("th", stage.name, " ", note, scope="row"),
+                tag("td", bar),
+                tag("td", duration(stage.seconds)),
+            )
         )
-    rows.append(tag("tr", tag("th", "Together", scope="row"), tag("td"), tag("td", duration(total)), class_="total"))
+    rows.append(
+        tag(
+            "tr",
+            tag("th", "Together", scope="row"),
+            tag("td"),
+            tag("td", duration(total)),
+            class_="total",
+        )
+    )
     return _section("Time", tag("table", tag("tbody", *rows), class_="times"))
 
 
@@ -189,9 +241,14 @@ def _settings(data: ReportData) -> Markup | None:
     lines = []
     for line in data.settings.strip("\n").split("\n"):
         value, mark, origin = line.rpartition(" # ")
-        lines.append(join(value, tag("span", f" # {origin}", class_="origin")) if mark else join(line))
+        lines.append(
+            join(value, tag("span", f" # {origin}", class_="origin")) if mark else join(line)
+        )
     block = tag("pre", *(join(line, "\n") for line in lines), tabindex=0)
-    return _section("Settings", tag("details", tag("summary", f"All {len(lines)} lines, each with its origin"), block))
+    return _section(
+        "Settings",
+        tag("details", tag("summary", f"All {len(lines)} lines, each with its origin"), block),
+    )
 
 
 def _section(title: str, *children: str) -> Markup:

@@ -1,12 +1,15 @@
-"""pass@k: the chance that at least one of k answers is right, estimated without bias from n answers."""
+"""pass@k: the chance that at least one of k answers is right, estimated without bias from n
+answers."""
 
 from math import prod
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Estimate pass@k from `correct` right answers among n: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, eq. 1).
+    """Estimate pass@k from `correct` right answers among n: 1 - C(n - c, k) / C(n, k) (Chen et al.
+    2021, eq. 1).
 
-    The ratio of binomials is taken as a product of factors in [0, 1], so nothing overflows for large n.
+    The ratio of binomials is taken as a product of factors in [0, 1], so nothing overflows for
+    large n.
 
     >>> round(pass_at_k(5, 2, 2), 12)
     0.7

@@ -13,7 +13,8 @@ from whet.types import Finish, Rollout, Verdict
 
 
 class Unit(StrEnum):
-    """How a curve's values are written: a bare number, a share as per cent, or a number of tokens."""
+    """How a curve's values are written: a bare number, a share as per cent, or a number of
+    tokens."""
 
     NUMBER = "number"
     SHARE = "share"
@@ -31,7 +32,8 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedEval:
-    """One evaluation under the name its bars carry; the same name stands for the same model throughout."""
+    """One evaluation under the name its bars carry; the same name stands for the same model
+    throughout."""
 
     name: str
     summary: EvalSummary

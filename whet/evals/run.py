@@ -29,27 +29,52 @@ class ExamConfig(Config):
 
 
 class Examiner:
-    """Examines a policy on held-out problems with the same random numbers every time, so that exams compare."""
+    """Examines a policy on held-out problems with the same random numbers every time, so that exams
+    compare."""
 
     def __init__(
-        self, cfg: ExamConfig, grader: Grader, problems: Sequence[Problem], sampling: Sampling, *, seed: int
+        self,
+        cfg: ExamConfig,
+        grader: Grader,
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        *,
+        seed: int,
     ) -> None:
         self.cfg, self.grader, self.seed = cfg, grader, derive(seed, "exam")
         self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
         self.problems = solvable(problems)
 
     def is_due(self, step: int, steps: int) -> bool:
-        """Whether to examine after `step` of `steps` have been done; never without problems to ask."""
-        return bool(self.problems) and (step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0))
+        """Whether to examine after `step` of `steps` have been done; never without problems to
+        ask."""
+        return bool(self.problems) and (
+            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
+        )
 
     def examine(self, player: Player) -> EvalSummary:
-        groups = evaluate(player, self.grader, self.problems, self.sampling, samples=self.cfg.samples, seed=self.seed)
+        groups = evaluate(
+            player,
+            self.grader,
+            self.problems,
+            self.sampling,
+            samples=self.cfg.samples,
+            seed=self.seed,
+        )
         return summarise(groups, ks=(1, self.cfg.samples))
 
 
 def evaluate(
-    player: Player, grader: Grader, problems: Sequence[Problem], sampling: Sampling, *, samples: int, seed: int
+    player: Player,
+    grader: Grader,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    *,
+    samples: int,
+    seed: int,
 ) -> list[Group]:
     """Sample and score answers to every problem, with a progress bar."""
     with bar("evaluate", len(problems) * samples) as advance:
-        return collect(player, grader, problems, sampling, samples=samples, seed=seed, progress=advance)
+        return collect(
+            player, grader, problems, sampling, samples=samples, seed=seed, progress=advance
+        )

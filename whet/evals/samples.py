@@ -1,4 +1,5 @@
-"""The answers a report shows: problems drawn by chance over all difficulties, never picked for what they show."""
+"""The answers a report shows: problems drawn by chance over all difficulties, never picked for what
+they show."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,12 +14,17 @@ Notes = Callable[[Rollout], Sequence[Line]]
 
 
 def draw_samples(
-    before: Sequence[Group], after: Sequence[Group], notes: Notes, *, count: int = NUM_SAMPLES, seed: int = 0
+    before: Sequence[Group],
+    after: Sequence[Group],
+    notes: Notes,
+    *,
+    count: int = NUM_SAMPLES,
+    seed: int = 0,
 ) -> tuple[Sample, ...]:
     """Draw problems evenly over difficulty and show the first answer of each evaluation.
 
-    Either side may be empty; where both have groups, only problems that both hold are drawn. `notes` gives an
-    answer's lines with the grader's word on each.
+    Either side may be empty; where both have groups, only problems that both hold are drawn.
+    `notes` gives an answer's lines with the grader's word on each.
     """
     old, new = _first_answers(before), _first_answers(after)
     shared = [key for key in (old or new) if key in (new or old)]

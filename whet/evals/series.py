@@ -1,4 +1,5 @@
-"""Curves made ready to draw: finite points, few enough for a screen, a running mean, round axis ticks. No HTML here."""
+"""Curves made ready to draw: finite points, few enough for a screen, a running mean, round axis
+ticks. No HTML here."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -18,7 +19,8 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """The points of one curve. `smooth` is as long as `values`, or empty where nothing was smoothed."""
+    """The points of one curve. `smooth` is as long as `values`, or empty where nothing was
+    smoothed."""
 
     steps: Values
     values: Values
@@ -42,8 +44,12 @@ class Series:
 def series(curve: Curve) -> Series | None:
     """Prepare a curve; None where no value is finite."""
     steps, values = (np.asarray(column, dtype=np.float64) for column in (curve.steps, curve.values))
-    assert len(steps) == len(values), f"curve {curve.name} has {len(steps)} steps and {len(values)} values"
-    assert len(curve.low) == len(curve.high) in (0, len(values)), f"curve {curve.name} has half a band"
+    assert len(steps) == len(values), (
+        f"curve {curve.name} has {len(steps)} steps and {len(values)} values"
+    )
+    assert len(curve.low) == len(curve.high) in (0, len(values)), (
+        f"curve {curve.name} has half a band"
+    )
     finite = np.isfinite(steps) & np.isfinite(values)
     if not finite.any():
         return None
@@ -76,10 +82,16 @@ def ticks(low: float, high: float, most: int) -> list[float]:
         half = size / 2 if size > SMALLEST else 0.5
         low, high = low - half, high + half
     magnitude = floor(log10((high - low) / most))
-    for step in (factor * 10.0**power for power in range(magnitude, magnitude + 3) for factor in (1, 2, 2.5, 5)):
+    for step in (
+        factor * 10.0**power
+        for power in range(magnitude, magnitude + 3)
+        for factor in (1, 2, 2.5, 5)
+    ):
         first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
         if last - first + 1 <= most:
-            return [round(index * step, 12 - floor(log10(step))) for index in range(first, last + 1)]
+            return [
+                round(index * step, 12 - floor(log10(step))) for index in range(first, last + 1)
+            ]
     raise AssertionError(f"no ticks found between {low} and {high}")
 
 

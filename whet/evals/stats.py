@@ -1,4 +1,5 @@
-"""95 % intervals over problems. A problem is the sampling unit: its answers are averaged before anything is resampled.
+"""95 % intervals over problems. A problem is the sampling unit: its answers are averaged before
+anything is resampled.
 
 Shapes: P problems, R bootstrap resamples.
 """
@@ -37,7 +38,9 @@ class Estimate:
     @staticmethod
     def from_json(row: Json) -> "Estimate":
         if not isinstance(row, dict):
-            raise DataError(f"an estimate must be an object with mean, low, high and count, not {row!r}")
+            raise DataError(
+                f"an estimate must be an object with mean, low, high and count, not {row!r}"
+            )
         mean, low, high, count = (_number(row, key) for key in ("mean", "low", "high", "count"))
         return Estimate(mean=mean, low=low, high=high, count=int(count))
 
@@ -45,8 +48,8 @@ class Estimate:
 def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate the mean of per-problem shares in [0, 1], such as each problem's pass@1.
 
-    Where all problems agree there is nothing to resample, and the interval is that of as many single trials:
-    exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) between.
+    Where all problems agree there is nothing to resample, and the interval is that of as many
+    single trials: exact (Clopper and Pearson 1934) at 0 and 1, Wilson's (1927) between.
 
     >>> round(share_estimate([0.0] * 100).high, 4)
     0.0362
@@ -61,7 +64,8 @@ def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Estimate the mean of per-problem values without bounds, such as lengths; equal values give an empty interval."""
+    """Estimate the mean of per-problem values without bounds, such as lengths; equal values give an
+    empty interval."""
     values_P = _checked(values)
     if _is_constant(values_P):
         value = float(values_P[0])
@@ -69,19 +73,26 @@ def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     return _bootstrap(values_P, seed)
 
 
-def paired_difference(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Estimate:
-    """Estimate how much the shares rose, by problem id, over the problems that both evaluations hold.
+def paired_difference(
+    before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0
+) -> Estimate:
+    """Estimate how much the shares rose, by problem id, over the problems that both evaluations
+    hold.
 
-    Pairing takes the difficulty of each problem out of the interval. `count` says how many problems were paired.
+    Pairing takes the difficulty of each problem out of the interval. `count` says how many problems
+    were paired.
     """
     shared = sorted(before.keys() & after.keys())
     if not shared:
         raise ValueError("the two evaluations have no problem in common")
     change_P = _checked([after[key] - before[key] for key in shared])
     if _is_constant(change_P):
-        # Halved and moved into [0, 1] and back, so that a few equal changes do not pass for certainty.
+        # Halved and moved into [0, 1] and back, so that a few equal changes do not pass for
+        # certainty.
         low, high = _trials_interval((float(change_P[0]) + 1) / 2, len(change_P))
-        return Estimate(mean=float(change_P[0]), low=2 * low - 1, high=2 * high - 1, count=len(change_P))
+        return Estimate(
+            mean=float(change_P[0]), low=2 * low - 1, high=2 * high - 1, count=len(change_P)
+        )
     return _bootstrap(change_P, seed)
 
 
@@ -97,7 +108,8 @@ def _is_constant(values_P: Values) -> bool:
 
 
 def _bootstrap(values_P: Values, seed: int) -> Estimate:
-    """Bootstrap the mean; bias-corrected and accelerated percentiles (Efron 1987), the jackknife in closed form."""
+    """Bootstrap the mean; bias-corrected and accelerated percentiles (Efron 1987), the jackknife in
+    closed form."""
     mean = float(values_P.mean())
     means_R = _resampled_means(values_P, seed)
     below = float((means_R < mean).mean() + 0.5 * (means_R == mean).mean())
@@ -115,7 +127,9 @@ def _resampled_means(values_P: Values, seed: int) -> Values:
     rows = max(1, CHUNK // count)
     means = []
     for start in range(0, RESAMPLES, rows):
-        index = random.integers(0, count, size=(min(rows, RESAMPLES - start), count), dtype=np.int32)
+        index = random.integers(
+            0, count, size=(min(rows, RESAMPLES - start), count), dtype=np.int32
+        )
         means.append(values_P[index].mean(axis=1))
     return np.concatenate(means)
 

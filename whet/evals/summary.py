@@ -1,4 +1,5 @@
-"""What an evaluation found: pass@k with intervals, by difficulty, and how the answers ended. From graded rollouts."""
+"""What an evaluation found: pass@k with intervals, by difficulty, and how the answers ended. From
+graded rollouts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSummary:
-    """One evaluation in numbers. Unsolvable problems stand apart; every other figure is about the rest."""
+    """One evaluation in numbers. Unsolvable problems stand apart; every other figure is about the
+    rest."""
 
     pass_at: Mapping[int, Estimate]
     """By k; a k that no problem has enough graded answers for is not there."""
     by_level: Mapping[str, Estimate]
-    """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; empty fifths are not there."""
+    """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; empty fifths are not
+    there."""
     unsolvable: Estimate | None
     """Share of right answers to problems without a solution, None where there were none."""
     tokens: Estimate
@@ -58,25 +61,40 @@ class EvalSummary:
 def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
     by_problem = _by_problem(groups)
-    solvable = {key: rollouts for key, rollouts in by_problem.items() if not _is_unsolvable(rollouts[0].problem)}
+    solvable = {
+        key: rollouts
+        for key, rollouts in by_problem.items()
+        if not _is_unsolvable(rollouts[0].problem)
+    }
     apart = [rollouts for key, rollouts in by_problem.items() if key not in solvable]
     rollouts = list(solvable.values())
     if not rollouts:
-        raise DataError(f"an evaluation needs solvable problems with answers; these {len(groups)} groups have none")
+        raise DataError(
+            f"an evaluation needs solvable problems with answers; these {len(groups)} groups have none"
+        )
     return EvalSummary(
         pass_at=_pass_at(rollouts, ks, seed),
         by_level=_by_level(rollouts, seed),
         unsolvable=_pass_at(apart, [1], seed).get(1),
-        tokens=mean_estimate([_mean(len(r.completion.tokens) for r in siblings) for siblings in rollouts], seed=seed),
+        tokens=mean_estimate(
+            [_mean(len(r.completion.tokens) for r in siblings) for siblings in rollouts], seed=seed
+        ),
         unfinished=share_estimate(
-            [_mean(r.completion.finish is Finish.LENGTH for r in siblings) for siblings in rollouts], seed=seed
+            [
+                _mean(r.completion.finish is Finish.LENGTH for r in siblings)
+                for siblings in rollouts
+            ],
+            seed=seed,
         ),
         no_answer=share_estimate(
-            [_mean(_verdict(r) is Verdict.NO_ANSWER for r in siblings) for siblings in rollouts], seed=seed
+            [_mean(_verdict(r) is Verdict.NO_ANSWER for r in siblings) for siblings in rollouts],
+            seed=seed,
         ),
         num_problems=len(rollouts),
         num_rollouts=sum(len(siblings) for siblings in rollouts),
-        num_unscored=sum(_verdict(rollout) is Verdict.UNSCORED for group in groups for rollout in group),
+        num_unscored=sum(
+            _verdict(rollout) is Verdict.UNSCORED for group in groups for rollout in group
+        ),
     )
 
 
@@ -120,14 +138,18 @@ def _verdict(rollout: Rollout) -> Verdict:
 
 def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
     verdicts = [_verdict(rollout) for rollout in rollouts]
-    return sum(v is not Verdict.UNSCORED for v in verdicts), sum(v is Verdict.CORRECT for v in verdicts)
+    return sum(v is not Verdict.UNSCORED for v in verdicts), sum(
+        v is Verdict.CORRECT for v in verdicts
+    )
 
 
 def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
-def _pass_at(problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int) -> dict[int, Estimate]:
+def _pass_at(
+    problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int
+) -> dict[int, Estimate]:
     counts = [_counts(rollouts) for rollouts in problems]
     shares = {k: [pass_at_k(n, correct, k) for n, correct in counts if n >= k] for k in ks}
     return {k: share_estimate(values, seed=seed) for k, values in shares.items() if values}

@@ -1,4 +1,5 @@
-"""Numbers and findings as a reader wants them: rounded, with their unit and interval, in one plain sentence."""
+"""Numbers and findings as a reader wants them: rounded, with their unit and interval, in one plain
+sentence."""
 
 from math import floor, isfinite, log10
 
@@ -28,7 +29,9 @@ def percent_interval(estimate: Estimate, digits: int = 0) -> str:
 
 def bounds(estimate: Estimate, digits: int, *, scale: float = 1) -> str:
     """Write the ends of an interval in square brackets."""
-    return f"[{number(scale * estimate.low, digits)},{SPACE}{number(scale * estimate.high, digits)}]"
+    return (
+        f"[{number(scale * estimate.low, digits)},{SPACE}{number(scale * estimate.high, digits)}]"
+    )
 
 
 def points(difference: Estimate) -> str:
@@ -42,7 +45,8 @@ def points(difference: Estimate) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """Write a number with a fixed count of decimals, thousands apart, a true minus sign and no minus zero."""
+    """Write a number with a fixed count of decimals, thousands apart, a true minus sign and no
+    minus zero."""
     text = f"{value:,.{digits}f}"
     if text.startswith("-"):
         text = MINUS + text[1:] if text.strip("-0.,") else text[1:]
@@ -78,11 +82,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def learned(cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None) -> str:
+def learned(
+    cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None
+) -> str:
     """Say what a stage changed, and only as much as the intervals carry.
 
-    Without the paired difference, intervals that overlap count as no change. For example: "RL raised the share of
-    unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
+    Without the paired difference, intervals that overlap count as no change. For example: "RL
+    raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
     """
     old, new = percent_interval(before), percent_interval(after)
     low = after.low - before.high if difference is None else difference.low

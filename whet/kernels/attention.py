@@ -1,10 +1,12 @@
-"""Causal attention: packed sequences for the learner, and queries against a paged cache for the engine.
+"""Causal attention: packed sequences for the learner, and queries against a paged cache for the
+engine.
 
-Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P pages
-of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page size a multiple of 64.
+Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
+head size, P pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
+size a multiple of 64.
 
-The three kernels give one token the same bits: all take keys in blocks of 64, sum blocks in chunks of 512 from the
-start of the sequence, and join chunks in order.
+The three kernels give one token the same bits: all take keys in blocks of 64, sum blocks in chunks
+of 512 from the start of the sequence, and join chunks in order.
 """
 
 from typing import Any
@@ -22,10 +24,11 @@ if HAS_TRITON:
 
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
-    """List, on the device, which sequence and which first position each program takes: int32 [X, 2].
+    """List, on the device, which sequence and which first position each program takes: int32 [X,
+    2].
 
-    Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One table serves
-    all layers. `before_S` counts the tokens a sequence has in the cache already.
+    Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One
+    table serves all layers. `before_S` counts the tokens a sequence has in the cache already.
     """
     sequences = len(starts_S1) - 1
     before_S = torch.zeros_like(starts_S1[1:]) if before_S is None else before_S
@@ -40,11 +43,18 @@ def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -
 
 
 def packed_attention(
-    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int, tiles_X2: Tensor | None = None
+    q_TND: Tensor,
+    k_TGD: Tensor,
+    v_TGD: Tensor,
+    starts_S1: Tensor,
+    longest: int,
+    tiles_X2: Tensor | None = None,
 ) -> Tensor:
-    """Let each token see its own sequence up to and including itself; sequence s lies at starts[s] : starts[s + 1].
+    """Let each token see its own sequence up to and including itself; sequence s lies at starts[s]
+    : starts[s + 1].
 
-    `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used as it is.
+    `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used
+    as it is.
     """
     if not _fits(q_TND):
         library = compiled(q_TND, k_TGD, v_TGD) if len(q_TND) else None
@@ -70,14 +80,17 @@ def paged_prefill(
     before_S: Tensor,
     tiles_X2: Tensor | None = None,
 ) -> Tensor:
-    """Let packed queries see their sequences in the cache, where their own keys and values are filed already.
+    """Let packed queries see their sequences in the cache, where their own keys and values are
+    filed already.
 
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
     if not _fits(q_TND):
         return plain_paged_prefill(q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S)
     tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
-    return triton_attention.paged(q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2)
+    return triton_attention.paged(
+        q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2
+    )
 
 
 @torch.no_grad()
@@ -89,9 +102,11 @@ def paged_decode(
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Let one query a row see the row's `length` newest cached tokens, itself among them; zeros where length is 0.
+    """Let one query a row see the row's `length` newest cached tokens, itself among them; zeros
+    where length is 0.
 
-    The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken anew if absent.
+    The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken
+    anew if absent.
     """
     if not _fits(q_BND):
         return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B)
@@ -101,15 +116,19 @@ def paged_decode(
 
 
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Make room for the maxima, sums and weighted values of every chunk of a context of that many tokens."""
+    """Make room for the maxima, sums and weighted values of every chunk of a context of that many
+    tokens."""
     rows, heads, size = q_BND.shape
     chunks = -(-context // CHUNK)
     parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 
 
-def plain_packed_attention(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int) -> Tensor:
-    """Do the same in plain torch: sequences become rows of a grid, padded on the right, which causality hides."""
+def plain_packed_attention(
+    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int
+) -> Tensor:
+    """Do the same in plain torch: sequences become rows of a grid, padded on the right, which
+    causality hides."""
     tokens, rows = len(q_TND), len(starts_S1) - 1
     index_S = torch.arange(rows, device=starts_S1.device)
     sequence_T = torch.repeat_interleave(index_S, starts_S1.diff(), output_size=tokens)
@@ -131,7 +150,12 @@ def plain_packed_attention(q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S
 
 
 def plain_paged_prefill(
-    q_TND: Tensor, keys_pages: Tensor, values_pages: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor
+    q_TND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_SP: Tensor,
+    starts_S1: Tensor,
+    before_S: Tensor,
 ) -> Tensor:
     """Do the same in plain torch, one sequence after the other."""
     out_TND = torch.empty_like(q_TND)
@@ -139,11 +163,15 @@ def plain_paged_prefill(
     for index, before in enumerate(before_S.tolist()):
         start, end = starts[index], starts[index + 1]
         length = before + end - start
-        k_GCD, v_GCD = (_context(pages, table_SP[index])[:, :length] for pages in (keys_pages, values_pages))
+        k_GCD, v_GCD = (
+            _context(pages, table_SP[index])[:, :length] for pages in (keys_pages, values_pages)
+        )
         column_C = torch.arange(length, device=q_TND.device)
         mask = column_C <= column_C[before:, None]
         q_NCD = q_TND[start:end].transpose(0, 1)
-        mixed = F.scaled_dot_product_attention(q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True)
+        mixed = F.scaled_dot_product_attention(
+            q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True
+        )
         out_TND[start:end] = mixed[0].transpose(0, 1)
     return out_TND
 
@@ -158,7 +186,8 @@ def plain_paged_decode(
     seen_B11C = (torch.arange(context, device=q_BND.device) < length_B[:, None])[:, None, None]
     # What lies in a page past the end of its sequence may be anything, even no number.
     k_BGCD, v_BGCD = (
-        _context(pages, table_BP).where(seen_B11C.transpose(2, 3), 0) for pages in (keys_pages, values_pages)
+        _context(pages, table_BP).where(seen_B11C.transpose(2, 3), 0)
+        for pages in (keys_pages, values_pages)
     )
     # Query heads that share a key head become rows of one small matrix: no key is read twice.
     q_BGXD = q_BND.reshape(rows, groups, heads // groups, size)
@@ -179,7 +208,13 @@ def _fits(q: Tensor) -> bool:
 class _Packed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int, tiles_X2: Tensor
+        ctx: Any,
+        q_TND: Tensor,
+        k_TGD: Tensor,
+        v_TGD: Tensor,
+        starts_S1: Tensor,
+        longest: int,
+        tiles_X2: Tensor,
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
@@ -207,7 +242,8 @@ def _flash_backward(
     starts_S1: Tensor,
     longest: int,
 ) -> tuple[Tensor, ...]:
-    """Let torch's own kernel go back: it needs the outputs and log-sum-exps of a forward, not of its own forward."""
+    """Let torch's own kernel go back: it needs the outputs and log-sum-exps of a forward, not of
+    its own forward."""
     no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
     unused = torch.empty(0, device=d_out_TND.device)
     backward = torch.ops.aten._flash_attention_backward

@@ -1,7 +1,8 @@
-"""The C kernels: compiled on first use with the machine's own compiler, kept, and left out where there is none.
+"""The C kernels: compiled on first use with the machine's own compiler, kept, and left out where
+there is none.
 
-What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another compiler, as it
-does for make but without arguments; `CC=false` leaves them out.
+What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another
+compiler, as it does for make but without arguments; `CC=false` leaves them out.
 """
 
 import ctypes
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+)
 SECONDS = 60
 """A compiler that takes longer is given up."""
 _POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -33,7 +43,10 @@ SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "rows_swiglu_back": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
     "rows_turn": ((_POINTER,) * 4, None),
     "rows_turn_back": ((_POINTER,) * 7, None),
-    "scores_measure": ((_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT), ctypes.c_int),
+    "scores_measure": (
+        (_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT),
+        ctypes.c_int,
+    ),
     "scores_slope": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
 }
 """What each kernel takes and returns."""
@@ -64,7 +77,11 @@ def _folder() -> Path:
         place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         # What lies there is run, so nobody else may have put it there.
-        if place.stat().st_uid == os.getuid() and not place.stat().st_mode & 0o022 and os.access(place, os.W_OK):
+        if (
+            place.stat().st_uid == os.getuid()
+            and not place.stat().st_mode & 0o022
+            and os.access(place, os.W_OK)
+        ):
             return place
     except (OSError, RuntimeError):
         pass  # no home, or none that can be written
@@ -77,7 +94,8 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def _key(compiler: str) -> str:
-    """Name source, compiler and processor: code for one processor may not run on another that shares the folder."""
+    """Name source, compiler and processor: code for one processor may not run on another that
+    shares the folder."""
     said = _run([compiler, "--version"])
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
@@ -96,11 +114,22 @@ def _compile(compiler: str, file: Path) -> None:
     """Write the library under another name first, so that nobody loads half of it."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
-        _run([compiler, *FLAGS, "-o", str(made), *(str(file) for file in SOURCES if file.suffix == ".c"), "-lm"])
+        _run(
+            [
+                compiler,
+                *FLAGS,
+                "-o",
+                str(made),
+                *(str(file) for file in SOURCES if file.suffix == ".c"),
+                "-lm",
+            ]
+        )
         made.replace(file)
 
 
 def _run(command: list[str]) -> bytes:
     """Let the compiler that the user has, or names, do its work."""
     nothing = subprocess.DEVNULL
-    return subprocess.run(command, stdin=nothing, capture_output=True, timeout=SECONDS, check=True).stdout  # noqa: S603
+    return subprocess.run(
+        command, stdin=nothing, capture_output=True, timeout=SECONDS, check=True
+    ).stdout

@@ -83,7 +83,9 @@ class _CompiledSwiGLU(torch.autograd.Function):
         (gate_up_TI,), d_out_TI = ctx.saved_tensors, grads[0].contiguous()
         d_gate_up_TI, inner = torch.empty_like(gate_up_TI), d_out_TI.shape[-1]
         addresses = (x.data_ptr() for x in (gate_up_TI, d_out_TI, d_gate_up_TI))
-        ctx.library.rows_swiglu_back(d_out_TI.numel() // inner, inner, *addresses, torch.get_num_threads())
+        ctx.library.rows_swiglu_back(
+            d_out_TI.numel() // inner, inner, *addresses, torch.get_num_threads()
+        )
         return None, d_gate_up_TI
 
 

@@ -1,8 +1,9 @@
-"""From final hidden states to log-probabilities and tokens. Logits are float32, and only so many are held at once.
+"""From final hidden states to log-probabilities and tokens. Logits are float32, and only so many
+are held at once.
 
-Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's log-probability of a token
-and the learner's come from the same statistics of the same logits, so they are the same bits; where the learner's come
-from C, on a CPU, they agree to rounding.
+Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's
+log-probability of a token and the learner's come from the same statistics of the same logits, so
+they are the same bits; where the learner's come from C, on a CPU, they agree to rounding.
 """
 
 from typing import Any
@@ -18,7 +19,8 @@ if HAS_TRITON:
     from whet.kernels import triton_head
 
 CPU_ELEMENTS, GPU_ELEMENTS = 2**25, 2**29
-"""Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a GPU."""
+"""Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a
+GPU."""
 ALIGNED = 8
 """Tokens that a vocabulary is filled up to a multiple of, for its product on a GPU."""
 _BLOCK = 64
@@ -26,7 +28,8 @@ _BLOCK = 64
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
-    """Multiply by the head; a GPU sums in float32 and returns the sums as they are, before any rounding."""
+    """Multiply by the head; a GPU sums in float32 and returns the sums as they are, before any
+    rounding."""
     if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
         logits_MV = torch.mm(hidden_MH, whole_tiles(weight_VH).t(), out_dtype=torch.float32)
         return logits_MV[:, : len(weight_VH)].contiguous()
@@ -35,8 +38,8 @@ def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
 
 
 def whole_tiles(weight_VH: Tensor) -> Tensor:
-    """Fill an odd vocabulary up with zeros: for rows of logits that do not begin at aligned addresses cuBLAS takes
-    other kernels for other batches, and with them another order of sums.
+    """Fill an odd vocabulary up with zeros: for rows of logits that do not begin at aligned
+    addresses cuBLAS takes other kernels for other batches, and with them another order of sums.
     """
     odd = -len(weight_VH) % ALIGNED
     return F.pad(weight_VH, (0, 0, 0, odd)) if odd else weight_VH
@@ -51,17 +54,25 @@ def token_logprobs(
     entropy: bool,
     chunk_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Score each label under softmax(logits / temperature); also the entropy of that distribution, if wanted, else 0.
+    """Score each label under softmax(logits / temperature); also the entropy of that distribution,
+    if wanted, else 0.
 
-    Both have gradients; detach what should have none. The backward pass computes chunks of logits again, unless all
-    fit in one chunk on a CPU, which then keeps them. A temperature of 0 scores like 1, as `sample_rows` does.
+    Both have gradients; detach what should have none. The backward pass computes chunks of logits
+    again, unless all fit in one chunk on a CPU, which then keeps them. A temperature of 0 scores
+    like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
-    if not hidden_MH.is_cuda and not usable(hidden_MH) and len(hidden_MH) * len(weight_VH) <= elements:
+    if (
+        not hidden_MH.is_cuda
+        and not usable(hidden_MH)
+        and len(hidden_MH) * len(weight_VH) <= elements
+    ):
         library = compiled(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
-            return c_scores.scores(library, logits_MV, label_M, _scale(temperature_M), entropy=entropy)
+            return c_scores.scores(
+                library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
+            )
         kept: tuple[Tensor, Tensor] = _KeptScores.apply(  # type: ignore[no-untyped-call]
             hidden_MH, weight_VH, label_M, temperature_M, entropy
         )
@@ -75,11 +86,14 @@ def token_logprobs(
 
 
 @torch.no_grad()
-def sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose a token a row and give its log-probability, by one uniform number a row, float64 in [0, 1).
+def sample_rows(
+    logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Choose a token a row and give its log-probability, by one uniform number a row, float64 in
+    [0, 1).
 
-    The number is put through the inverse of the row's cumulative distribution. At temperature 0 the most likely token
-    is chosen, and its log-probability is that of temperature 1.
+    The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
+    most likely token is chosen, and its log-probability is that of temperature 1.
     """
     if usable(logits_BV):
         return triton_head.sample(logits_BV, uniform_B, temperature_B)
@@ -92,7 +106,9 @@ def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> T
     return _measure(logits_BV, token_B, temperature_B, has_entropy=False)[0]
 
 
-def plain_sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor) -> tuple[Tensor, Tensor]:
+def plain_sample_rows(
+    logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
+) -> tuple[Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
     scaled_BV = _scaled(logits_BV, temperature_B)
     probs_BV = torch.softmax(scaled_BV, dim=-1)
@@ -104,7 +120,8 @@ def plain_sample_rows(logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tenso
 
 
 def _drawn(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Find each row's block of tokens first, then the token in the block: most are added up only once, in float32."""
+    """Find each row's block of tokens first, then the token in the block: most are added up only
+    once, in float32."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
     blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
@@ -118,15 +135,19 @@ def _drawn(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def _found(sums_BK: Tensor, target_B: Tensor) -> Tensor:
-    """Find the first sum above each target; a target that rounds up to the total would point past the last one."""
+    """Find the first sum above each target; a target that rounds up to the total would point past
+    the last one."""
     within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
-    return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(max=sums_BK.shape[1] - 1)
+    return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(
+        max=sums_BK.shape[1] - 1
+    )
 
 
 def plain_measure(
     logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of exponentials."""
+    """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of
+    exponentials."""
     return _plain_measure(logits_RV, label_R, temperature_R, has_entropy=has_entropy)[:3]
 
 
@@ -166,13 +187,16 @@ def plain_slope(
     if d_entropy_R is None:
         slope_RV = probs_RV.mul_(-d_logprob_R[:, None])
     else:
-        slope_RV = probs_RV.mul_(-d_logprob_R[:, None] - d_entropy_R[:, None] * (logprobs_RV + entropy_R[:, None]))
+        slope_RV = probs_RV.mul_(
+            -d_logprob_R[:, None] - d_entropy_R[:, None] * (logprobs_RV + entropy_R[:, None])
+        )
     slope_RV.scatter_add_(1, label_R[:, None], d_logprob_R[:, None])
     return slope_RV.div_(scale_R[:, None]).to(dtype)
 
 
 def _lse(scaled_RV: Tensor, probs_RV: Tensor) -> Tensor:
-    """Take the logarithm of the sum of exponentials from the most likely token: it needs no other pass over them."""
+    """Take the logarithm of the sum of exponentials from the most likely token: it needs no other
+    pass over them."""
     return scaled_RV.amax(-1) - probs_RV.amax(-1).log()
 
 
@@ -196,7 +220,13 @@ def _measure(
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor, rows: int, entropy: bool
+        ctx: Any,
+        hidden_MH: Tensor,
+        weight_VH: Tensor,
+        label_M: Tensor,
+        temperature_M: Tensor,
+        rows: int,
+        entropy: bool,
     ) -> tuple[Tensor, Tensor]:
         chunks = [slice(start, start + rows) for start in range(0, len(hidden_MH), rows)]
         wide = torch.promote_types(hidden_MH.dtype, torch.float32)
@@ -239,10 +269,17 @@ class _KeptScores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_MH: Tensor, weight_VH: Tensor, label_M: Tensor, temperature_M: Tensor, entropy: bool
+        ctx: Any,
+        hidden_MH: Tensor,
+        weight_VH: Tensor,
+        label_M: Tensor,
+        temperature_M: Tensor,
+        entropy: bool,
     ) -> tuple[Tensor, Tensor]:
         logits_MV = head_logits(hidden_MH, weight_VH)
-        logprob_M, entropy_M, _, probs_MV = _plain_measure(logits_MV, label_M, temperature_M, has_entropy=entropy)
+        logprob_M, entropy_M, _, probs_MV = _plain_measure(
+            logits_MV, label_M, temperature_M, has_entropy=entropy
+        )
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV)
         ctx.has_entropy = entropy
         ctx.set_materialize_grads(False)
@@ -265,18 +302,31 @@ class _KeptScores(torch.autograd.Function):
         slope_MV.scatter_add_(1, label_M[:, None], d_logprob_M[:, None])
         slope_MV = slope_MV.to(hidden_MH.dtype)
         d_hidden_MH = slope_MV @ weight_VH if ctx.needs_input_grad[0] else None
-        d_weight_VH = (slope_MV.t() @ hidden_MH).to(weight_VH.dtype) if ctx.needs_input_grad[1] else None
+        d_weight_VH = (
+            (slope_MV.t() @ hidden_MH).to(weight_VH.dtype) if ctx.needs_input_grad[1] else None
+        )
         return d_hidden_MH, d_weight_VH, None, None, None
 
 
-def _slope(saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None) -> Tensor:
-    """Compute a chunk's logits again and turn them into their gradients, in the dtype of the hidden states."""
+def _slope(
+    saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None
+) -> Tensor:
+    """Compute a chunk's logits again and turn them into their gradients, in the dtype of the hidden
+    states."""
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_RV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]
     how = triton_head.slope if usable(logits_RV) else plain_slope
     measures = entropy_M[at], lse_M[at]
-    return how(logits_RV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_R, dtype=hidden_MH.dtype)
+    return how(
+        logits_RV,
+        label_M[at],
+        temperature_M[at],
+        measures,
+        d_logprob_M[at],
+        d_entropy_R,
+        dtype=hidden_MH.dtype,
+    )
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -1,7 +1,7 @@
 """The sum of the residual stream and its root-mean-square norm, in one pass over memory.
 
-Shapes: T tokens, H hidden. The sum is rounded to the dtype of its parts, the norm is computed in float32 from the
-rounded sum and rounded once.
+Shapes: T tokens, H hidden. The sum is rounded to the dtype of its parts, the norm is computed in
+float32 from the rounded sum and rounded once.
 """
 
 import ctypes
@@ -18,7 +18,9 @@ if HAS_TRITON:
     from whet.kernels import triton_norm
 
 
-def add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def add_norm(
+    x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
     """Return the norm of x + residual, and that sum. Without a residual the sum is x itself."""
     if not usable(x_TH):
         library = compiled(x_TH, residual_TH, weight_H)
@@ -37,7 +39,9 @@ def add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: fl
     return both
 
 
-def plain_add_norm(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def plain_add_norm(
+    x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
     if x_TH.element_size() >= 4 and needs_grad(x_TH, residual_TH, weight_H):
         both: tuple[Tensor, Tensor] = _PlainAddNorm.apply(  # type: ignore[no-untyped-call]
@@ -57,8 +61,8 @@ def inverse_rms(x: Tensor, eps: float) -> Tensor:
 
 
 def norm_slope(d_normed: Tensor, x: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Go back through x * scale * weight, scale the inverse root mean square: the slope of x, and that of the weight
-    before it is summed over vectors.
+    """Go back through x * scale * weight, scale the inverse root mean square: the slope of x, and
+    that of the weight before it is summed over vectors.
     """
     unit = x * scale
     d_weight = d_normed * unit
@@ -78,11 +82,16 @@ class _PlainAddNorm(torch.autograd.Function):
         ctx.save_for_backward(sum_TH, scale_T1, weight_H)
         ctx.has_residual = residual_TH is not None
         ctx.set_materialize_grads(False)
-        # Where nothing was added the caller has the sum already, and an output must not be an input.
-        return (sum_TH * scale_T1).mul_(weight_H), sum_TH.new_empty(0) if residual_TH is None else sum_TH
+        # Where nothing was added the caller has the sum already, and an output must not be an
+        # input.
+        return (sum_TH * scale_T1).mul_(weight_H), sum_TH.new_empty(
+            0
+        ) if residual_TH is None else sum_TH
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(
+        ctx: Any, *grads: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         d_normed_TH, d_sum_TH = grads
         if d_normed_TH is None:
             return d_sum_TH, d_sum_TH, None, None
@@ -99,10 +108,17 @@ class _CompiledAddNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, library: ctypes.CDLL, x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+        ctx: Any,
+        library: ctypes.CDLL,
+        x_TH: Tensor,
+        residual_TH: Tensor | None,
+        weight_H: Tensor,
+        eps: float,
     ) -> tuple[Tensor, Tensor]:
         assert weight_H.shape == x_TH.shape[-1:], "the weight has a number for each of a row"
-        assert residual_TH is None or residual_TH.shape == x_TH.shape, "what is added has the shape of the stream"
+        assert residual_TH is None or residual_TH.shape == x_TH.shape, (
+            "what is added has the shape of the stream"
+        )
         x_TH, weight_H = x_TH.contiguous(), weight_H.contiguous()
         residual_TH = None if residual_TH is None else residual_TH.contiguous()
         normed_TH, width = torch.empty_like(x_TH), x_TH.shape[-1]
@@ -110,7 +126,9 @@ class _CompiledAddNorm(torch.autograd.Function):
         sum_TH = x_TH.new_empty(0) if residual_TH is None else torch.empty_like(x_TH)
         given = x_TH.data_ptr(), address(residual_TH), weight_H.data_ptr()
         results = normed_TH.data_ptr(), sum_TH.data_ptr()
-        library.rows_add_norm(x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads())
+        library.rows_add_norm(
+            x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads()
+        )
         ctx.library, ctx.eps, ctx.has_residual = library, eps, residual_TH is not None
         ctx.save_for_backward(x_TH if residual_TH is None else sum_TH, weight_H)
         ctx.set_materialize_grads(False)
@@ -149,7 +167,9 @@ class _Norm(torch.autograd.Function):
 
 class _AddNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
         normed_TH, sum_TH = triton_norm.forward(x_TH, residual_TH, weight_H, eps)
         ctx.save_for_backward(sum_TH, weight_H)
         ctx.eps = eps
@@ -157,7 +177,9 @@ class _AddNorm(torch.autograd.Function):
         return normed_TH, sum_TH
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(
+        ctx: Any, *grads: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         d_normed_TH, d_sum_TH = grads
         if d_normed_TH is None:
             return d_sum_TH, d_sum_TH, None, None

@@ -1,4 +1,5 @@
-"""The order in which attention adds up, one for all kernels: a token's bits do not depend on its company."""
+"""The order in which attention adds up, one for all kernels: a token's bits do not depend on its
+company."""
 
 BLOCK = 64
 """Keys taken at a time, from the start of the sequence."""

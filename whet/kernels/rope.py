@@ -1,8 +1,10 @@
-"""From the fused projection to queries, keys and values: per-head norm where the model has one, then rotation.
+"""From the fused projection to queries, keys and values: per-head norm where the model has one,
+then rotation.
 
-Shapes: T tokens, B rows decoding, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions. The
-norm is computed in float32 and rounded to the dtype of the projection, then rotation likewise. A rotation table holds
-D/2 cosines then D/2 sines a position, in float32, for heads in the half-split layout.
+Shapes: T tokens, B rows decoding, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P
+positions. The norm is computed in float32 and rounded to the dtype of the projection, then rotation
+likewise. A rotation table holds D/2 cosines then D/2 sines a position, in float32, for heads in the
+half-split layout.
 """
 
 import ctypes
@@ -33,8 +35,8 @@ def turn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split the projection and turn queries and keys by their positions: q_TND, k_TGD, v_TGD.
 
-    Without positions the table holds a row a token. The kernels return contiguous tensors; plain torch may return
-    views of one tensor.
+    Without positions the table holds a row a token. The kernels return contiguous tensors; plain
+    torch may return views of one tensor.
     """
     split = Heads(queries=heads, groups=groups, eps=eps)
     if not usable(qkv_TX):
@@ -42,7 +44,9 @@ def turn(
         if library is None:
             return plain_turn(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
         rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
-        given = (None if x is None else x.contiguous() for x in (qkv_TX, rope_TD, q_norm_D, k_norm_D))
+        given = (
+            None if x is None else x.contiguous() for x in (qkv_TX, rope_TD, q_norm_D, k_norm_D)
+        )
         split_up: tuple[Tensor, Tensor, Tensor] = _CompiledTurn.apply(  # type: ignore[no-untyped-call]
             library, split, *given
         )
@@ -70,19 +74,25 @@ def turn_into(
     values_pages: Tensor,
     cell_B: Tensor,
 ) -> Tensor:
-    """Do what `turn` does, bit for bit, but file keys and values in the pages of one layer; returns q_BND.
+    """Do what `turn` does, bit for bit, but file keys and values in the pages of one layer; returns
+    q_BND.
 
-    Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, place `cell % page size`; where
-    its cell is negative it is not filed.
+    Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, place `cell % page
+    size`; where its cell is negative it is not filed.
     """
     split = Heads(queries=heads, groups=groups, eps=eps)
     if usable(qkv_BX):
         norms = q_norm_D, k_norm_D
         positions_B = _row_each(qkv_BX) if positions_B is None else positions_B
-        return triton_rope.forward_into(qkv_BX, rope_PD, positions_B, split, *norms, keys_pages, values_pages, cell_B)
+        return triton_rope.forward_into(
+            qkv_BX, rope_PD, positions_B, split, *norms, keys_pages, values_pages, cell_B
+        )
     q_BND, k_BGD, v_BGD = turn(qkv_BX, rope_PD, positions_B, heads, groups, q_norm_D, k_norm_D, eps)
     is_filed_B = cell_B >= 0
-    page_B, place_B = cell_B[is_filed_B] // keys_pages.shape[2], cell_B[is_filed_B] % keys_pages.shape[2]
+    page_B, place_B = (
+        cell_B[is_filed_B] // keys_pages.shape[2],
+        cell_B[is_filed_B] % keys_pages.shape[2],
+    )
     keys_pages[page_B, :, place_B] = k_BGD[is_filed_B]
     values_pages[page_B, :, place_B] = v_BGD[is_filed_B]
     return q_BND
@@ -99,7 +109,9 @@ def plain_turn(
     """Do the same in plain torch, on any device."""
     rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
     if qkv_TX.element_size() >= 4:
-        norms_ND = None if q_norm_D is None or k_norm_D is None else _norms(split, q_norm_D, k_norm_D)
+        norms_ND = (
+            None if q_norm_D is None or k_norm_D is None else _norms(split, q_norm_D, k_norm_D)
+        )
         if needs_grad(qkv_TX, q_norm_D, k_norm_D):
             turned: tuple[Tensor, Tensor, Tensor] = _PlainTurn.apply(  # type: ignore[no-untyped-call]
                 qkv_TX, rope_TD, norms_ND, split
@@ -120,7 +132,9 @@ def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
     """Rotate the two halves of each head against each other by the angle of its position."""
     cos, sin = rope_TD.unsqueeze(1).chunk(2, dim=-1)
     first, second = x_TND.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x_TND.dtype)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(
+        x_TND.dtype
+    )
 
 
 def _norms(split: Heads, q_norm_D: Tensor, k_norm_D: Tensor) -> Tensor:
@@ -139,7 +153,11 @@ def _turned(
         scale_TN1 = inverse_rms(turned_TND, split.eps)
         turned_TND = (turned_TND * scale_TN1).mul_(norms_ND)
     turned_TND = _rotated(turned_TND, rope_TD, 1)
-    return (turned_TND[:, : split.queries], turned_TND[:, split.queries :], qkv_TND[:, turning:]), scale_TN1
+    return (
+        turned_TND[:, : split.queries],
+        turned_TND[:, split.queries :],
+        qkv_TND[:, turning:],
+    ), scale_TN1
 
 
 def _rotated(x_TND: Tensor, rope_TD: Tensor, sign: int) -> Tensor:
@@ -197,7 +215,9 @@ def _projection(rope_TD: Tensor, split: Heads, *given: Tensor | None) -> _Projec
     """Lay out the projection, where it is needed, and the norms, where there are any."""
     qkv, q_norm, k_norm = (address(x) for x in given)
     sizes = len(rope_TD), split.queries, split.groups, rope_TD.shape[1]
-    return _Projection(*sizes, qkv, address(rope_TD), q_norm, k_norm, split.eps, torch.get_num_threads())
+    return _Projection(
+        *sizes, qkv, address(rope_TD), q_norm, k_norm, split.eps, torch.get_num_threads()
+    )
 
 
 class _CompiledTurn(torch.autograd.Function):
@@ -214,13 +234,22 @@ class _CompiledTurn(torch.autograd.Function):
         k_norm_D: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         wide = (split.queries + 2 * split.groups) * rope_TD.shape[1]
-        assert qkv_TX.shape == (len(rope_TD), wide), "the table has a row a token, as wide as a head"
+        assert qkv_TX.shape == (len(rope_TD), wide), (
+            "the table has a row a token, as wide as a head"
+        )
         assert (q_norm_D is None) == (k_norm_D is None), "queries and keys have norms, or neither"
-        assert all(norm is None or norm.shape == rope_TD.shape[1:] for norm in (q_norm_D, k_norm_D)), "a head wide"
-        shapes = ((len(rope_TD), heads, rope_TD.shape[1]) for heads in (split.queries, split.groups, split.groups))
+        assert all(
+            norm is None or norm.shape == rope_TD.shape[1:] for norm in (q_norm_D, k_norm_D)
+        ), "a head wide"
+        shapes = (
+            (len(rope_TD), heads, rope_TD.shape[1])
+            for heads in (split.queries, split.groups, split.groups)
+        )
         q_TND, k_TGD, v_TGD = (qkv_TX.new_empty(shape) for shape in shapes)
         projection = _projection(rope_TD, split, qkv_TX, q_norm_D, k_norm_D)
-        library.rows_turn(ctypes.byref(projection), q_TND.data_ptr(), k_TGD.data_ptr(), v_TGD.data_ptr())
+        library.rows_turn(
+            ctypes.byref(projection), q_TND.data_ptr(), k_TGD.data_ptr(), v_TGD.data_ptr()
+        )
         # Without norms the way back is a rotation alone: the projection need not be kept.
         ctx.save_for_backward(rope_TD, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
         ctx.library, ctx.split = library, split
@@ -254,7 +283,9 @@ class _Turn(torch.autograd.Function):
         k_norm_D: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         # Without norms the way back is a rotation alone: the projection need not be kept.
-        ctx.save_for_backward(rope_PD, positions_T, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
+        ctx.save_for_backward(
+            rope_PD, positions_T, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX
+        )
         ctx.split = split
         return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
 

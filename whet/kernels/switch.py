@@ -1,7 +1,8 @@
-"""Whether the Triton kernels can run: they need the triton package, and tensors on a CUDA device. Likewise those in C:
-they need a compiler, and float32 on a CPU.
+"""Whether the Triton kernels can run: they need the triton package, and tensors on a CUDA device.
+Likewise those in C: they need a compiler, and float32 on a CPU.
 
-With TRITON_INTERPRET=1 in the environment before the first import, Triton runs them on the CPU; only tests do that.
+With TRITON_INTERPRET=1 in the environment before the first import, Triton runs them on the CPU;
+only tests do that.
 """
 
 import ctypes
@@ -20,14 +21,19 @@ IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def usable(x: Tensor) -> bool:
-    """Say whether a Triton kernel can take this tensor; where it cannot, the plain twin does the work."""
+    """Say whether a Triton kernel can take this tensor; where it cannot, the plain twin does the
+    work."""
     return HAS_TRITON and (x.is_cuda or IS_INTERPRETED)
 
 
 def compiled(*tensors: Tensor | None) -> ctypes.CDLL | None:
-    """Give the C kernels where they can take these tensors: float32 on a CPU, rows that whole vectors fit."""
+    """Give the C kernels where they can take these tensors: float32 on a CPU, rows that whole
+    vectors fit."""
     given = [x for x in tensors if x is not None]
-    fits = all(x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0 for x in given)
+    fits = all(
+        x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0
+        for x in given
+    )
     return c_library.library() if fits and not IS_INTERPRETED else None
 
 

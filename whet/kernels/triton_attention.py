@@ -1,12 +1,14 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of attention.py. What they share is written once: `_fold` takes a block of keys, `_join` a chunk.
+"""The kernels of attention.py. What they share is written once: `_fold` takes a block of keys,
+`_join` a chunk.
 
-Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P pages, X tiles, C
-chunks.
+Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P
+pages, X tiles, C chunks.
 
-Three things keep the bits equal between them. Products and sums are rounded as they stand here (enable_fp_fusion is
-off). Shares are added in pairs, so their sum does not depend on which thread holds which. And tiles of 16 or 32 rows
-use the matrix instruction of one warp; from 64 rows on, four warps would share Hopper's larger one.
+Three things keep the bits equal between them. Products and sums are rounded as they stand here
+(enable_fp_fusion is off). Shares are added in pairs, so their sum does not depend on which thread
+holds which. And tiles of 16 or 32 rows use the matrix instruction of one warp; from 64 rows on,
+four warps would share Hopper's larger one.
 """
 
 import math
@@ -24,10 +26,17 @@ DECODE = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
 
 
 def packed(
-    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, tiles_X2: Tensor, lse_NT: Tensor | None = None
+    q_TND: Tensor,
+    k_TGD: Tensor,
+    v_TGD: Tensor,
+    starts_S1: Tensor,
+    tiles_X2: Tensor,
+    lse_NT: Tensor | None = None,
 ) -> Tensor:
     q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
-    return _tiled(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT, page=0, width=0)
+    return _tiled(
+        q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT, page=0, width=0
+    )
 
 
 def paged(
@@ -61,7 +70,9 @@ def decode(
     out_BND = torch.empty_like(q_BND)
     tops_BCN, sums_BCN, parts_BCND = scratch
     chunks, tile = triton.cdiv(width * page, CHUNK), max(16, triton.next_power_of_2(each))
-    assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, "scratch memory of another size"
+    assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
+        "scratch memory of another size"
+    )
     _decode[(rows, groups, chunks)](
         q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN, parts_BCND,
         LOG2_E / math.sqrt(size), width, chunks, groups, each, size, page, tile, BLOCK, CHUNK, **DECODE,
@@ -98,7 +109,9 @@ def _tiled(
 
 
 def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:
-    assert keys_pages.is_contiguous() and values_pages.is_contiguous(), "pages of one layer lie in one piece"
+    assert keys_pages.is_contiguous() and values_pages.is_contiguous(), (
+        "pages of one layer lie in one piece"
+    )
     page = keys_pages.shape[2]
     assert page % BLOCK == 0, f"pages of {page} tokens cannot be read in blocks of {BLOCK}"
     return page
@@ -106,10 +119,11 @@ def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:
 
 @triton.jit
 def _row_sum(x):
-    """Add up rows of 64 in pairs, always the same ones. Triton's own sum follows the layout of the threads.
+    """Add up rows of 64 in pairs, always the same ones. Triton's own sum follows the layout of the
+    threads.
 
-    Columns 32 apart come first, then those inside each eight, then the four eights: where warps share a row, each has
-    its eights to itself, and only four numbers must cross over.
+    Columns 32 apart come first, then those inside each eight, then the four eights: where warps
+    share a row, each has its eights to itself, and only four numbers must cross over.
     """
     x = tl.sum(tl.reshape(x, [x.shape[0], 2, 32]), 1)
     x = tl.sum(tl.reshape(x, [x.shape[0], 4, 2, 4]), 2)
@@ -182,14 +196,26 @@ def _prefill(
             else:
                 base, stride = ((start + block) * GROUPS + group) * SIZE, GROUPS * SIZE
             is_there = block + key < length
-            k = tl.load(keys + base + key[None, :] * stride + place[:, None], mask=is_there[None, :], other=0.0)
-            v = tl.load(values + base + key[:, None] * stride + place[None, :], mask=is_there[:, None], other=0.0)
+            k = tl.load(
+                keys + base + key[None, :] * stride + place[:, None],
+                mask=is_there[None, :],
+                other=0.0,
+            )
+            v = tl.load(
+                values + base + key[:, None] * stride + place[None, :],
+                mask=is_there[:, None],
+                other=0.0,
+            )
             seen = (block + key)[None, :] <= position[:, None]
-            chunk_top, chunk_total, chunk_mixed = _fold(q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed)
+            chunk_top, chunk_total, chunk_mixed = _fold(
+                q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed
+            )
         top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed)
     tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     if HAS_LSE:
-        tl.store(lse + head * tokens + row, (top + tl.log2(total)) * 0.6931471805599453, mask=is_own)
+        tl.store(
+            lse + head * tokens + row, (top + tl.log2(total)) * 0.6931471805599453, mask=is_own
+        )
 
 
 @triton.jit(do_not_specialize=["width", "chunks"])
@@ -216,10 +242,14 @@ def _decode(
         base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
         is_there = block + key < length
         k = tl.load(keys + base + key[None, :] * SIZE + place[:, None])
-        v = tl.load(values + base + key[:, None] * SIZE + place[None, :], mask=is_there[:, None], other=0.0)
+        v = tl.load(
+            values + base + key[:, None] * SIZE + place[None, :], mask=is_there[:, None], other=0.0
+        )
         top, total, mixed = _fold(q, k, v, is_there[None, :], scale, top, total, mixed)
     if length <= CHUNK:
-        tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
+        tl.store(
+            out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None]
+        )
     else:
         line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
         tl.store(tops + line, top, mask=is_own)
@@ -243,7 +273,9 @@ def _combine(
         line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
         chunk_top = tl.load(tops + line, mask=is_own, other=0.0)
         chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
-        part = tl.load(parts + line[:, None] * SIZE + place[None, :], mask=is_own[:, None], other=0.0)
+        part = tl.load(
+            parts + line[:, None] * SIZE + place[None, :], mask=is_own[:, None], other=0.0
+        )
         top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part)
     cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + place[None, :]
     tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

@@ -25,7 +25,9 @@ def backward(d_out_TI: Tensor, gate_up_TI: Tensor) -> Tensor:
     gate_up_TI = gate_up_TI.contiguous()
     d_gate_up_TI = torch.empty_like(gate_up_TI)
     if rows:
-        _backward[(rows, triton.cdiv(inner, BLOCK))](d_out_TI.contiguous(), gate_up_TI, d_gate_up_TI, inner, BLOCK)
+        _backward[(rows, triton.cdiv(inner, BLOCK))](
+            d_out_TI.contiguous(), gate_up_TI, d_gate_up_TI, inner, BLOCK
+        )
     return d_gate_up_TI
 
 
@@ -37,7 +39,11 @@ def _forward(gate_up, out, inner, BLOCK: tl.constexpr):
     cell = row * 2 * inner + column
     gate = tl.load(gate_up + cell, mask=is_real, other=0.0).to(tl.float32)
     up = tl.load(gate_up + cell + inner, mask=is_real, other=0.0).to(tl.float32)
-    tl.store(out + row * inner + column, (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty), mask=is_real)
+    tl.store(
+        out + row * inner + column,
+        (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty),
+        mask=is_real,
+    )
 
 
 @triton.jit

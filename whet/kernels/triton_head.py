@@ -1,5 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of head.py. `_blocks` measures 4,096 logits a program; `_whole` puts a row together, the same everywhere.
+"""The kernels of head.py. `_blocks` measures 4,096 logits a program; `_whole` puts a row together,
+the same everywhere.
 
 Shapes: R rows, V vocabulary, C blocks of a row.
 """
@@ -39,9 +40,22 @@ def sample(logits_RV: Tensor, uniform_R: Tensor, temperature_R: Tensor) -> tuple
     lanes = triton.next_power_of_2(blocks)
     lse_R, chosen_R = torch.empty_like(logprob_R), torch.empty_like(token_R)
     rest_R = torch.empty(rows, dtype=torch.float64, device=logits_RV.device)
-    _pick_block[(rows,)](tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW)
+    _pick_block[(rows,)](
+        tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW
+    )
     _pick_token[(rows,)](
-        logits_RV, tops_RC, temperature_R, chosen_R, rest_R, lse_R, token_R, logprob_R, width, blocks, BLOCK, **WIDE
+        logits_RV,
+        tops_RC,
+        temperature_R,
+        chosen_R,
+        rest_R,
+        lse_R,
+        token_R,
+        logprob_R,
+        width,
+        blocks,
+        BLOCK,
+        **WIDE,
     )
     return token_R, logprob_R
 
@@ -67,8 +81,12 @@ def slope(
     return slope_RV
 
 
-def _measured_blocks(logits_RV: Tensor, temperature_R: Tensor, has_entropy: bool) -> tuple[Tensor, Tensor, Tensor]:
-    assert logits_RV.dtype == torch.float32 and logits_RV.is_contiguous(), "logits are float32, row after row"
+def _measured_blocks(
+    logits_RV: Tensor, temperature_R: Tensor, has_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    assert logits_RV.dtype == torch.float32 and logits_RV.is_contiguous(), (
+        "logits are float32, row after row"
+    )
     rows, width = logits_RV.shape
     blocks = triton.cdiv(width, BLOCK)
     tops_RC = torch.empty(rows, blocks, dtype=torch.float32, device=logits_RV.device)
@@ -76,7 +94,16 @@ def _measured_blocks(logits_RV: Tensor, temperature_R: Tensor, has_entropy: bool
     slants_RC = torch.empty_like(tops_RC) if has_entropy else sums_RC
     if rows:
         _blocks[(rows, blocks)](
-            logits_RV, temperature_R, tops_RC, sums_RC, slants_RC, width, blocks, has_entropy, BLOCK, **WIDE
+            logits_RV,
+            temperature_R,
+            tops_RC,
+            sums_RC,
+            slants_RC,
+            width,
+            blocks,
+            has_entropy,
+            BLOCK,
+            **WIDE,
         )
     return tops_RC, sums_RC, slants_RC
 
@@ -90,7 +117,8 @@ def _scaled(logit, temperature):
 
 @triton.jit
 def _whole(top, total):
-    """Put the blocks of a row together: the row's maximum, the factor of each block, the blocks' sums on one scale."""
+    """Put the blocks of a row together: the row's maximum, the factor of each block, the blocks'
+    sums on one scale."""
     row_top = tl.max(top, 0)
     fade = tl.exp(top - row_top)
     return row_top, fade, total * fade
@@ -100,7 +128,8 @@ def _whole(top, total):
 def _blocks(
     logits, temperatures, tops, sums, slants, width, blocks, HAS_ENTROPY: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Measure a block: maximum m, sum of exp(z - m), and for the entropy the sum of (z - m) exp(z - m)."""
+    """Measure a block: maximum m, sum of exp(z - m), and for the entropy the sum of (z - m) exp(z -
+    m)."""
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
@@ -111,7 +140,9 @@ def _blocks(
     tl.store(tops + row * blocks + block, top)
     tl.store(sums + row * blocks + block, tl.sum(power, 0))
     if HAS_ENTROPY:
-        tl.store(slants + row * blocks + block, tl.sum(tl.where(power > 0.0, below, 0.0) * power, 0))
+        tl.store(
+            slants + row * blocks + block, tl.sum(tl.where(power > 0.0, below, 0.0) * power, 0)
+        )
 
 
 @triton.jit
@@ -130,15 +161,19 @@ def _combine(
     logit = tl.load(logits + row * width + tl.load(labels + row))
     tl.store(logprobs + row, _scaled(logit, tl.load(temperatures + row)) - lse)
     if HAS_ENTROPY:
-        # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m) exp(m - M).
+        # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m)
+        # exp(m - M).
         slant = tl.load(slants + cell, mask=is_real, other=0.0)
         shift = tl.where(fade > 0.0, top - row_top, 0.0)
         tl.store(entropies + row, tl.log(total) - tl.sum(slant * fade + shift * share, 0) / total)
 
 
 @triton.jit
-def _pick_block(tops, sums, uniforms, temperatures, chosen, rests, lses, blocks, LANES: tl.constexpr):
-    """Choose the block in which the running sum passes the uniform's share of the total, and what is left inside it."""
+def _pick_block(
+    tops, sums, uniforms, temperatures, chosen, rests, lses, blocks, LANES: tl.constexpr
+):
+    """Choose the block in which the running sum passes the uniform's share of the total, and what
+    is left inside it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell, is_real = row * blocks + lane, lane < blocks
@@ -147,7 +182,8 @@ def _pick_block(tops, sums, uniforms, temperatures, chosen, rests, lses, blocks,
     tl.store(lses + row, row_top + tl.log(tl.sum(share, 0)))
     running = tl.cumsum(share.to(tl.float64), 0)
     total = tl.max(running, 0)
-    # A product that rounds up to the total would point past the last likely token; 2**-52 less does not.
+    # A product that rounds up to the total would point past the last likely token; 2**-52 less does
+    # not.
     target = tl.minimum(tl.load(uniforms + row).to(tl.float64) * total, total * 0.9999999999999998)
     block = tl.sum(tl.where(is_real & (running <= target), 1, 0), 0)
     before = tl.max(tl.where(lane < block, running, 0.0), 0)
@@ -171,7 +207,8 @@ def _pick_token(
     power = tl.exp(logit - tl.load(tops + row * blocks + block))
     running = tl.cumsum(power.to(tl.float64), 0)
     inner = tl.sum(tl.where(running <= tl.load(rests + row), 1, 0), 0)
-    # Block sums are float32: a target may lie a rounding beyond the last token with any probability.
+    # Block sums are float32: a target may lie a rounding beyond the last token with any
+    # probability.
     inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, place, 0), 0))
     inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)
     tl.store(tokens + row, block * BLOCK + inner)

@@ -10,10 +10,13 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
-"""Backward, a program takes at least so many rows and leaves one partial weight gradient; torch then adds them up."""
+"""Backward, a program takes at least so many rows and leaves one partial weight gradient; torch
+then adds them up."""
 
 
-def forward(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def forward(
+    x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
     rows, width = x_TH.shape
     x_TH = x_TH.contiguous()
     normed_TH = torch.empty_like(x_TH)
@@ -21,7 +24,15 @@ def forward(x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: flo
     if rows:
         residual = x_TH if residual_TH is None else residual_TH.contiguous()
         _forward[(rows,)](
-            x_TH, residual, weight_H, normed_TH, sum_TH, width, eps, residual_TH is not None, **_sizes(width)
+            x_TH,
+            residual,
+            weight_H,
+            normed_TH,
+            sum_TH,
+            width,
+            eps,
+            residual_TH is not None,
+            **_sizes(width),
         )
     return normed_TH, sum_TH
 

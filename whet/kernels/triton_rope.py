@@ -1,9 +1,10 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of rope.py: a program a token forward, all heads at once; a program a set of tokens backward.
+"""The kernels of rope.py: a program a token forward, all heads at once; a program a set of tokens
+backward.
 
-Shapes: T tokens, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions, R programs. One kernel
-writes packed tensors and cache pages. Products and sums are rounded as they stand here (enable_fp_fusion is off), so
-the two agree bit for bit.
+Shapes: T tokens, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions, R
+programs. One kernel writes packed tensors and cache pages. Products and sums are rounded as they
+stand here (enable_fp_fusion is off), so the two agree bit for bit.
 """
 
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor
 from whet.kernels.heads import Heads
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
-"""Backward through norms, a program takes at least so many tokens and leaves one partial gradient of their weights."""
+"""Backward through norms, a program takes at least so many tokens and leaves one partial gradient
+of their weights."""
 
 
 def forward(
@@ -28,7 +30,9 @@ def forward(
     rows, size = len(qkv_TX), rope_PD.shape[1]
     k_TGD = qkv_TX.new_empty(rows, split.groups, size)
     v_TGD = torch.empty_like(k_TGD)
-    q_TND = _launch(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D, k_TGD, v_TGD, positions_T, page=0)
+    q_TND = _launch(
+        qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D, k_TGD, v_TGD, positions_T, page=0
+    )
     return q_TND, k_TGD, v_TGD
 
 
@@ -43,9 +47,13 @@ def forward_into(
     values_pages: Tensor,
     cell_B: Tensor,
 ) -> Tensor:
-    assert keys_pages.is_contiguous() and values_pages.is_contiguous(), "pages of one layer lie in one piece"
+    assert keys_pages.is_contiguous() and values_pages.is_contiguous(), (
+        "pages of one layer lie in one piece"
+    )
     norms, pages = (q_norm_D, k_norm_D), (keys_pages, values_pages)
-    return _launch(qkv_BX, rope_PD, positions_B, split, *norms, *pages, cell_B, page=keys_pages.shape[2])
+    return _launch(
+        qkv_BX, rope_PD, positions_B, split, *norms, *pages, cell_B, page=keys_pages.shape[2]
+    )
 
 
 def backward(
@@ -64,7 +72,9 @@ def backward(
     d_qkv_TX = d_q_TND.new_empty(rows, all_heads * size)
     has_norm = q_norm_D is not None
     programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS) if has_norm else rows)
-    parts_R2D = torch.empty(programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device)
+    parts_R2D = torch.empty(
+        programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
+    )
     _backward[(programs,)](
         d_q_TND.contiguous(), d_k_TGD.contiguous(), d_v_TGD.contiguous(), rope_PD, positions_T,
         _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD), _or(qkv_TX, d_qkv_TX), d_qkv_TX, parts_R2D,
@@ -149,7 +159,11 @@ def _forward(
     if HAS_NORM:
         x, y, _ = _unit(x, y, eps, HALF)
         x = (x * _factors(q_norm, k_norm, head, half, HEADS)).to(first.dtype).to(tl.float32)
-        y = (y * _factors(q_norm + HALF, k_norm + HALF, head, half, HEADS)).to(first.dtype).to(tl.float32)
+        y = (
+            (y * _factors(q_norm + HALF, k_norm + HALF, head, half, HEADS))
+            .to(first.dtype)
+            .to(tl.float32)
+        )
     angle = rope + tl.load(positions + token) * size + half
     cos, sin = tl.load(angle)[None, :], tl.load(angle + HALF)[None, :]
     turns = (head < TURNING)[:, None]
@@ -163,13 +177,17 @@ def _forward(
         is_filed = cell >= 0
         cell = tl.maximum(cell, 0)
         base, stride = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size, PAGE * size
-    _store(queries + token * HEADS * size + place, (head < HEADS)[:, None], turned_x, turned_y, HALF)
+    _store(
+        queries + token * HEADS * size + place, (head < HEADS)[:, None], turned_x, turned_y, HALF
+    )
     is_key = ((head >= HEADS) & (head < TURNING))[:, None] & is_filed
     is_value = ((head >= TURNING) & (head < ALL))[:, None] & is_filed
     group = head - HEADS
     _store(keys + base + group[:, None] * stride + half[None, :], is_key, turned_x, turned_y, HALF)
     group = head - TURNING
-    _store(values + base + group[:, None] * stride + half[None, :], is_value, turned_x, turned_y, HALF)
+    _store(
+        values + base + group[:, None] * stride + half[None, :], is_value, turned_x, turned_y, HALF
+    )
 
 
 @triton.jit(do_not_specialize=["rows", "steps"])
@@ -217,7 +235,9 @@ def _backward(
             back_y = scale * (back_y - unit_y * along[:, None])
         back_x += tl.load(from_v, mask=is_value & is_row, other=0.0).to(tl.float32)
         back_y += tl.load(from_v + HALF, mask=is_value & is_row, other=0.0).to(tl.float32)
-        _store(d_qkv + token * ALL * size + place, (head < ALL)[:, None] & is_row, back_x, back_y, HALF)
+        _store(
+            d_qkv + token * ALL * size + place, (head < ALL)[:, None] & is_row, back_x, back_y, HALF
+        )
     if HAS_NORM:
         part = parts + program * 2 * size + half
         tl.store(part, q_part_x)

@@ -1,4 +1,5 @@
-"""Adapters in and out, in peft's format: `adapter_config.json`, and `adapter_model.safetensors` under peft's names."""
+"""Adapters in and out, in peft's format: `adapter_config.json`, and `adapter_model.safetensors`
+under peft's names."""
 
 import json
 from dataclasses import dataclass
@@ -49,7 +50,9 @@ def read_adapter(folder: Path) -> Adapter:
             raise DataError(f"{str(file)!r} says {key} = {row[key]!r}; only {plain!r} is supported")
     base, targets = row.get("base_model_name_or_path"), row.get("target_modules")
     if not isinstance(base, str) or not isinstance(targets, list):
-        raise DataError(f"{str(file)!r} needs base_model_name_or_path, a text, and target_modules, a list of names")
+        raise DataError(
+            f"{str(file)!r} needs base_model_name_or_path, a text, and target_modules, a list of names"
+        )
     try:
         lora = LoraConfig.model_validate(
             {"rank": row.get("r"), "alpha": row.get("lora_alpha"), "targets": tuple(targets)}
@@ -107,7 +110,9 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
                 raise DataError(f"tensor {key} in {str(file)!r} has shape {shapes}")
             view.copy_(tensor)
     if found:
-        raise DataError(f"{str(file)!r} holds a tensor {min(found)} that the model has no place for")
+        raise DataError(
+            f"{str(file)!r} holds a tensor {min(found)} that the model has no place for"
+        )
 
 
 def _key(name: str, letter: str) -> str:

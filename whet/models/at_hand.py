@@ -1,4 +1,5 @@
-"""What is at hand before anything is loaded: whether a model can be had, how large it is, what memory there is."""
+"""What is at hand before anything is loaded: whether a model can be had, how large it is, what
+memory there is."""
 
 import os
 import re
@@ -8,7 +9,12 @@ from urllib.request import Request, urlopen
 
 import torch
 from huggingface_hub import constants, get_token, hf_hub_download, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+)
 
 from whet.errors import DataError
 from whet.models.cost import Cost
@@ -16,12 +22,19 @@ from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape, resolve
 
 PATIENCE_SECONDS = 3.0
 """How long the hub may take to answer."""
-REFUSALS = (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError)
+REFUSALS = (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    OSError,
+)
 _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
 def hindrance(model: str) -> str | None:
-    """Say why a model cannot be had, within seconds; None where its weights are here or the hub offers them."""
+    """Say why a model cannot be had, within seconds; None where its weights are here or the hub
+    offers them."""
     if Path(model).expanduser().is_dir():
         return None
     if not HUB_ID.fullmatch(model):
@@ -30,7 +43,11 @@ def hindrance(model: str) -> str | None:
         resolve(snapshot_download(model, allow_patterns=list(DOWNLOADED), local_files_only=True))
     except (*REFUSALS, DataError):
         reason = _refusal(model)
-        return None if reason is None else f"is not in the cache and cannot be had from the hub ({reason})"
+        return (
+            None
+            if reason is None
+            else f"is not in the cache and cannot be had from the hub ({reason})"
+        )
     return None
 
 
@@ -42,7 +59,11 @@ def num_parameters(model: str) -> float | None:
     """
     try:
         is_here = Path(model).is_dir()
-        file = Path(model, CONFIG) if is_here else Path(hf_hub_download(model, CONFIG, local_files_only=True))
+        file = (
+            Path(model, CONFIG)
+            if is_here
+            else Path(hf_hub_download(model, CONFIG, local_files_only=True))
+        )
         return float(Cost(cfg=read_shape(str(file.parent))).parameters)
     except (*REFUSALS, DataError):
         found = _BILLIONS.search(model)
@@ -57,7 +78,8 @@ def device_bytes() -> float:
 
 
 def _refusal(model: str) -> str | None:
-    """Ask the hub for the smallest file of a model, once and briefly: its own client tries for half a minute."""
+    """Ask the hub for the smallest file of a model, once and briefly: its own client tries for half
+    a minute."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     request = Request(f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}", method="HEAD")  # noqa: S310

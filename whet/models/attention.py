@@ -1,7 +1,8 @@
-"""Causal attention over packed sequences: the learner's context, and the prompts of an engine without pages.
+"""Causal attention over packed sequences: the learner's context, and the prompts of an engine
+without pages.
 
-Shapes: T tokens of S sequences laid end to end, X tiles of queries, U tokens without those that sequences have in
-common at their start, C cells of a grid with a line a sequence.
+Shapes: T tokens of S sequences laid end to end, X tiles of queries, U tokens without those that
+sequences have in common at their start, C cells of a grid with a line a sequence.
 """
 
 import torch
@@ -15,12 +16,15 @@ from whet.models.rope import Turn
 
 
 class PackedAttention:
-    """Each sequence sees itself, up to and including the present token. `lengths_S` sum to T; `longest` is their most.
+    """Each sequence sees itself, up to and including the present token. `lengths_S` sum to T;
+    `longest` is their most.
 
     Without `longest` the host reads it, and waits for the device.
     """
 
-    def __init__(self, lengths_S: Tensor, longest: int | None = None, tokens: int | None = None) -> None:
+    def __init__(
+        self, lengths_S: Tensor, longest: int | None = None, tokens: int | None = None
+    ) -> None:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
         self.tiles_X2: Tensor | None = None
@@ -38,8 +42,8 @@ class PackedAttention:
 class MergedAttention:
     """The same on a CPU, where tokens that sequences have in common at their start are given once.
 
-    `node_C` says which token stands in each cell, padded on the right, which causality hides; `cell_U` names a cell of
-    each token.
+    `node_C` says which token stands in each cell, padded on the right, which causality hides;
+    `cell_U` names a cell of each token.
     """
 
     def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
@@ -49,7 +53,9 @@ class MergedAttention:
         q_UND, k_UGD, v_UGD = turn(qkv_TX)
         library = compiled(q_UND, k_UGD, v_UGD)
         if library is not None:
-            return attend(library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U)
+            return attend(
+                library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U
+            )
         q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
         mixed = F.scaled_dot_product_attention(
             q_SNCD, k_SGCD, v_SGCD, is_causal=True, enable_gqa=turn.heads != turn.groups
@@ -57,4 +63,8 @@ class MergedAttention:
         return mixed.transpose(1, 2).flatten(0, 1).index_select(0, self.cell_U)
 
     def _to_grid(self, x_UND: Tensor) -> Tensor:
-        return x_UND.index_select(0, self.node_C).view(-1, self.longest, *x_UND.shape[1:]).transpose(1, 2)
+        return (
+            x_UND.index_select(0, self.node_C)
+            .view(-1, self.longest, *x_UND.shape[1:])
+            .transpose(1, 2)
+        )

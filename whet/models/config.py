@@ -9,7 +9,8 @@ from whet.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """Llama 3's frequency scaling: long wavelengths are stretched by `factor`, short ones kept, the rest blended."""
+    """Llama 3's frequency scaling: long wavelengths are stretched by `factor`, short ones kept, the
+    rest blended."""
 
     factor: float
     low_freq_factor: float
@@ -19,7 +20,8 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """One decoder of the Qwen2, Qwen3 or Llama 3 family. `family` is the `model_type` of `config.json`."""
+    """One decoder of the Qwen2, Qwen3 or Llama 3 family. `family` is the `model_type` of
+    `config.json`."""
 
     family: str
     vocab_size: int
@@ -50,10 +52,13 @@ _CLASSES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "
 
 
 def from_json(row: Mapping[str, Json]) -> ModelConfig:
-    """Read the shape from a `config.json`, old or new style; refuse what the decoder would compute wrongly."""
+    """Read the shape from a `config.json`, old or new style; refuse what the decoder would compute
+    wrongly."""
     family = row.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
-        raise DataError(f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}")
+        raise DataError(
+            f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}"
+        )
     _refuse_unsupported(row)
     hidden, heads = _count(row, "hidden_size"), _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
@@ -84,7 +89,8 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
 
 
 def to_json(cfg: ModelConfig) -> dict[str, Json]:
-    """Write a `config.json` that transformers, before and after version 5, and vLLM read to the same model."""
+    """Write a `config.json` that transformers, before and after version 5, and vLLM read to the
+    same model."""
     scaling: dict[str, Json] = {"rope_type": "default"}
     if cfg.rope_scaling is not None:
         scaling = {
@@ -129,7 +135,9 @@ def _refuse_unsupported(row: Mapping[str, Json]) -> None:
     if row.get("use_sliding_window") and row.get("sliding_window") is not None and kinds is None:
         slides = _count(row, "max_window_layers", 1) < _count(row, "num_hidden_layers")
     if slides:
-        raise DataError("config.json: some layers use a sliding window, only full attention is supported")
+        raise DataError(
+            "config.json: some layers use a sliding window, only full attention is supported"
+        )
 
 
 def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
@@ -141,7 +149,9 @@ def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
     if kind == "default" and rope.get("partial_rotary_factor", 1.0) == 1.0:
         return theta, None
     if kind != "llama3":
-        raise DataError(f"config.json: rope_type is {kind!r} with {sorted(rope)}, expected 'default' or 'llama3'")
+        raise DataError(
+            f"config.json: rope_type is {kind!r} with {sorted(rope)}, expected 'default' or 'llama3'"
+        )
     return theta, RopeScaling(
         factor=_positive(rope, "factor"),
         low_freq_factor=_positive(rope, "low_freq_factor"),

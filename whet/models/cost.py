@@ -28,13 +28,26 @@ class Cost:
     def parameters(self) -> int:
         """All weights: matrices, embedding, norms and biases."""
         cfg = self.cfg
-        small = 2 * cfg.hidden_size + (cfg.qkv_size if cfg.qkv_bias else 0) + (2 * cfg.head_dim if cfg.qk_norm else 0)
-        return self.body + self.head * (1 if cfg.tied else 2) + cfg.num_layers * small + cfg.hidden_size
+        small = (
+            2 * cfg.hidden_size
+            + (cfg.qkv_size if cfg.qkv_bias else 0)
+            + (2 * cfg.head_dim if cfg.qk_norm else 0)
+        )
+        return (
+            self.body
+            + self.head * (1 if cfg.tied else 2)
+            + cfg.num_layers * small
+            + cfg.hidden_size
+        )
 
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
         """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
         cfg = self.cfg
-        hidden, inner, queries = cfg.hidden_size, cfg.intermediate_size, cfg.num_heads * cfg.head_dim
+        hidden, inner, queries = (
+            cfg.hidden_size,
+            cfg.intermediate_size,
+            cfg.num_heads * cfg.head_dim,
+        )
         keys = cfg.num_kv_heads * cfg.head_dim
         sides = {
             "q_proj": hidden + queries,
@@ -54,14 +67,21 @@ class Cost:
 
     @property
     def activation_bytes(self) -> int:
-        """What the backward pass keeps of one token: per layer the stream twice, its norms, heads and feed-forward."""
+        """What the backward pass keeps of one token: per layer the stream twice, its norms, heads
+        and feed-forward."""
         cfg = self.cfg
-        numbers = 4 * cfg.hidden_size + cfg.qkv_size + cfg.num_heads * cfg.head_dim + 3 * cfg.intermediate_size
+        numbers = (
+            4 * cfg.hidden_size
+            + cfg.qkv_size
+            + cfg.num_heads * cfg.head_dim
+            + 3 * cfg.intermediate_size
+        )
         logsumexp = 4 * cfg.num_heads
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
     def attention_flops(self, length: int) -> float:
-        """Causal attention of one sequence, forward: two products of half a square, for each head and layer."""
+        """Causal attention of one sequence, forward: two products of half a square, for each head
+        and layer."""
         return 2.0 * self.cfg.num_layers * self.cfg.num_heads * self.cfg.head_dim * length**2
 
     def forward_flops(self, length: int, scored: int) -> float:

@@ -1,7 +1,7 @@
 """How long a model takes on a card and how much memory, before anything runs.
 
-The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200 (docs/performance.md); on
-other cards the same shares are assumed. Memory is counted, not fitted.
+The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
+(docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
 """
 
 import math
@@ -18,7 +18,8 @@ Checkpointing = Literal["auto", "on", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A GPU: memory in bytes, copy rate in bytes a second, bfloat16 matrix rate in operations a second.
+    """A GPU: memory in bytes, copy rate in bytes a second, bfloat16 matrix rate in operations a
+    second.
 
     `host` is the copy rate to and from pinned host memory, in each direction.
     """
@@ -44,7 +45,8 @@ CARDS: Mapping[str, Card] = MappingProxyType(
         "rtx4090": Card(memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9),
     }
 )
-"""The H200's rates are measured; those of the others are their makers' figures, less the share an H200 falls short."""
+"""The H200's rates are measured; those of the others are their makers' figures, less the share an
+H200 falls short."""
 
 _LINEAR, _CACHE, _MATMUL = 0.8, 0.85, 0.75
 """Shares of the matrix rate, the copy rate and, in an update, the matrix rate that are reached."""
@@ -54,16 +56,19 @@ _PASSES = 8
 """How often an update reads or writes each byte that it keeps for the way back."""
 _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
-"""What it takes to give a cache back and take it again: memory is asked for, cleared, and steps are recorded."""
+"""What it takes to give a cache back and take it again: memory is asked for, cleared, and steps are
+recorded."""
 SHARE_OF_MEMORY = 0.95
 PIECES = 9 * 4.0 * 2**24
-"""Room on the card for what passes through it on the way to and from host memory (`whet/train/ferry.py`)."""
+"""Room on the card for what passes through it on the way to and from host memory
+(`whet/train/ferry.py`)."""
 LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/head.py`)."""
 
 
 def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
-    """One decode step of rows with a mean context: the weights, the cache, the logits, and the kernels' own time."""
+    """One decode step of rows with a mean context: the weights, the cache, the logits, and the
+    kernels' own time."""
     weights = cost.body + cost.head
     linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
     cache = rows * context * cost.kv_bytes / (card.copy * _CACHE)
@@ -71,12 +76,17 @@ def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
     return linear + cache + logits + cost.cfg.num_layers * _LAYER_SECONDS
 
 
-def rollout_seconds(cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int) -> float:
-    """Sample `new` tokens for every request, `rows` at a time; prompts are shared and cost next to nothing."""
+def rollout_seconds(
+    cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int
+) -> float:
+    """Sample `new` tokens for every request, `rows` at a time; prompts are shared and cost next to
+    nothing."""
     waves, last = divmod(requests, rows)
     context = prompt + new / 2
     seconds = waves * new * step_seconds(cost, card, rows, context)
-    return _START_SECONDS + seconds + (new * step_seconds(cost, card, last, context) if last else 0.0)
+    return (
+        _START_SECONDS + seconds + (new * step_seconds(cost, card, last, context) if last else 0.0)
+    )
 
 
 def update_seconds(
@@ -97,11 +107,18 @@ def update_seconds(
     kept = cost.activation_bytes * length * _PASSES
     moved = cost.parameters * ((0 if offload else 28) + 14 * passes)
     carried = 12 * cost.parameters / card.host if offload else 0.0
-    return sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) + moved / card.copy + carried
+    return (
+        sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy)
+        + moved / card.copy
+        + carried
+    )
 
 
-def score_seconds(cost: Cost, card: Card, *, sequences: int, length: int, scored: int, offload: bool) -> float:
-    """One pass over all sequences without a way back, by a model that may have to come from host memory first."""
+def score_seconds(
+    cost: Cost, card: Card, *, sequences: int, length: int, scored: int, offload: bool
+) -> float:
+    """One pass over all sequences without a way back, by a model that may have to come from host
+    memory first."""
     flops = cost.forward_flops(length, scored)
     kept = cost.activation_bytes * length * _PASSES / 3
     brought = cost.width * cost.parameters / card.host if offload else 0.0
@@ -114,25 +131,34 @@ def pool_bytes(cost: Cost, *, rows: int, context: int) -> float:
 
 
 def sampling_bytes(cost: Cost, *, rows: int, context: int, prefill: int = 0) -> dict[str, float]:
-    """What a rollout holds besides weights and optimiser; `prefill` is how many tokens of prompts run at once."""
+    """What a rollout holds besides weights and optimiser; `prefill` is how many tokens of prompts
+    run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
-    pass_bytes = float(prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size))
+    pass_bytes = float(
+        prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size)
+    )
     return {
         "cache": pool_bytes(cost, rows=rows, context=context),
-        # Recorded steps hold one set; first tokens are sampled from another, after the prompts have run.
+        # Recorded steps hold one set; first tokens are sampled from another, after the prompts have
+        # run.
         "logits": 2 * logits,
         "prompts": max(0.0, pass_bytes - logits),
     }
 
 
 def update_bytes(
-    cost: Cost, *, micro_tokens: int, passes: int = 2, checkpointed: int = 0, trained: int | None = None
+    cost: Cost,
+    *,
+    micro_tokens: int,
+    passes: int = 2,
+    checkpointed: int = 0,
+    trained: int | None = None,
 ) -> dict[str, float]:
     """What an update holds besides weights and optimiser, at its peak.
 
-    `trained` counts the weights that have gradients, all if left out. The first of several passes begins without
-    gradients; a single one ends with them, when the activations are gone.
+    `trained` counts the weights that have gradients, all if left out. The first of several passes
+    begins without gradients; a single one ends with them, when the activations are gone.
     """
     cfg, trained = cost.cfg, cost.parameters if trained is None else trained
     layer = cost.activation_bytes / cfg.num_layers
@@ -141,8 +167,11 @@ def update_bytes(
     logits = min(LOGITS, micro_tokens * cfg.vocab_size) * (4.0 + cost.width)
     logits += 4.0 * cost.head if trained == cost.parameters else 0.0
     if checkpointed:
-        # When a layer runs again, the logits are gone; it and its gradients can take more than they did.
-        again = micro_tokens * (inputs * checkpointed + layer + 3 * cfg.intermediate_size * cost.width)
+        # When a layer runs again, the logits are gone; it and its gradients can take more than they
+        # did.
+        again = micro_tokens * (
+            inputs * checkpointed + layer + 3 * cfg.intermediate_size * cost.width
+        )
         kept = max(kept, again - logits)
     gradients = 4.0 * trained
     return {
@@ -153,9 +182,14 @@ def update_bytes(
 
 
 def fewest_checkpointed(
-    needed: Callable[[int], float], *, free: float, layers: int, checkpointing: Checkpointing = "auto"
+    needed: Callable[[int], float],
+    *,
+    free: float,
+    layers: int,
+    checkpointing: Checkpointing = "auto",
 ) -> int:
-    """How many layers have to run twice for what is needed then to fit; all of them where even that is not enough.
+    """How many layers have to run twice for what is needed then to fit; all of them where even that
+    is not enough.
 
     >>> fewest_checkpointed(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
     3

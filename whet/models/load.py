@@ -1,4 +1,5 @@
-"""Weights in and out: Hugging Face folders of safetensors, under their own names, into the fused matrices and back."""
+"""Weights in and out: Hugging Face folders of safetensors, under their own names, into the fused
+matrices and back."""
 
 import json
 import re
@@ -8,7 +9,12 @@ from pathlib import Path
 
 import torch
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+)
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -29,11 +35,14 @@ _IGNORED = re.compile(r"(lm_head\.weight|.*\.rotary_emb\.inv_freq)")
 
 
 def resolve(model: str) -> Path:
-    """Find the folder of a model or of adapters: the one named, or a hub id's snapshot, downloaded when not there."""
+    """Find the folder of a model or of adapters: the one named, or a hub id's snapshot, downloaded
+    when not there."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         if folder.exists() or model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
-            raise DataError(f"model {model!r} is neither a folder nor a hub id such as Qwen/Qwen3-0.6B")
+            raise DataError(
+                f"model {model!r} is neither a folder nor a hub id such as Qwen/Qwen3-0.6B"
+            )
         folder = _download(model)
     if (folder / ADAPTER_CONFIG).is_file():
         return folder
@@ -43,12 +52,15 @@ def resolve(model: str) -> Path:
 
 
 def read_shape(model: str) -> ModelConfig:
-    """Read the shape of a model in a folder or of a hub id, of which only its config.json is fetched."""
+    """Read the shape of a model in a folder or of a hub id, of which only its config.json is
+    fetched."""
     folder = Path(model).expanduser()
     if not folder.is_dir() and HUB_ID.fullmatch(model):
         folder = _download(model, (CONFIG,))
     if not (folder / CONFIG).is_file():
-        raise DataError(f"model {model!r} is neither a folder with a config.json nor a hub id such as Qwen/Qwen3-0.6B")
+        raise DataError(
+            f"model {model!r} is neither a folder with a config.json nor a hub id such as Qwen/Qwen3-0.6B"
+        )
     return from_json(_read_json(folder / CONFIG))
 
 
@@ -66,7 +78,8 @@ def stored_dtype(folder: Path) -> torch.dtype:
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
-    """Build the decoder a folder describes and fill it; every tensor must be there, in its shape, and no other."""
+    """Build the decoder a folder describes and fill it; every tensor must be there, in its shape,
+    and no other."""
     cfg = from_json(_read_json(folder / CONFIG))
     model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
     with torch.device(device):
@@ -76,7 +89,8 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Fill a model in place from a folder of its own shape; addresses stay, so whoever shares them sees it."""
+    """Fill a model in place from a folder of its own shape; addresses stay, so whoever shares them
+    sees it."""
     wanted = dict(named_views(model))
     files = _weight_files(folder)
     if not files:
@@ -84,11 +98,14 @@ def load_weights(model: Transformer, folder: Path) -> None:
     for file in files:
         _fill(file, wanted, str(model.embed.weight.device), tied=model.cfg.tied)
     if wanted:
-        raise DataError(f"model folder {str(folder)!r} lacks the tensor {min(wanted)} ({len(wanted)} missing in all)")
+        raise DataError(
+            f"model folder {str(folder)!r} lacks the tensor {min(wanted)} ({len(wanted)} missing in all)"
+        )
 
 
 def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk all parameters under their Hugging Face names, as views: writing to one writes to the model.
+    """Walk all parameters under their Hugging Face names, as views: writing to one writes to the
+    model.
 
     A tied head is the embedding and is not named twice.
     """
@@ -103,15 +120,26 @@ def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
 
 
 def save_model(
-    model: Transformer, folder: Path, *, dtype: torch.dtype | None = None, eos_tokens: Collection[int] = ()
+    model: Transformer,
+    folder: Path,
+    *,
+    dtype: torch.dtype | None = None,
+    eos_tokens: Collection[int] = (),
 ) -> None:
-    """Write a folder that transformers and vLLM load as it is; the tokenizer saves itself beside it.
+    """Write a folder that transformers and vLLM load as it is; the tokenizer saves itself beside
+    it.
 
-    `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others stop there too.
+    `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others
+    stop there too.
     """
     kept = dtype or model.embed.weight.dtype
-    tensors = {name: view.to(device="cpu", dtype=kept).contiguous() for name, view in named_views(model)}
-    config: dict[str, Json] = {**to_json(model.cfg), "torch_dtype": str(kept).removeprefix("torch.")}
+    tensors = {
+        name: view.to(device="cpu", dtype=kept).contiguous() for name, view in named_views(model)
+    }
+    config: dict[str, Json] = {
+        **to_json(model.cfg),
+        "torch_dtype": str(kept).removeprefix("torch."),
+    }
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
     partial = folder / f"{WEIGHTS}.partial"
     try:
@@ -131,9 +159,17 @@ def save_model(
 def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=list(files)))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        OSError,
+    ) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise DataError(f"model {model!r} is no folder here and cannot be had from the hub: {reason}") from error
+        raise DataError(
+            f"model {model!r} is no folder here and cannot be had from the hub: {reason}"
+        ) from error
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -147,7 +183,9 @@ def _weight_files(folder: Path) -> list[Path]:
     names = sorted({str(name) for name in places.values()})
     for name in names:
         if Path(name).name != name or not (folder / name).is_file():
-            raise DataError(f"{INDEX} in {str(folder)!r} names {name!r}, which is no file in that folder")
+            raise DataError(
+                f"{INDEX} in {str(folder)!r} names {name!r}, which is no file in that folder"
+            )
     return [folder / name for name in names]
 
 
@@ -159,7 +197,9 @@ def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> 
                 if name not in wanted:
                     if _IGNORED.fullmatch(name) and (tied or name != "lm_head.weight"):
                         continue
-                    raise DataError(f"{str(file)!r} holds a tensor {name} that the model has no place for")
+                    raise DataError(
+                        f"{str(file)!r} holds a tensor {name} that the model has no place for"
+                    )
                 view, tensor = wanted.pop(name), tensors.get_tensor(name)
                 if view.shape != tensor.shape:
                     shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
@@ -171,7 +211,11 @@ def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> 
 
 def _layer_views(layer: Layer) -> Iterator[tuple[str, Tensor]]:
     cfg = layer.cfg
-    rows = [cfg.num_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim]
+    rows = [
+        cfg.num_heads * cfg.head_dim,
+        cfg.num_kv_heads * cfg.head_dim,
+        cfg.num_kv_heads * cfg.head_dim,
+    ]
     yield "input_layernorm.weight", layer.input_norm.weight.detach()
     for letter, view in zip("qkv", torch.split(layer.qkv.weight.detach(), rows), strict=True):
         yield f"self_attn.{letter}_proj.weight", view

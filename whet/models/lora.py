@@ -1,7 +1,8 @@
-"""Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), below everything that trains or samples.
+"""Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), below everything that trains or
+samples.
 
-An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and each matrix in it
-that is a target has an A and a B of its own, as slices of one A and one B.
+An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
+each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
 
 Shapes: T tokens, I in, O out, R rank, P adapted matrices of a projection.
 """
@@ -21,7 +22,15 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import Layer, Transformer
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-TARGETS: tuple[Target, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TARGETS: tuple[Target, ...] = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+)
 
 
 class LoraConfig(Config):
@@ -57,11 +66,15 @@ class Adapted(nn.Linear):
     """A frozen projection and its adapters, over the memory of the projection it replaces."""
 
     def __init__(self, frozen: nn.Linear, parts: tuple[Part, ...], cfg: LoraConfig) -> None:
-        super().__init__(frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta")
+        super().__init__(
+            frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta"
+        )
         self.weight, self.bias = frozen.weight, frozen.bias
         self.parts, self.scale, self.rank = parts, cfg.scale, cfg.rank
         adapted = [part.rows for part in parts if part.is_adapted]
-        self.lora_A = nn.Parameter(frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features))
+        self.lora_A = nn.Parameter(
+            frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features)
+        )
         self.lora_B = nn.Parameter(frozen.weight.new_zeros(sum(adapted), cfg.rank))
 
     def forward(self, input: Tensor) -> Tensor:
@@ -76,11 +89,17 @@ class Adapted(nn.Linear):
         """Walk the adapted matrices: the index of the part, its A and its B."""
         indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
         rows = [self.parts[index].rows for index in indices]
-        yield from zip(indices, torch.split(self.lora_A, self.rank), torch.split(self.lora_B, rows), strict=True)
+        yield from zip(
+            indices,
+            torch.split(self.lora_A, self.rank),
+            torch.split(self.lora_B, rows),
+            strict=True,
+        )
 
 
 class LoraTransformer(Transformer):
-    """A decoder whose weights are frozen and shared with the one it is made of; only adapters have gradients.
+    """A decoder whose weights are frozen and shared with the one it is made of; only adapters have
+    gradients.
 
     `base` says where those weights come from. Fresh adapters change nothing: B is zero.
     """
@@ -89,7 +108,12 @@ class LoraTransformer(Transformer):
         super().__init__(model.cfg, device="meta")
         self.lora, self.base = lora, base
         model.requires_grad_(False)
-        self.embed, self.layers, self.norm, self.head = model.embed, model.layers, model.norm, model.head
+        self.embed, self.layers, self.norm, self.head = (
+            model.embed,
+            model.layers,
+            model.norm,
+            model.head,
+        )
         self.rope_PD = model.rope_PD
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
@@ -101,31 +125,44 @@ class LoraTransformer(Transformer):
                     layer.register_module(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to the model."""
+        """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to
+        the model."""
         for index, adapted in self._adapted():
             for part, A_RI, B_OR in adapted.slices():
-                yield f"model.layers.{index}.{adapted.parts[part].name}", A_RI.detach(), B_OR.detach()
+                yield (
+                    f"model.layers.{index}.{adapted.parts[part].name}",
+                    A_RI.detach(),
+                    B_OR.detach(),
+                )
 
     @torch.no_grad()
     def merged(self) -> Transformer:
-        """Add the adapters to the weights, in float32, and give the plain decoder; this one is used up."""
+        """Add the adapters to the weights, in float32, and give the plain decoder; this one is used
+        up."""
         for _, adapted in self._adapted():
             rows = torch.split(adapted.weight, [part.rows for part in adapted.parts])
             for part, A_RI, B_OR in adapted.slices():
                 rows[part].copy_(rows[part].float() + adapted.scale * (B_OR.float() @ A_RI.float()))
         plain = Transformer(self.cfg, device="meta")
-        weights = {name: weight.detach() for name, weight in self.named_parameters() if ".lora_" not in name}
+        weights = {
+            name: weight.detach()
+            for name, weight in self.named_parameters()
+            if ".lora_" not in name
+        }
         plain.load_state_dict(weights, assign=True)
         plain.rope_PD = self.rope_PD
         return plain
 
     def _adapted(self) -> Iterator[tuple[int, Adapted]]:
         for index, layer in enumerate(self.layers):
-            yield from ((index, module) for module in layer.children() if isinstance(module, Adapted))
+            yield from (
+                (index, module) for module in layer.children() if isinstance(module, Adapted)
+            )
 
 
 def twin(model: Transformer) -> Transformer:
-    """Copy what is trained and share what is frozen: a plain decoder whole, of an adapted one the adapters alone."""
+    """Copy what is trained and share what is frozen: a plain decoder whole, of an adapted one the
+    adapters alone."""
     shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_PD]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
@@ -136,7 +173,8 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[Part, ..
 
     def parts(block: str, **rows: int) -> tuple[Part, ...]:
         return tuple(
-            Part(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets) for name, count in rows.items()
+            Part(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets)
+            for name, count in rows.items()
         )
 
     return {

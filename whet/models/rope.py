@@ -1,4 +1,5 @@
-"""Rotary positions in the half-split layout of Hugging Face checkpoints, with Llama 3's frequency scaling."""
+"""Rotary positions in the half-split layout of Hugging Face checkpoints, with Llama 3's frequency
+scaling."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ def rope_table(cfg: ModelConfig) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turn:
-    """How the fused projection of a layer becomes heads: split, normalised where the family does so, rotated."""
+    """How the fused projection of a layer becomes heads: split, normalised where the family does
+    so, rotated."""
 
     heads: int
     groups: int
@@ -37,7 +39,14 @@ class Turn:
     def __call__(self, qkv_TX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [T, heads, size], keys and values [T, groups, size]."""
         return turn(
-            qkv_TX, self.rope_PD, self.positions_T, self.heads, self.groups, self.q_norm_D, self.k_norm_D, self.eps
+            qkv_TX,
+            self.rope_PD,
+            self.positions_T,
+            self.heads,
+            self.groups,
+            self.q_norm_D,
+            self.k_norm_D,
+            self.eps,
         )
 
     def into(self, qkv_BX: Tensor, keys: Tensor, values: Tensor, cell_B: Tensor) -> Tensor:

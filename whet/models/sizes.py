@@ -21,7 +21,8 @@ class Size:
 
     @property
     def num_parameters(self) -> int:
-        """Count the weights without the embedding: two matrices of attention, three of the feed-forward, norms."""
+        """Count the weights without the embedding: two matrices of attention, three of the
+        feed-forward, norms."""
         attention = 2 * (self.num_heads + self.num_kv_heads) * self.head_dim * self.hidden_size
         inner = 3 * self.hidden_size * self.intermediate_size
         norms = 2 * self.hidden_size + 2 * self.head_dim
@@ -30,12 +31,45 @@ class Size:
 
 SIZES: Mapping[str, Size] = MappingProxyType(
     {
-        "tiny": Size(num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=2, head_dim=16, intermediate_size=128),
-        "mini": Size(num_layers=4, hidden_size=128, num_heads=4, num_kv_heads=4, head_dim=32, intermediate_size=384),
-        "small": Size(num_layers=6, hidden_size=256, num_heads=8, num_kv_heads=4, head_dim=32, intermediate_size=768),
-        "medium": Size(num_layers=8, hidden_size=512, num_heads=8, num_kv_heads=4, head_dim=64, intermediate_size=1536),
+        "tiny": Size(
+            num_layers=2,
+            hidden_size=64,
+            num_heads=4,
+            num_kv_heads=2,
+            head_dim=16,
+            intermediate_size=128,
+        ),
+        "mini": Size(
+            num_layers=4,
+            hidden_size=128,
+            num_heads=4,
+            num_kv_heads=4,
+            head_dim=32,
+            intermediate_size=384,
+        ),
+        "small": Size(
+            num_layers=6,
+            hidden_size=256,
+            num_heads=8,
+            num_kv_heads=4,
+            head_dim=32,
+            intermediate_size=768,
+        ),
+        "medium": Size(
+            num_layers=8,
+            hidden_size=512,
+            num_heads=8,
+            num_kv_heads=4,
+            head_dim=64,
+            intermediate_size=1536,
+        ),
         "large": Size(
-            num_layers=12, hidden_size=768, num_heads=12, num_kv_heads=4, head_dim=64, intermediate_size=2304
+            num_layers=12,
+            hidden_size=768,
+            num_heads=12,
+            num_kv_heads=4,
+            head_dim=64,
+            intermediate_size=2304,
         ),
     }
 )

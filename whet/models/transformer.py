@@ -1,8 +1,9 @@
-"""One decoder for the engine and the learner: Qwen2/2.5, Qwen3 and Llama 3 differ only in flags of ModelConfig.
+"""One decoder for the engine and the learner: Qwen2/2.5, Qwen3 and Llama 3 differ only in flags of
+ModelConfig.
 
-Shapes: T tokens of all sequences laid end to end, H hidden, N query heads, G key/value heads, D head size,
-X query, key and value heads of a token side by side, V vocabulary. Which tokens may see which is not decided here:
-`attend` gets the heads of a layer, and how to turn them, and answers.
+Shapes: T tokens of all sequences laid end to end, H hidden, N query heads, G key/value heads, D
+head size, X query, key and value heads of a token side by side, V vocabulary. Which tokens may see
+which is not decided here: `attend` gets the heads of a layer, and how to turn them, and answers.
 """
 
 from typing import Protocol
@@ -30,16 +31,25 @@ class Transformer(nn.Module):
 
     rope_PD: Tensor
     num_checkpointed = 0
-    """Layers, the first ones, that keep their inputs alone for the way back and run a second time then."""
+    """Layers, the first ones, that keep their inputs alone for the way back and run a second time
+    then."""
 
-    def __init__(self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+    def __init__(
+        self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+    ) -> None:
         super().__init__()
         self.cfg = cfg
         with torch.device(device):
             self.embed = nn.Embedding(cfg.vocab_size, cfg.hidden_size, dtype=dtype)
-            self.layers = nn.ModuleList([Layer(cfg, index, dtype) for index in range(cfg.num_layers)])
+            self.layers = nn.ModuleList(
+                [Layer(cfg, index, dtype) for index in range(cfg.num_layers)]
+            )
             self.norm = nn.RMSNorm(cfg.hidden_size, eps=cfg.norm_eps, dtype=dtype)
-            self.head = None if cfg.tied else nn.Linear(cfg.hidden_size, cfg.vocab_size, bias=False, dtype=dtype)
+            self.head = (
+                None
+                if cfg.tied
+                else nn.Linear(cfg.hidden_size, cfg.vocab_size, bias=False, dtype=dtype)
+            )
             self.register_buffer("rope_PD", rope_table(cfg), persistent=False)
 
     @property
@@ -48,12 +58,16 @@ class Transformer(nn.Module):
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
         stream_TH, added_TH = None, self.embed(tokens_T)
-        rope, positions = (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
+        rope, positions = (
+            (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
+        )
         num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
         for index, layer in enumerate(self.layers):
             given = stream_TH, added_TH, rope, positions, attend
             if index < num_checkpointed:
-                stream_TH, added_TH = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False)
+                stream_TH, added_TH = checkpoint(
+                    layer, *given, use_reentrant=False, preserve_rng_state=False
+                )
             else:
                 stream_TH, added_TH = layer(*given)
         return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
@@ -63,7 +77,8 @@ class Transformer(nn.Module):
 
 
 class Layer(nn.Module):
-    """Norm, attention, norm, gated feed-forward. Projections are fused: q, k, v in one matrix, gate and up in one."""
+    """Norm, attention, norm, gated feed-forward. Projections are fused: q, k, v in one matrix, gate
+    and up in one."""
 
     def __init__(self, cfg: ModelConfig, index: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -71,18 +86,29 @@ class Layer(nn.Module):
         hidden, inner = cfg.hidden_size, cfg.intermediate_size
         self.input_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.qkv = nn.Linear(hidden, cfg.qkv_size, bias=cfg.qkv_bias, dtype=dtype)
-        self.q_norm = nn.RMSNorm(cfg.head_dim, eps=cfg.norm_eps, dtype=dtype) if cfg.qk_norm else None
-        self.k_norm = nn.RMSNorm(cfg.head_dim, eps=cfg.norm_eps, dtype=dtype) if cfg.qk_norm else None
+        self.q_norm = (
+            nn.RMSNorm(cfg.head_dim, eps=cfg.norm_eps, dtype=dtype) if cfg.qk_norm else None
+        )
+        self.k_norm = (
+            nn.RMSNorm(cfg.head_dim, eps=cfg.norm_eps, dtype=dtype) if cfg.qk_norm else None
+        )
         self.out = nn.Linear(cfg.num_heads * cfg.head_dim, hidden, bias=False, dtype=dtype)
         self.post_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.gate_up = nn.Linear(hidden, 2 * inner, bias=False, dtype=dtype)
         self.down = nn.Linear(inner, hidden, bias=False, dtype=dtype)
 
     def forward(
-        self, stream_TH: Tensor | None, added_TH: Tensor, rope_PD: Tensor, positions_T: Tensor | None, attend: Attend
+        self,
+        stream_TH: Tensor | None,
+        added_TH: Tensor,
+        rope_PD: Tensor,
+        positions_T: Tensor | None,
+        attend: Attend,
     ) -> tuple[Tensor, Tensor]:
         """Take the residual stream and what is to be added to it; give both for the next layer."""
-        normed_TH, stream_TH = add_norm(added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps)
+        normed_TH, stream_TH = add_norm(
+            added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps
+        )
         mixed_TND = attend(self.index, self.qkv(normed_TH), self._turn(rope_PD, positions_T))
         normed_TH, stream_TH = add_norm(
             self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
@@ -104,7 +130,8 @@ class Layer(nn.Module):
 
 @torch.no_grad()
 def initialise(model: Transformer, seed: int) -> None:
-    """Draw fresh weights: normal, deviation 1/sqrt(fan in), residual outputs scaled down by the depth."""
+    """Draw fresh weights: normal, deviation 1/sqrt(fan in), residual outputs scaled down by the
+    depth."""
     source = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for name, weight in model.named_parameters():

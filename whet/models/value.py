@@ -16,8 +16,8 @@ from whet.models.transformer import Attend, Transformer
 class ValueModel(nn.Module):
     """What a state is worth: the state before a token is the hidden state that predicts it.
 
-    The body starts as a twin of the policy and goes its own way; where that is frozen under adapters, they share what
-    is frozen. The head starts at zero, so that every first value is 0.
+    The body starts as a twin of the policy and goes its own way; where that is frozen under
+    adapters, they share what is frozen. The head starts at zero, so that every first value is 0.
     """
 
     def __init__(self, policy: Transformer) -> None:
@@ -25,10 +25,14 @@ class ValueModel(nn.Module):
         self.body = twin(policy)
         # Nobody asks a critic for tokens.
         self.body.head, self.body.cfg = None, replace(policy.cfg, tied=True)
-        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.embed.weight.device)
+        self.head = nn.Linear(
+            policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.embed.weight.device
+        )
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend, source_M: Tensor) -> Tensor:
+    def forward(
+        self, tokens_T: Tensor, positions_T: Tensor, attend: Attend, source_M: Tensor
+    ) -> Tensor:
         hidden_MH = self.body(tokens_T, positions_T, attend)[source_M]
         return F.linear(hidden_MH.float(), self.head.weight, self.head.bias)[:, 0]

@@ -1,4 +1,5 @@
-"""What a proof is: something measured on the spot, the limit it must keep, and the name of the fault if it does not."""
+"""What a proof is: something measured on the spot, the limit it must keep, and the name of the
+fault if it does not."""
 
 import time
 from collections.abc import Callable
@@ -50,7 +51,9 @@ class Finding:
         return self.broken if self.measure is None else self.measure.said
 
     def to_json(self) -> dict[str, Json]:
-        gap, limit = (None, None) if self.measure is None else (self.measure.gap, self.measure.limit)
+        gap, limit = (
+            (None, None) if self.measure is None else (self.measure.gap, self.measure.limit)
+        )
         return {
             "name": self.proof.name,
             "claim": self.proof.claim,

@@ -1,4 +1,5 @@
-"""The proofs, from what stands alone to what rests on it: where several fail, the first is the one to mend."""
+"""The proofs, from what stands alone to what rests on it: where several fail, the first is the one
+to mend."""
 
 from functools import partial
 

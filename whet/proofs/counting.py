@@ -23,7 +23,8 @@ MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 
 
 def divisor() -> Measure:
-    """Compare the weights that each rule gives a step with those worked out from all of its lengths."""
+    """Compare the weights that each rule gives a step with those worked out from all of its
+    lengths."""
     total, count = sum(LENGTHS), len(LENGTHS)
     expected: dict[WeightsName, list[float]] = {
         "token_mean": [1 / total] * count,
@@ -38,7 +39,9 @@ def divisor() -> Measure:
         off[name] = max(abs(ours / right - 1) for ours, right in zip(found, wanted, strict=True))
     worst = max(off, key=lambda name: off[name])
     said = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
-    return Measure(gap=off[worst], limit=1e-12, said=said + (f" ({worst})" if off[worst] > 1e-12 else ""))
+    return Measure(
+        gap=off[worst], limit=1e-12, said=said + (f" ({worst})" if off[worst] > 1e-12 else "")
+    )
 
 
 def targets() -> Measure:
@@ -64,7 +67,8 @@ def targets() -> Measure:
 
 
 def pass_at_k() -> Measure:
-    """Compare pass@k with all ways to pick k of n answers, and its mean over draws with the chance it estimates."""
+    """Compare pass@k with all ways to pick k of n answers, and its mean over draws with the chance
+    it estimates."""
     n, gaps = 6, []
     for k in range(1, n + 1):
         for correct in range(n + 1):
@@ -74,4 +78,8 @@ def pass_at_k() -> Measure:
             draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
             mean = sum(draw * passk.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
-    return Measure(gap=max(gaps), limit=1e-9, said=f"off by {max(gaps):.1e} from enumeration, up to {n} answers")
+    return Measure(
+        gap=max(gaps),
+        limit=1e-9,
+        said=f"off by {max(gaps):.1e} from enumeration, up to {n} answers",
+    )

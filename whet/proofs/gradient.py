@@ -1,4 +1,5 @@
-"""Proofs of the learner: packed losses add up, no split changes the gradient, and the first ratio is 1."""
+"""Proofs of the learner: packed losses add up, no split changes the gradient, and the first ratio
+is 1."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +29,10 @@ SEQUENCES = catalog.AlgoConfig(name="gspo")
 @torch.no_grad()
 def packed() -> Measure:
     """Score examples laid end to end and one by one."""
-    model, examples = specimen.model(dtype=torch.float32), credit.weigh(specimen.written(), _algo(PENALISED).weights)
+    model, examples = (
+        specimen.model(dtype=torch.float32),
+        credit.weigh(specimen.written(), _algo(PENALISED).weights),
+    )
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
@@ -39,27 +43,36 @@ def packed() -> Measure:
 
 
 def splits() -> Measure:
-    """Add up the gradient of one step in every way, against one example at a time in the order given."""
+    """Add up the gradient of one step in every way, against one example at a time in the order
+    given."""
     off = {}
     model = specimen.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
         examples = credit.weigh(specimen.written(), algo.weights)
-        expected = _gradient(model, [[example] for example in examples], algo.objective, one_by_one=True)
+        expected = _gradient(
+            model, [[example] for example in examples], algo.objective, one_by_one=True
+        )
         for name, parts, tokens in _ways(examples):
             found = _gradient(model, parts, algo.objective, tokens=tokens)
             off[f"{cfg.name}, {name}"] = max(
-                (float((found[key] - wanted).norm() / wanted.norm()) for key, wanted in expected.items()),
+                (
+                    float((found[key] - wanted).norm() / wanted.norm())
+                    for key, wanted in expected.items()
+                ),
                 default=float("inf"),
             )
     worst = max(off, key=lambda name: off[name])
     return Measure(
-        gap=off[worst], limit=LIMIT, said=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})"
+        gap=off[worst],
+        limit=LIMIT,
+        said=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})",
     )
 
 
 def ratio() -> Measure:
-    """Take the first loss of every algorithm: ratios are 1, so where they are clipped it is minus the advantages."""
+    """Take the first loss of every algorithm: ratios are 1, so where they are clipped it is minus
+    the advantages."""
     policy = specimen.policy()
     examples = specimen.sampled(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
@@ -98,7 +111,11 @@ def _ways(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]
         yield f"shuffled, micro-batches of {tokens} tokens", [shuffled], tokens
     yield "backwards", [list(examples)[::-1]], 10_000
     yield "accumulated in two parts", [list(examples)[:3], list(examples)[3:]], 60
-    yield "accumulated in pairs", [shuffled[at : at + 2] for at in range(0, len(shuffled), 2)], 10_000
+    yield (
+        "accumulated in pairs",
+        [shuffled[at : at + 2] for at in range(0, len(shuffled), 2)],
+        10_000,
+    )
 
 
 def _gradient(
@@ -116,6 +133,10 @@ def _gradient(
             learner.forward_backward(to_batch(list(part), learner.device), objective)
         else:
             learner.accumulate(part, objective)
-    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    found = {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
     model.zero_grad()
     return found

@@ -1,4 +1,5 @@
-"""Proof that rewards stay with their rollouts, from an engine that answers out of order to the advantage of a token."""
+"""Proof that rewards stay with their rollouts, from an engine that answers out of order to the
+advantage of a token."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +20,8 @@ from whet.train import credit
 from whet.types import Completion, Problem, Score, Split, Tokens, Verdict
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
-"""Which answers to which problem are right; no row is another's, and none is its own when turned."""
+"""Which answers to which problem are right; no row is another's, and none is its own when
+turned."""
 
 
 class _Marks(Task):
@@ -57,12 +59,16 @@ def rewards() -> Measure:
     def answer(request: Request) -> Tokens:
         index, number = map(int, request.id.split("/"))
         first = index if IS_RIGHT[index][number] == "1" else 90 - index
-        return np.append(tokenizer.encode(f"{first} {number}"), min(chat.stop_tokens)).astype(np.int32)
+        return np.append(tokenizer.encode(f"{first} {number}"), min(chat.stop_tokens)).astype(
+            np.int32
+        )
 
     player = collect.Player(engine=_OutOfOrder(answer), chat=chat, name="specimen")
     samples = len(IS_RIGHT[0])
     with Grader(task) as grader:
-        groups = collect.collect(player, grader, task.problems("rl"), Sampling(), samples=samples, seed=0)
+        groups = collect.collect(
+            player, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
+        )
     groups = RewardSpec().apply(groups)
     algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)
     examples, _ = credit.credit(groups, credit.flatten(groups, algo, temperature=1.0), algo, {})

@@ -41,9 +41,13 @@ def kl() -> Measure:
         # k2 is made for its gradient, and biased as a value.
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
         meant = {"k1": torch.zeros_like(slope_V), "k2": slope_V, "k3": forward_V}[name]
-        direct = catalog.AlgoConfig(name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct")
+        direct = catalog.AlgoConfig(
+            name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
+        )
         found = _in_loss(direct, theta_V, reference_V)
-        gaps[f"direct gradient of {name}"] = float((found - BETA * meant).norm() / (BETA * slope_V).norm())
+        gaps[f"direct gradient of {name}"] = float(
+            (found - BETA * meant).norm() / (BETA * slope_V).norm()
+        )
         own = _in_loss(direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V)
         gaps[f"gradient of {name}"] = float((own - BETA * slope_V).norm() / (BETA * slope_V).norm())
     shares = []
@@ -63,12 +67,15 @@ def _gradient(value: Tensor, theta_V: Tensor) -> Tensor:
 def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """The expected gradient of an objective whose tokens have no advantage: that of its penalty."""
     logprob_V = theta_V.log_softmax(0)
-    loss_V, _ = catalog.policy_objective(cfg).loss(_terms(logprob_V, torch.zeros_like(logprob_V), reference_V))
+    loss_V, _ = catalog.policy_objective(cfg).loss(
+        _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
+    )
     return _gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
 
 
 def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """The expected gradient of RLOO with a KL and no reward, over all pairs of answers, credit included."""
+    """The expected gradient of RLOO with a KL and no reward, over all pairs of answers, credit
+    included."""
     cfg = catalog.AlgoConfig(name="rloo", kl=BETA, kl_in=place)
     algo = catalog.build(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
@@ -76,7 +83,9 @@ def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tenso
     examples = credit.flatten(groups, algo, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
-    examples = [replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)]
+    examples = [
+        replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
+    ]
     examples, _ = credit.credit(groups, examples, algo, {})
     shares = credit.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))

@@ -31,7 +31,10 @@ def resume() -> Measure:
         checkpoint.load_training(Path(folder), stopped, second)
     for policy, learner in ((straight, first), (stopped, second)):
         _step(policy, learner, 2)
-    pairs = [(first.optimizer.masters[name], second.optimizer.masters[name]) for name in first.optimizer.masters]
+    pairs = [
+        (first.optimizer.masters[name], second.optimizer.masters[name])
+        for name in first.optimizer.masters
+    ]
     gap = max(float((ours - theirs).detach().abs().max()) for ours, theirs in pairs)
     same = sum(int(torch.equal(ours, theirs)) for ours, theirs in pairs)
     said = f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest difference is {gap:.1e}"

@@ -1,4 +1,5 @@
-"""Proofs of the engine: it and the learner agree on what was sampled, before and after the weights move."""
+"""Proofs of the engine: it and the learner agree on what was sampled, before and after the weights
+move."""
 
 from collections.abc import Sequence
 
@@ -23,7 +24,8 @@ ROUGH = 0.25
 
 
 def engine() -> Measure:
-    """Sample more requests than there are slots, some with a prompt in common, and score them again packed."""
+    """Sample more requests than there are slots, some with a prompt in common, and score them again
+    packed."""
     policy = specimen.policy()
     found = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
     return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
@@ -36,7 +38,8 @@ def engine_of(policy: Policy) -> Measure:
 
 
 def publish() -> Measure:
-    """Move the weights far, publish, and sample: the engine must be where the learner is, and say so."""
+    """Move the weights far, publish, and sample: the engine must be where the learner is, and say
+    so."""
     policy = specimen.policy()
     before = specimen.sampled(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)

@@ -1,4 +1,5 @@
-"""The body that proofs are carried out on: a tiny model drawn in memory, its policy, and sequences for it."""
+"""The body that proofs are carried out on: a tiny model drawn in memory, its policy, and sequences
+for it."""
 
 from collections.abc import Sequence
 
@@ -18,7 +19,8 @@ from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Toke
 
 POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
-"""Tokens of a written example, and where its response starts: single targets, equal lengths, one far longer."""
+"""Tokens of a written example, and where its response starts: single targets, equal lengths, one
+far longer."""
 
 
 def tokenizer() -> Tokenizer:
@@ -26,7 +28,8 @@ def tokenizer() -> Tokenizer:
 
 
 def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
-    """Draw a two-layer decoder. Norms are moved off one, and the head is sharp, so that what goes wrong shows."""
+    """Draw a two-layer decoder. Norms are moved off one, and the head is sharp, so that what goes
+    wrong shows."""
     drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
     initialise(drawn, seed)
     source = torch.Generator().manual_seed(seed)
@@ -39,7 +42,8 @@ def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
 
 
 def policy(*, seed: int = 0, slots: int = 4) -> Policy:
-    """A policy as training has it, in the number type of the device; with few slots, so that requests must wait."""
+    """A policy as training has it, in the number type of the device; with few slots, so that
+    requests must wait."""
     return Policy(model(seed=seed), tokenizer(), engine=EngineConfig(slots=slots), name="specimen")
 
 
@@ -64,7 +68,9 @@ def written(*, seed: int = 0) -> list[Example]:
     return made
 
 
-def requests(size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 16, seed: int = 0) -> list[Request]:
+def requests(
+    size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 16, seed: int = 0
+) -> list[Request]:
     """Prompts of 3 to 30 tokens below `size`, each asked for several times, at two temperatures."""
     made = []
     for index in range(groups):
@@ -72,7 +78,12 @@ def requests(size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 
         prompt = source.integers(0, size, 3 + 9 * index % 28).astype(np.int32)
         sampling = Sampling(temperature=(1.0, 0.7)[index % 2], max_tokens=max_tokens)
         made += [
-            Request(id=f"{index}/{n}", prompt=prompt, sampling=sampling, seed=derive(seed, "sample", index, n))
+            Request(
+                id=f"{index}/{n}",
+                prompt=prompt,
+                sampling=sampling,
+                seed=derive(seed, "sample", index, n),
+            )
             for n in range(samples)
         ]
     return made
@@ -109,7 +120,9 @@ def problem(name: str) -> Problem:
     )
 
 
-def rollout(asked: Problem, number: int, tokens: Sequence[int], logprobs: Sequence[float], reward: float) -> Rollout:
+def rollout(
+    asked: Problem, number: int, tokens: Sequence[int], logprobs: Sequence[float], reward: float
+) -> Rollout:
     return Rollout(
         id=f"{asked.id}:0/{number}",
         group=f"{asked.id}:0",
@@ -118,7 +131,10 @@ def rollout(asked: Problem, number: int, tokens: Sequence[int], logprobs: Sequen
         model="specimen",
         prompt_tokens=_tokens([1]),
         completion=Completion(
-            tokens=_tokens(tokens), logprobs=np.array(logprobs, dtype=np.float32), finish=Finish.STOP, version=0
+            tokens=_tokens(tokens),
+            logprobs=np.array(logprobs, dtype=np.float32),
+            finish=Finish.STOP,
+            version=0,
         ),
         text="",
         reward=reward,

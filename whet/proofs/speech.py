@@ -1,4 +1,5 @@
-"""Proof that a chat turn keeps its stop token: in the tokens of SFT, in what ends sampling, and in what was sampled."""
+"""Proof that a chat turn keeps its stop token: in the tokens of SFT, in what ends sampling, and in
+what was sampled."""
 
 from dataclasses import dataclass
 
@@ -18,14 +19,21 @@ from whet.types import Finish, Message
 
 SPECIAL = (
     *("<eos>", "<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-    *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|end_of_text|>"),
+    *(
+        "<|begin_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+        "<|end_of_text|>",
+    ),
 )
-QUESTION, ANSWER = Message(role="user", content="2+3 <|im_end|>?"), Message(role="assistant", content="so 5")
+QUESTION, ANSWER = (
+    Message(role="user", content="2+3 <|im_end|>?"),
+    Message(role="assistant", content="so 5"),
+)
 """What looks like a special token in a question is text, and none of the template's."""
 
-_TURNS = (
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + THOUGHT + m.content + '<|im_end|>\\n' }}{% endfor %}"
-)
+_TURNS = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + THOUGHT + m.content + '<|im_end|>\\n' }}{% endfor %}"
 _OPENING = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 _THOUGHT = "('<think>\\n\\n</think>\\n\\n' if m.role == 'assistant' else '')"
 _LLAMA = (
@@ -37,7 +45,8 @@ _LLAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speech:
-    """A family's way to write a turn, and the pieces of one, worked out by hand; the last is the stop token."""
+    """A family's way to write a turn, and the pieces of one, worked out by hand; the last is the
+    stop token."""
 
     template: str
     eos: str
@@ -45,10 +54,21 @@ class Speech:
     response: tuple[str, ...]
 
 
-_CHATML = ("<|im_start|>", "user\n", QUESTION.content, "<|im_end|>", "\n", "<|im_start|>", "assistant\n")
+_CHATML = (
+    "<|im_start|>",
+    "user\n",
+    QUESTION.content,
+    "<|im_end|>",
+    "\n",
+    "<|im_start|>",
+    "assistant\n",
+)
 SPEECHES = {
     "plain": Speech(
-        template=PLAIN_TEMPLATE, eos="<eos>", prompt=(QUESTION.content, "\n"), response=(ANSWER.content, "<eos>")
+        template=PLAIN_TEMPLATE,
+        eos="<eos>",
+        prompt=(QUESTION.content, "\n"),
+        response=(ANSWER.content, "<eos>"),
     ),
     "qwen2": Speech(
         template=_TURNS.replace("THOUGHT", "''") + _OPENING,
@@ -67,7 +87,14 @@ SPEECHES = {
         eos="<|end_of_text|>",
         prompt=(
             *("<|begin_of_text|>", "<|start_header_id|>", "user", "<|end_header_id|>", "\n\n"),
-            *(QUESTION.content, "<|eot_id|>", "<|start_header_id|>", "assistant", "<|end_header_id|>", "\n\n"),
+            *(
+                QUESTION.content,
+                "<|eot_id|>",
+                "<|start_header_id|>",
+                "assistant",
+                "<|end_header_id|>",
+                "\n\n",
+            ),
         ),
         response=(ANSWER.content, "<|eot_id|>"),
     ),
@@ -75,12 +102,17 @@ SPEECHES = {
 
 
 def stop_tokens() -> Measure:
-    """Compare the tokens of each family's chat format with those laid out by hand, and sample up to a stop."""
-    lost = {name: sum(not holds for holds in _promises(speech)) for name, speech in SPEECHES.items()}
+    """Compare the tokens of each family's chat format with those laid out by hand, and sample up to
+    a stop."""
+    lost = {
+        name: sum(not holds for holds in _promises(speech)) for name, speech in SPEECHES.items()
+    }
     lost["the engine"] = _cut_by_engine()
     worst = max(lost, key=lambda name: lost[name])
     said = f"{sum(lost.values())} differences from tokens laid out by hand, chat formats {', '.join(SPEECHES)}"
-    return Measure(gap=lost[worst], limit=0, said=said + (f"; most in {worst}" if lost[worst] else ""))
+    return Measure(
+        gap=lost[worst], limit=0, said=said + (f"; most in {worst}" if lost[worst] else "")
+    )
 
 
 def stop_tokens_of(chat: ChatFormat) -> Measure:
@@ -90,14 +122,25 @@ def stop_tokens_of(chat: ChatFormat) -> Measure:
     response = tokens[is_response]
     is_stop = np.isin(response, list(chat.stop_tokens))
     promises = {
-        "the template writes no stop token after an answer": np.isin(written[-4:], list(chat.stop_tokens)).any(),
-        "an answer to learn from does not end with its stop token": is_stop[-1] and is_stop.sum() == 1,
-        "the prompt of SFT is not that of sampling": np.array_equal(tokens[~is_response], chat.prompt([QUESTION])),
+        "the template writes no stop token after an answer": np.isin(
+            written[-4:], list(chat.stop_tokens)
+        ).any(),
+        "an answer to learn from does not end with its stop token": is_stop[-1]
+        and is_stop.sum() == 1,
+        "the prompt of SFT is not that of sampling": np.array_equal(
+            tokens[~is_response], chat.prompt([QUESTION])
+        ),
         "an answer is read back otherwise": chat.message(response).endswith(ANSWER.content),
     }
     broken = [name for name, holds in promises.items() if not holds]
-    stops = ", ".join(repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in sorted(chat.stop_tokens))
-    return Measure(gap=len(broken), limit=0, said="; ".join(broken) or f"answers end with one of {stops}, and keep it")
+    stops = ", ".join(
+        repr(chat.tokenizer.decode([stop], keep_special=True)) for stop in sorted(chat.stop_tokens)
+    )
+    return Measure(
+        gap=len(broken),
+        limit=0,
+        said="; ".join(broken) or f"answers end with one of {stops}, and keep it",
+    )
 
 
 def _promises(speech: Speech) -> list[bool]:
@@ -116,7 +159,8 @@ def _promises(speech: Speech) -> list[bool]:
 
 
 def _cut_by_engine() -> int:
-    """Sample where every fourth token is a stop; count completions that lack the one they ended at, or have another."""
+    """Sample where every fourth token is a stop; count completions that lack the one they ended at,
+    or have another."""
     model = specimen.model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
@@ -124,7 +168,9 @@ def _cut_by_engine() -> int:
     wrong = 0
     for _, completion in engine.generate(specimen.requests(size)):
         *before, last = completion.tokens.tolist()
-        wrong += not stops.isdisjoint(before) or (last in stops) != (completion.finish == Finish.STOP)
+        wrong += not stops.isdisjoint(before) or (last in stops) != (
+            completion.finish == Finish.STOP
+        )
     return wrong
 
 
@@ -143,5 +189,7 @@ def _laid_out(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> list[int]:
     return [
         token
         for piece in pieces
-        for token in ([tokenizer.id(piece)] if piece in SPECIAL else tokenizer.encode(piece).tolist())
+        for token in (
+            [tokenizer.id(piece)] if piece in SPECIAL else tokenizer.encode(piece).tolist()
+        )
     ]

@@ -25,13 +25,23 @@ STYLES = {
     Verdict.NO_ANSWER: "bold yellow",
     Verdict.UNSCORED: "dim",
 }
-TRAINING_FILES = ("optimizer.safetensors", "state.json", "manifest.json", "critic", "others", "waiting-*")
+TRAINING_FILES = (
+    "optimizer.safetensors",
+    "state.json",
+    "manifest.json",
+    "critic",
+    "others",
+    "waiting-*",
+)
 ADAPTERS = "adapter_config.json"
 
 
 def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
-    """Print the model's answers to a question, the first one greedy, with the grader's word where there is one."""
-    model, tokenizer = open_model(ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0)
+    """Print the model's answers to a question, the first one greedy, with the grader's word where
+    there is one."""
+    model, tokenizer = open_model(
+        ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
+    )
     policy = Policy(model, tokenizer, engine=EngineConfig(slots=samples), name=place)
     task = _task(place)
     problem = task.asked(question) if task is not None else None
@@ -41,7 +51,9 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
 
     def request(number: int) -> Request:
         sampling = Sampling(temperature=float(number > 0), max_tokens=max_tokens)
-        return Request(id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number))
+        return Request(
+            id=str(number), prompt=prompt, sampling=sampling, seed=derive(seed, "try", number)
+        )
 
     answers = dict(policy.engine.generate(request(number) for number in range(samples)))
     for number in range(samples):
@@ -59,9 +71,13 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
     tokenizer = policy.tokenizer
     if "unk_token" in tokenizer.named:
         unknown = tokenizer.id(tokenizer.named["unk_token"])
-        strange = "".join(letter for letter in dict.fromkeys(question) if unknown in tokenizer.encode(letter))
+        strange = "".join(
+            letter for letter in dict.fromkeys(question) if unknown in tokenizer.encode(letter)
+        )
         if strange:
-            raise ConfigError(f"the question has characters that the model does not know: {strange!r}; leave them out")
+            raise ConfigError(
+                f"the question has characters that the model does not know: {strange!r}; leave them out"
+            )
     if num_tokens >= policy.engine.context:
         raise ConfigError(
             f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer in the model's "
@@ -71,27 +87,37 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
 
 def _task(place: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
-    for file in (Path(place) / "config.toml", *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True)):
+    for file in (
+        Path(place) / "config.toml",
+        *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True),
+    ):
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
             return build(settings(table))
     return None
 
 
 def export_model(place: Path, out: Path) -> None:
-    """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters are merged."""
+    """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters
+    are merged."""
     source = model_folder(str(place))
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; give a new folder")
     is_adapted = (source / ADAPTERS).is_file()
-    if not is_adapted and (not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))):
-        raise DataError(f"{place} holds no model: give a run folder, or one with config.json and model.safetensors")
+    if not is_adapted and (
+        not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))
+    ):
+        raise DataError(
+            f"{place} holds no model: give a run folder, or one with config.json and model.safetensors"
+        )
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with writing(out):
         try:
             if is_adapted:
                 merge(source, new)
             else:
-                shutil.copytree(source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES))
+                shutil.copytree(
+                    source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES)
+                )
             new.rename(out)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)

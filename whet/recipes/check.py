@@ -1,4 +1,5 @@
-"""Prove graders on problems and say what they get wrong: one line a failing row, and a last line with counts."""
+"""Prove graders on problems and say what they get wrong: one line a failing row, and a last line
+with counts."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -27,7 +28,12 @@ def check_task(task: Task, *, workers: int | None = None, per_split: int = PER_S
 
 
 def check_file(
-    file: Path, *, make: MakeTask, workers: int | None = None, own: Sequence[str] = (), task: str | None = None
+    file: Path,
+    *,
+    make: MakeTask,
+    workers: int | None = None,
+    own: Sequence[str] = (),
+    task: str | None = None,
 ) -> list[Proof]:
     """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
     found: dict[str, list[Problem]] = {}

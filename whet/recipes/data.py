@@ -1,4 +1,5 @@
-"""Problems in and out of files: import rows of other systems, make problems of a task, show them to a person."""
+"""Problems in and out of files: import rows of other systems, make problems of a task, show them to
+a person."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,15 @@ from rich.text import Text
 
 from whet.data.importers import FORMATS, format_named
 from whet.data.importers.mapped import mapped
-from whet.data.importing import Graders, Plan, Tally, import_rows, problems_in, rollout_file, unsupported_file
+from whet.data.importing import (
+    Graders,
+    Plan,
+    Tally,
+    import_rows,
+    problems_in,
+    rollout_file,
+    unsupported_file,
+)
 from whet.data.shown import heading, page, sections
 from whet.errors import ConfigError, DataError
 from whet.rng import derive, stream
@@ -26,7 +35,8 @@ from whet.types import SPLITS, Problem, Split
 
 LEVELS = 5
 PATIENCE = 50
-"""Draws for each problem asked for; a level with fewer different problems than that is said to be too small."""
+"""Draws for each problem asked for; a level with fewer different problems than that is said to be
+too small."""
 
 
 @runtime_checkable
@@ -47,7 +57,8 @@ def import_file(
 ) -> Tally:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
 
-    Nothing is written unless every row can be read. Answers that came with the rows go into a rollout file beside it.
+    Nothing is written unless every row can be read. Answers that came with the rows go into a
+    rollout file beside it.
     """
     _check_out(file, out)
     plan = _plan(format, map, task, split)
@@ -57,8 +68,11 @@ def import_file(
     return tally
 
 
-def make_problems(task: str, n: int, *, out: Path, level: float | None = None, seed: int = 0) -> int:
-    """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty, a fraction is itself."""
+def make_problems(
+    task: str, n: int, *, out: Path, level: float | None = None, seed: int = 0
+) -> int:
+    """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty, a fraction
+    is itself."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     source = named(task)
@@ -90,9 +104,13 @@ def _report(tally: Tally, out: Path) -> None:
     if tally.num_rollouts:
         say(f"{tally.num_rollouts:>7,} answers in {rollout_file(out)}")
     if tally.num_repeats:
-        say(f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); they are kept")
+        say(
+            f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); they are kept"
+        )
     if tally.unsupported:
-        say(f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in {unsupported_file(out)}:")
+        say(
+            f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in {unsupported_file(out)}:"
+        )
         reasons = Counter(row.reason for row in tally.unsupported)
         for reason, count in reasons.most_common():
             first = next(row for row in tally.unsupported if row.reason == reason)
@@ -109,7 +127,9 @@ def _check_out(file: Path, out: Path) -> None:
 def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split | None) -> Plan:
     known = names()
     if task is not None and task not in known and not is_own(task):
-        raise ConfigError(f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name")
+        raise ConfigError(
+            f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name"
+        )
     if task is not None and is_own(task):
         own_task(task)
     if split is not None and split not in SPLITS:
@@ -117,7 +137,13 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
     if map and format is not None:
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
-        return Plan(read=mapped(map, task).draft, source="", default_split="rl", split=split, check=Graders().check)
+        return Plan(
+            read=mapped(map, task).draft,
+            source="",
+            default_split="rl",
+            split=split,
+            check=Graders().check,
+        )
     if format is None:
         raise ConfigError(
             f"say how rows are laid out: --map field=column …, or --format with one of {', '.join(FORMATS)}"
@@ -125,7 +151,13 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
     if task is not None:
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
     layout = format_named(format)
-    return Plan(read=layout.draft, source=format, default_split=layout.split, split=split, check=Graders().check)
+    return Plan(
+        read=layout.draft,
+        source=format,
+        default_split=layout.split,
+        split=split,
+        check=Graders().check,
+    )
 
 
 def _size(file: Path) -> int:
@@ -141,9 +173,15 @@ def _difficulty(level: float) -> float:
     return (level - 0.5) / LEVELS
 
 
-def _made(task: Task, n: int, level: float | None, seed: int, advance: Advance) -> Iterator[Problem]:
+def _made(
+    task: Task, n: int, level: float | None, seed: int, advance: Advance
+) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
-    drawn = _generated(task, task, n, level, seed) if isinstance(task, Makes) else _listed(task, level, seed)
+    drawn = (
+        _generated(task, task, n, level, seed)
+        if isinstance(task, Makes)
+        else _listed(task, level, seed)
+    )
     seen: set[str] = set()
     for problem in drawn:
         if problem.id not in seen:
@@ -153,11 +191,17 @@ def _made(task: Task, n: int, level: float | None, seed: int, advance: Advance) 
         if len(seen) == n:
             return
     at = "" if level is None else f" at level {level:g}"
-    what = f"has only {len(seen):,} different problems{at}" if seen else f"makes no problems of its own{at}"
+    what = (
+        f"has only {len(seen):,} different problems{at}"
+        if seen
+        else f"makes no problems of its own{at}"
+    )
     raise ConfigError(f"task {task.name!r} {what}, and -n asks for {n:,}")
 
 
-def _generated(task: Task, maker: Makes, n: int, level: float | None, seed: int) -> Iterator[Problem]:
+def _generated(
+    task: Task, maker: Makes, n: int, level: float | None, seed: int
+) -> Iterator[Problem]:
     for index in range(n * PATIENCE):
         yield maker.generate(derive(seed, "make", task.name, index), level)
 
@@ -171,5 +215,10 @@ def _listed(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
 
 
 def _panel(problem: Problem) -> Panel:
-    parts = [Text(f"{title}\n", style="bold").append(content, style="not bold") for title, content in sections(problem)]
-    return Panel(Group(*parts), title=Text(heading(problem)), title_align="left", border_style="dim")
+    parts = [
+        Text(f"{title}\n", style="bold").append(content, style="not bold")
+        for title, content in sections(problem)
+    ]
+    return Panel(
+        Group(*parts), title=Text(heading(problem)), title_align="left", border_style="dim"
+    )

@@ -1,4 +1,5 @@
-"""On-policy distillation: the policy answers, and a teacher says of each token how likely it would have been."""
+"""On-policy distillation: the policy answers, and a teacher says of each token how likely it would
+have been."""
 
 from typing import Literal
 
@@ -67,7 +68,8 @@ class DistillConfig(Config):
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
-    """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read, update, publish."""
+    """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
+    update, publish."""
     settle(cfg.train.deterministic)
     task, objective, temperature = build(cfg.task), distill_objective(), cfg.sampling.temperature
     dtype = torch_dtype(cfg.train.dtype)
@@ -85,7 +87,9 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     def sample(step: int) -> list[Group]:
         asked = [
             task.vary(problem, derive(cfg.seed, "vary", step, index))
-            for index, problem in enumerate(take(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed")))
+            for index, problem in enumerate(
+                take(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
+            )
         ]
         seed = derive(cfg.seed, "rollout", step)
         return collect(policy.player, grader, asked, cfg.sampling, samples=cfg.samples, seed=seed)
@@ -111,4 +115,8 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
 def unrewarded(groups: list[Group]) -> dict[str, float]:
     """What can be said of answers that nobody rewards."""
-    return {name: value for name, value in rollup(groups).items() if name.startswith(("score/", "length/"))}
+    return {
+        name: value
+        for name, value in rollup(groups).items()
+        if name.startswith(("score/", "length/"))
+    }

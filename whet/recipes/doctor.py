@@ -1,4 +1,5 @@
-"""Prove on this machine that training is what it says: small proofs on a tiny model, a line each."""
+"""Prove on this machine that training is what it says: small proofs on a tiny model, a line
+each."""
 
 import json
 import time
@@ -24,12 +25,15 @@ def examine(place: str | None, *, as_json: bool) -> bool:
         if not as_json:
             typer.echo(visible(line(findings[-1])))
     seconds = time.monotonic() - start
-    typer.echo(json.dumps(_report(findings, seconds), indent=2) if as_json else verdict(findings, seconds))
+    typer.echo(
+        json.dumps(_report(findings, seconds), indent=2) if as_json else verdict(findings, seconds)
+    )
     return all(finding.ok for finding in findings)
 
 
 def line(finding: Finding) -> str:
-    """Write what a proof measured and its limit; of one that fails also the fault, and what to do."""
+    """Write what a proof measured and its limit; of one that fails also the fault, and what to
+    do."""
     limit = "" if finding.measure is None else f" (limit {finding.measure.limit:g})"
     said = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.said}{limit}"
     return said if finding.ok else f"{said}\n      {finding.proof.fault}: {finding.proof.remedy}"
@@ -46,7 +50,9 @@ def verdict(findings: Sequence[Finding], seconds: float) -> str:
 
 
 def _own(place: str) -> Sequence[Proof]:
-    model, tokenizer = open_model(ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0)
+    model, tokenizer = open_model(
+        ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
+    )
     return of_model(Policy(model, tokenizer, engine=EngineConfig(slots=8), name=place))
 
 

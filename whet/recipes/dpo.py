@@ -1,4 +1,5 @@
-"""Learning from preferences: of two answers to one prompt, the better is to become likelier. DPO and its kin."""
+"""Learning from preferences: of two answers to one prompt, the better is to become likelier. DPO
+and its kin."""
 
 from typing import Literal
 
@@ -50,7 +51,8 @@ class PairsConfig(Config):
     """Which answers are put against each other."""
 
     rules: tuple[PairRule, ...] = Field(default=("correct",), min_length=1)
-    """correct: right against wrong; short: of two right ones the shorter; first_wrong: at the first wrong step."""
+    """correct: right against wrong; short: of two right ones the shorter; first_wrong: at the first
+    wrong step."""
     per_problem: int = Field(default=8, ge=1)
     """Most pairs of a problem, by each rule."""
 
@@ -74,7 +76,8 @@ class DPOConfig(Config):
     batch: int = Field(default=32, ge=1)
     """Pairs an optimiser step."""
     data: str | None = None
-    """A rollout file, a run folder that holds some, or `@stage` in a pipeline; none has the model answer first."""
+    """A rollout file, a run folder that holds some, or `@stage` in a pipeline; none has the model
+    answer first."""
     own: OwnAnswers = OwnAnswers()
     pairs: PairsConfig = PairsConfig()
     loss: PreferenceConfig = PreferenceConfig()
@@ -95,10 +98,13 @@ class DPOConfig(Config):
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
-    """Prefer better answers: pair stored or own ones, score them once by the starting model, step, examine, save."""
+    """Prefer better answers: pair stored or own ones, score them once by the starting model, step,
+    examine, save."""
     settle(cfg.train.deterministic)
     task = build(cfg.task)
-    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
+    )
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
     learner, objective = policy.learner(cfg.train, steps=cfg.steps), preference_objective(cfg.loss)
     grader = Grader(task, cfg.grading)
@@ -118,7 +124,9 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             seed=derive(cfg.seed, "pairs"),
         )
         tell(view)
-        pairs = score_pairs(view.pairs, model, cfg.train.micro_tokens)  # before a checkpoint replaces the start
+        pairs = score_pairs(
+            view.pairs, model, cfg.train.micro_tokens
+        )  # before a checkpoint replaces the start
         start, _ = keeper.resume()
         keep(cfg, run, rollouts)
         with (
@@ -134,15 +142,20 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     finish(run, keeper)
 
 
-def answers(cfg: DPOConfig, run: RunStore, policy: Policy, task: Task, grader: Grader) -> list[Rollout]:
-    """Read the answers to compare; where none are given, the model writes them before its first step."""
+def answers(
+    cfg: DPOConfig, run: RunStore, policy: Policy, task: Task, grader: Grader
+) -> list[Rollout]:
+    """Read the answers to compare; where none are given, the model writes them before its first
+    step."""
     if cfg.data is not None:
         return read_data(cfg.data)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
     asked = some_problems_of(task, cfg.problems, cfg.own.split)[: cfg.own.problems]
     seed = derive(cfg.seed, "own")
-    groups = evaluate(policy.player, grader, asked, cfg.sampling, samples=cfg.own.samples, seed=seed)
+    groups = evaluate(
+        policy.player, grader, asked, cfg.sampling, samples=cfg.own.samples, seed=seed
+    )
     return [rollout for group in groups for rollout in group]
 
 
@@ -154,7 +167,9 @@ def keep(cfg: DPOConfig, run: RunStore, rollouts: list[Rollout]) -> None:
 
 def tell(view: PairView) -> None:
     """Say how many pairs there are, and what did not become one; stop where there is none."""
-    left_out = [f"{view.faults[fault]:,} {words}" for fault, words in WORDS.items() if view.faults[fault]]
+    left_out = [
+        f"{view.faults[fault]:,} {words}" for fault, words in WORDS.items() if view.faults[fault]
+    ]
     console.print(
         f"{view.num_answers:,} answers to {view.num_problems:,} problems; left out: {', '.join(left_out) or 'none'}"
     )

@@ -43,7 +43,8 @@ class EvalConfig(Config):
 
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
-    """Sample every problem, then answer it greedily; write answers, summaries, and say what came out."""
+    """Sample every problem, then answer it greedily; write answers, summaries, and say what came
+    out."""
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
@@ -51,7 +52,10 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
     with Grader(task, cfg.grading) as grader:
-        for number, sampling, samples in ((SAMPLED, cfg.sampling, cfg.samples), (GREEDY, greedy, 1)):
+        for number, sampling, samples in (
+            (SAMPLED, cfg.sampling, cfg.samples),
+            (GREEDY, greedy, 1),
+        ):
             seed = derive(cfg.seed, "eval", number)
             groups = evaluate(player, grader, problems, sampling, samples=samples, seed=seed)
             summaries[number] = summarise(groups, ks=_ks(samples))

@@ -1,4 +1,5 @@
-"""On a GPU, before the first step: whether engine and learner give a token the same bits, and what follows from it."""
+"""On a GPU, before the first step: whether engine and learner give a token the same bits, and what
+follows from it."""
 
 from whet.algos.catalog import AlgoConfig
 from whet.store.run import RunStore
@@ -10,9 +11,11 @@ EVENT = "exactness"
 
 
 def proved(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:
-    """Try it with the loaded model on the user's own card; on a CPU, where it never holds, nothing is tried.
+    """Try it with the loaded model on the user's own card; on a CPU, where it never holds, nothing
+    is tried.
 
-    The engine sleeps afterwards, since most of what the run needs of the card's memory is still to come.
+    The engine sleeps afterwards, since most of what the run needs of the card's memory is still to
+    come.
     """
     if not policy.model.embed.weight.is_cuda:
         return algo
@@ -21,7 +24,9 @@ def proved(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> 
     return noted(found, algo, policy.player.name, run, lag=lag)
 
 
-def noted(found: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0) -> AlgoConfig:
+def noted(
+    found: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
+) -> AlgoConfig:
     """Say what was found and file it with the run; the settings that training then goes by."""
     sentence = found.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")

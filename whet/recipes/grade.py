@@ -1,4 +1,5 @@
-"""Grade a file of responses: a verdict, parts, the answer found and a note for every row, in the order of the file."""
+"""Grade a file of responses: a verdict, parts, the answer found and a note for every row, in the
+order of the file."""
 
 import json
 import math
@@ -44,10 +45,12 @@ def grade_file(
     reward: str | None = None,
     own: Sequence[str] = (),
 ) -> Counter[Verdict]:
-    """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row is broken.
+    """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
+    is broken.
 
-    A row has an "id", a "response", and either "problem", an id or source_id in the file of problems, or "task",
-    "answer" and "payload". `reward` is a TOML file or the name of a spec; `own` are tasks such as "my_task.py:Name".
+    A row has an "id", a "response", and either "problem", an id or source_id in the file of
+    problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
+    `own` are tasks such as "my_task.py:Name".
     """
     spec = _spec(reward)
     _check_flags(source, out, problems, workers)
@@ -57,10 +60,17 @@ def grade_file(
         raise DataError(f"{source} has no rows")
     tasks = _tasks(source, rows, make, own)
     scores: dict[int, Score] = {}
-    with Grader(tasks, Limits(workers=workers, unscored_share=1.0)) as grader, bar("grading", len(rows)) as advance:
-        for index, score in grader.grade((index, row.problem, row.text) for index, row in enumerate(rows)):
+    with (
+        Grader(tasks, Limits(workers=workers, unscored_share=1.0)) as grader,
+        bar("grading", len(rows)) as advance,
+    ):
+        for index, score in grader.grade(
+            (index, row.problem, row.text) for index, row in enumerate(rows)
+        ):
             if score.note.startswith(BROKEN):
-                raise DataError(f"{source} line {rows[index].line}: {score.note.removeprefix(BROKEN)}")
+                raise DataError(
+                    f"{source} line {rows[index].line}: {score.note.removeprefix(BROKEN)}"
+                )
             scores[index] = score
             advance(1)
     with replacing(out) as new, new.open("wb") as file:
@@ -88,13 +98,19 @@ class _Index:
         if not found:
             raise DataError(f"problem {name!r} is neither an id nor a source_id in {self.file}")
         if len(found) > 1:
-            raise DataError(f"problem {name!r} is the source_id of {len(found)} problems in {self.file}; give its id")
+            raise DataError(
+                f"problem {name!r} is the source_id of {len(found)} problems in {self.file}; give its id"
+            )
         return found[0]
 
 
 def _rows(source: Path, index: _Index | None) -> Iterator[_Row]:
     given = read_rows(source)
-    lines = [number for number, line in enumerate(source.read_bytes().split(b"\n"), start=1) if line.strip()]
+    lines = [
+        number
+        for number, line in enumerate(source.read_bytes().split(b"\n"), start=1)
+        if line.strip()
+    ]
     for line, row in zip(lines, given, strict=True):
         try:
             yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
@@ -115,12 +131,18 @@ def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Pro
     name = row.get("problem")
     if name is not None:
         if isinstance(name, bool) or not isinstance(name, str | int):
-            raise DataError(f'"problem" should be an id in the file of problems, not {_short(name)}')
+            raise DataError(
+                f'"problem" should be an id in the file of problems, not {_short(name)}'
+            )
         if index is None:
-            raise DataError(f'"problem" is {_short(name)}, but no file of problems is given; add --problems')
+            raise DataError(
+                f'"problem" is {_short(name)}, but no file of problems is given; add --problems'
+            )
         found = index.find(str(name))
         if row.get("task") not in (None, found.task):
-            raise DataError(f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task {found.task!r}')
+            raise DataError(
+                f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task {found.task!r}'
+            )
         return found
     if not isinstance(row.get("task"), str):
         raise DataError('it needs "problem", or "task" with "answer" and "payload"')
@@ -128,7 +150,12 @@ def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Pro
 
 
 def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
-    task, answer, payload, prompt = str(row["task"]), row.get("answer"), row.get("payload", {}), row.get("prompt", "")
+    task, answer, payload, prompt = (
+        str(row["task"]),
+        row.get("answer"),
+        row.get("payload", {}),
+        row.get("prompt", ""),
+    )
     if isinstance(answer, bool | list | dict):
         raise DataError(f'"answer" should be text, a number or null, not {_short(answer)}')
     if not isinstance(payload, dict):
@@ -164,21 +191,27 @@ def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str
 def make_known(name: str, make: MakeTask) -> Task:
     """Make a task that a row of data names, which must not be a file to run."""
     if is_own(name):
-        raise DataError(f"task {name!r}: a row loads no file; name the task as its class does, and give it with --task")
+        raise DataError(
+            f"task {name!r}: a row loads no file; name the task as its class does, and give it with --task"
+        )
     return make(name)
 
 
 def _spec(reward: str | None) -> RewardSpec | None:
     spec = load(reward) if reward is not None else None
     if spec is not None and spec.needs_tokens:
-        raise ConfigError(f"the reward {reward} counts tokens, which a file of responses does not have")
+        raise ConfigError(
+            f"the reward {reward} counts tokens, which a file of responses does not have"
+        )
     return spec
 
 
 def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     graded = dict(row.given) | {
         "verdict": score.verdict.value,
-        "parts": {name: part if math.isfinite(part) else None for name, part in score.parts.items()},
+        "parts": {
+            name: part if math.isfinite(part) else None for name, part in score.parts.items()
+        },
         "extracted": score.answer,
         "note": score.note,
     }
@@ -196,7 +229,9 @@ def _rollout(row: _Row, score: Score) -> Rollout:
         role=Role.SOLVER,
         model="",
         prompt_tokens=nothing,
-        completion=Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0),
+        completion=Completion(
+            tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
+        ),
         text=row.text,
         score=score,
     )

@@ -1,4 +1,5 @@
-"""What keeps a run from going on in vain: a guard against collapse, and an end to steps that teach nothing."""
+"""What keeps a run from going on in vain: a guard against collapse, and an end to steps that teach
+nothing."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +21,8 @@ MAX_EMPTY_STEPS = 10
 
 
 class GuardConfig(Config):
-    """What to do when a policy collapses. The probe is the exam, which is also held before the first step."""
+    """What to do when a policy collapses. The probe is the exam, which is also held before the
+    first step."""
 
     restores: int = Field(default=0, ge=0)
     """How often a run may go back to its best exam; 0 is no guard."""
@@ -29,7 +31,8 @@ class GuardConfig(Config):
 
 
 class Guard:
-    """Compares every exam with the best. A fall is one whose 95 % interval lies below that of the best."""
+    """Compares every exam with the best. A fall is one whose 95 % interval lies below that of the
+    best."""
 
     def __init__(
         self,
@@ -41,24 +44,47 @@ class Guard:
         then: Callable[[], None] = lambda: None,
     ) -> None:
         """Watch over a learner; `then` is called after going back."""
-        self.cfg, self.run, self.learner, self.train, self.then = cfg, run, learner, learner.cfg, then
+        self.cfg, self.run, self.learner, self.train, self.then = (
+            cfg,
+            run,
+            learner,
+            learner.cfg,
+            then,
+        )
         self.num_restores = 0
         if self.is_on and exam.every == 0:
-            raise ConfigError(f"guard.restores = {cfg.restores} needs exams to watch: set exam.every to a few steps")
+            raise ConfigError(
+                f"guard.restores = {cfg.restores} needs exams to watch: set exam.every to a few steps"
+            )
 
     @property
     def is_on(self) -> bool:
         return self.cfg.restores > 0
 
-    def watch(self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]) -> dict[str, float]:
-        """Look at the exam after `step`; where it has fallen, `go_back` takes the weights of step `best`."""
+    def watch(
+        self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Look at the exam after `step`; where it has fallen, `go_back` takes the weights of step
+        `best`."""
         if not self.is_on:
             return {}
-        if self.num_restores < self.cfg.restores and best >= 0 and is_fall(self._exam(best), now) and go_back():
+        if (
+            self.num_restores < self.cfg.restores
+            and best >= 0
+            and is_fall(self._exam(best), now)
+            and go_back()
+        ):
             self._slow_down(self.num_restores + 1)
             self.then()
             rate = self.learner.cfg.lr
-            self.run.ledger("restore", step=step, best=best, exam=now.mean, best_exam=self._exam(best).mean, lr=rate)
+            self.run.ledger(
+                "restore",
+                step=step,
+                best=best,
+                exam=now.mean,
+                best_exam=self._exam(best).mean,
+                lr=rate,
+            )
             console.print(
                 f"[bold]collapse[/] after step {step:,}: the exam fell from {100 * self._exam(best).mean:.1f} % to "
                 f"{100 * now.mean:.1f} %, beyond its noise; back to the weights of step {best:,} at train.lr {rate:.3g}"
@@ -70,7 +96,9 @@ class Guard:
 
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
-            raise DataError(f"checkpoint {folder} does not say how often the run went back: begin it again")
+            raise DataError(
+                f"checkpoint {folder} does not say how often the run went back: begin it again"
+            )
         self._slow_down(state)
 
     def _exam(self, step: int) -> Estimate:
@@ -103,7 +131,9 @@ class Patience:
 
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
-            raise DataError(f"checkpoint {folder} does not say how many steps were empty: begin the run again")
+            raise DataError(
+                f"checkpoint {folder} does not say how many steps were empty: begin the run again"
+            )
         self.num_empty = state
 
 

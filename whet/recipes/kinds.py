@@ -1,4 +1,5 @@
-"""The stages a file can ask for, by its `kind`: the settings class and the function that runs it."""
+"""The stages a file can ask for, by its `kind`: the settings class and the function that runs
+it."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -50,7 +51,8 @@ NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calcula
 
 
 def run_stage(cfg: Stage, run: RunStore) -> None:
-    """Run the recipe that the settings belong to; a machine whose memory does not do is told of in one sentence."""
+    """Run the recipe that the settings belong to; a machine whose memory does not do is told of in
+    one sentence."""
     recipes: dict[type[Stage], Callable[..., None]] = {
         MakeConfig: make,
         TeachConfig: teach,

@@ -15,15 +15,17 @@ DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
 """Tokens of a pass below which a GPU has too little to do."""
 SHARE_OF_FREE = 0.9
-"""What the engine's cache takes at most of the memory that is free when it first runs (`whet/engine/pages.py`)."""
+"""What the engine's cache takes at most of the memory that is free when it first runs
+(`whet/engine/pages.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
 
-    `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a second model that scores
-    what was sampled: a reference, or a teacher. `beside` are bytes of yet others that stay on the card.
+    `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
+    second model that scores what was sampled: a reference, or a teacher. `beside` are bytes of yet
+    others that stay on the card.
     """
 
     cost: Cost
@@ -48,7 +50,11 @@ class Job:
         train = self.train
         offload = train is not None and train.offload
         held = estimate.state_bytes(
-            self.cost, trains=train is not None, offload=offload, reference=False, trained=self.trained
+            self.cost,
+            trains=train is not None,
+            offload=offload,
+            reference=False,
+            trained=self.trained,
         )
         far = train is not None and train.offload_reference
         return held | {"reference": 0.0 if far else self.reader_bytes, "others": self.beside}
@@ -77,7 +83,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One thing that is done over and over: the bytes it holds by name, its seconds, how often, and what is special."""
+    """One thing that is done over and over: the bytes it holds by name, its seconds, how often, and
+    what is special."""
 
     name: str
     held: Mapping[str, float]
@@ -103,7 +110,8 @@ def phases(job: Job, card: Card) -> Iterator[Phase]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What gives way to an update: whether cache and recorded steps may stay, their bytes, layers that run twice."""
+    """What gives way to an update: whether cache and recorded steps may stay, their bytes, layers
+    that run twice."""
 
     keeps_cache: bool
     cache: float
@@ -111,7 +119,8 @@ class Fit:
 
 
 def fitted(job: Job, card: Card) -> Fit:
-    """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is measured."""
+    """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is
+    measured."""
     cache = 0.0
     if job.engine is not None:
         rows = min(job.engine.slots, job.sequences)
@@ -126,7 +135,9 @@ def fitted(job: Job, card: Card) -> Fit:
     at_least = layers if train.checkpointing == "on" else 0
     keeps = needed(at_least) <= free - cache
     room = free - cache if keeps else free
-    count = estimate.fewest_checkpointed(needed, free=room, layers=layers, checkpointing=train.checkpointing)
+    count = estimate.fewest_checkpointed(
+        needed, free=room, layers=layers, checkpointing=train.checkpointing
+    )
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
 
 
@@ -153,12 +164,19 @@ def _changes(job: Job) -> Iterator[tuple[str, Job]]:
             changed = train.model_copy(update={"checkpointing": "auto"})
             yield 'train.checkpointing = "auto"', replace(job, train=changed)
         yield "train.offload = true", replace(job, train=train.model_copy(update={"offload": True}))
-        if train != (changed := train.model_copy(update={"offload": True, "micro_tokens": FEWEST_TOKENS, **far})):
+        if train != (
+            changed := train.model_copy(
+                update={"offload": True, "micro_tokens": FEWEST_TOKENS, **far}
+            )
+        ):
             words = f"train.offload = true, train.offload_reference = true and train.micro_tokens = {FEWEST_TOKENS}"
             yield words, replace(job, train=changed)
     if job.engine is not None and job.engine.slots > 1:
         fewer = job.engine.slots // 2
-        yield f"engine.slots = {fewer}", replace(job, engine=job.engine.model_copy(update={"slots": fewer}))
+        yield (
+            f"engine.slots = {fewer}",
+            replace(job, engine=job.engine.model_copy(update={"slots": fewer})),
+        )
 
 
 def fits(job: Job, card: Card) -> bool:
@@ -178,7 +196,9 @@ def _context(job: Job, engine: EngineConfig) -> int:
 def _sampling(job: Job, engine: EngineConfig, card: Card, *, wakes: bool) -> Phase:
     rows = min(engine.slots, job.sequences)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
-    found = estimate.sampling_bytes(job.cost, rows=rows, context=_context(job, engine), prefill=prefill)
+    found = estimate.sampling_bytes(
+        job.cost, rows=rows, context=_context(job, engine), prefill=prefill
+    )
     found["cache"] = _cache(job, engine, card)
     seconds = estimate.rollout_seconds(
         job.cost, card, requests=job.sequences, rows=rows, prompt=job.prompt, new=job.new
@@ -190,7 +210,10 @@ def _sampling(job: Job, engine: EngineConfig, card: Card, *, wakes: bool) -> Pha
 
 def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
     far = job.train is not None and job.train.offload_reference
-    size = min(job.train.micro_tokens if job.train else PREFILL_TOKENS, job.sequences * (job.prompt + job.new))
+    size = min(
+        job.train.micro_tokens if job.train else PREFILL_TOKENS,
+        job.sequences * (job.prompt + job.new),
+    )
     cfg = reader.cfg
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
@@ -199,14 +222,29 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
     }
     held |= {"reference": job.reader_bytes}
     seconds = estimate.score_seconds(
-        reader, card, sequences=job.sequences, length=job.prompt + job.new, scored=job.new, offload=far
+        reader,
+        card,
+        sequences=job.sequences,
+        length=job.prompt + job.new,
+        scored=job.new,
+        offload=far,
     )
-    return Phase(name="read", held=held, seconds=seconds, times=job.steps, note="from host memory" if far else "")
+    return Phase(
+        name="read",
+        held=held,
+        seconds=seconds,
+        times=job.steps,
+        note="from host memory" if far else "",
+    )
 
 
 def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
     length, layers = job.prompt + job.new, job.cost.cfg.num_layers
-    held = job.state | job.needed(train, fit.checkpointed) | {"cache": fit.cache if fit.keeps_cache else 0.0}
+    held = (
+        job.state
+        | job.needed(train, fit.checkpointed)
+        | {"cache": fit.cache if fit.keeps_cache else 0.0}
+    )
     seconds = estimate.update_seconds(
         job.cost,
         card,

@@ -1,7 +1,9 @@
-"""A pipeline: stages of one file in order, each in a run folder of its own, each skipped when its result is there.
+"""A pipeline: stages of one file in order, each in a run folder of its own, each skipped when its
+result is there.
 
-`@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where a model is wanted.
-A stage is up to date when its settings and all that it was made from are unchanged.
+`@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
+a model is wanted. A stage is up to date when its settings and all that it was made from are
+unchanged.
 """
 
 import hashlib
@@ -50,7 +52,10 @@ class PipelineConfig(Config):
         if not isinstance(given, dict) or not isinstance(given.get("stages"), dict):
             return given
         seed = given.get("seed", 0)
-        stages = {name: {"seed": seed, **s} if isinstance(s, dict) else s for name, s in given["stages"].items()}
+        stages = {
+            name: {"seed": seed, **s} if isinstance(s, dict) else s
+            for name, s in given["stages"].items()
+        }
         return {**given, "stages": stages}
 
     @field_validator("stages")
@@ -58,10 +63,14 @@ class PipelineConfig(Config):
     def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
         """Keep names to what a folder can be called; a stage's is part of its folder's."""
         if not stages:
-            raise ValueError('there should be a stage at least, such as [stages.problems] with kind = "make"')
+            raise ValueError(
+                'there should be a stage at least, such as [stages.problems] with kind = "make"'
+            )
         for name in stages:
             if not re.fullmatch(r"\w[\w-]*", name):
-                raise ValueError(f"the stage name {name!r} should be of letters, digits, _ and - only")
+                raise ValueError(
+                    f"the stage name {name!r} should be of letters, digits, _ and - only"
+                )
         return stages
 
 
@@ -70,7 +79,10 @@ def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig
     loaded = load(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
     inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
-    origin = {key: "seed" if key in inherited and at == "default" else at for key, at in loaded.origin.items()}
+    origin = {
+        key: "seed" if key in inherited and at == "default" else at
+        for key, at in loaded.origin.items()
+    }
     return Loaded(config=loaded.config, origin=origin)
 
 
@@ -99,7 +111,9 @@ def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, Stage]:
     return stages
 
 
-def run_file(file: Path, overrides: Sequence[str], out: Path | None, *, resume: bool, smoke: bool) -> None:
+def run_file(
+    file: Path, overrides: Sequence[str], out: Path | None, *, resume: bool, smoke: bool
+) -> None:
     """Run a file's pipeline, or its smoke form, in a folder named for it."""
     if not smoke:
         loaded = load_pipeline(file, overrides)
@@ -115,34 +129,43 @@ def run_file(file: Path, overrides: Sequence[str], out: Path | None, *, resume: 
 def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
     """Run every stage that is not up to date, then write summary.json and report.html."""
     cfg = loaded.config
-    folders = {name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)}
+    folders = {
+        name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)
+    }
     keys: dict[str, str] = {}
     lock = Lock(folder)
     try:
         for name, stage in cfg.stages.items():
             keys[name] = _key(stage, keys)
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            _run_one(name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume)
+            _run_one(
+                name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume
+            )
         write_story(cfg.seed, cfg.stages, folders, folder)
         console.print(last_words(cfg.stages, folders, folder))
     finally:
         lock.close()
 
 
-def _run_one(name: str, stage: Stage, origin: dict[str, str], folder: Path, key: str, *, resume: bool) -> None:
+def _run_one(
+    name: str, stage: Stage, origin: dict[str, str], folder: Path, key: str, *, resume: bool
+) -> None:
     key_file = folder / "stage.json"
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
         aside = escape(str(_retire(folder)))
-        console.print(f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {aside}")
+        console.print(
+            f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {aside}"
+        )
         before = {}
     if before.get("seconds") is not None and (folder / "summary.json").is_file():
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began, spent = time.time(), _spent(before, folder)
-    # The key has seen the references; where they lead to may be written in another way, or have moved.
+    # The key has seen the references; where they lead to may be written in another way, or have
+    # moved.
     ignore = (*_ignored(stage), *PLACES)
     with RunStore.open(
         folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
@@ -158,7 +181,8 @@ def _run_one(name: str, stage: Stage, origin: dict[str, str], folder: Path, key:
 
 
 def _spent(before: Mapping[str, Json], folder: Path) -> float:
-    """Add up the seconds of earlier tries; one that was killed lasted until its last written metric."""
+    """Add up the seconds of earlier tries; one that was killed lasted until its last written
+    metric."""
     spent, began = float(str(before.get("spent", 0.0))), before.get("began")
     metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():
@@ -199,7 +223,8 @@ def _references(stage: Stage) -> list[str]:
 
 
 def _check_references(stages: Mapping[str, Stage]) -> None:
-    """Find a wrong reference before anything is done with the stages, not when its own turn comes."""
+    """Find a wrong reference before anything is done with the stages, not when its own turn
+    comes."""
     earlier: list[str] = []
     for name, stage in stages.items():
         for other in _references(stage):

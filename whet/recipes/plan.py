@@ -1,4 +1,5 @@
-"""What a file will take on a named GPU: memory, seconds a step, hours; and what to change where it does not fit."""
+"""What a file will take on a named GPU: memory, seconds a step, hours; and what to change where it
+does not fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -33,7 +34,15 @@ NOT_COUNTED = (
     "exams, grading, the start, refills, a critic's updates, greedy answers of eval, answers that dpo asks for; "
     f"eval and verifications are as if of {EVAL_PROBLEMS} problems"
 )
-Modelled = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig | EvalConfig | VerificationsConfig
+Modelled = (
+    SFTConfig
+    | RLConfig
+    | DPOConfig
+    | DistillConfig
+    | TangoConfig
+    | EvalConfig
+    | VerificationsConfig
+)
 
 
 def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | None) -> bool:
@@ -42,12 +51,31 @@ def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | No
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
     card, total = CARDS[gpu], 0.0
     notes, unfit = list[str](), list[str]()
-    table = Table("stage", "phase", "holds", "GB", "seconds", "times", "minutes", title=f"on one {gpu}", box=None)
-    for stage, job in [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]:
+    table = Table(
+        "stage",
+        "phase",
+        "holds",
+        "GB",
+        "seconds",
+        "times",
+        "minutes",
+        title=f"on one {gpu}",
+        box=None,
+    )
+    for stage, job in [
+        (name, job) for name in stages for job in jobs(name, stages, prompt, tokens)
+    ]:
         for phase in phases(job, card):
-            parts = ", ".join(f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB)
+            parts = ", ".join(
+                f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB
+            )
             whole = phase.seconds * phase.times / 60
-            cells = (f"{phase.peak / GB:.1f}", f"{phase.seconds:.2f}", f"{phase.times:,}", f"{whole:.1f}")
+            cells = (
+                f"{phase.peak / GB:.1f}",
+                f"{phase.seconds:.2f}",
+                f"{phase.times:,}",
+                f"{whole:.1f}",
+            )
             table.add_row(stage, phase.name, parts, *cells)
             notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
             total += phase.seconds * phase.times
@@ -79,20 +107,41 @@ def jobs(name: str, stages: Mapping[str, Stage], prompt: int, tokens: int | None
     elif isinstance(stage, DistillConfig):
         sequences = stage.problems_per_step * stage.samples
         teacher = _cost(stage.teacher, stages, stage.train)
-        job = _job(stage.model, stages, stage.train, stage.engine, sequences, stage.samples, prompt, new, stage.steps)
+        job = _job(
+            stage.model,
+            stages,
+            stage.train,
+            stage.engine,
+            sequences,
+            stage.samples,
+            prompt,
+            new,
+            stage.steps,
+        )
         yield replace(job, reader=teacher, reader_bytes=float(teacher.width * teacher.parameters))
     elif isinstance(stage, RLConfig):
         sequences = stage.problems_per_step * stage.group_size
         job = _job(
-            stage.model, stages, stage.train, stage.engine, sequences, stage.group_size, prompt, new, stage.steps
+            stage.model,
+            stages,
+            stage.train,
+            stage.engine,
+            sequences,
+            stage.group_size,
+            prompt,
+            new,
+            stage.steps,
         )
         yield _penalised(job, stage.algo)
     else:
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
 
-def _sides(stage: TangoConfig, stages: Mapping[str, Stage], prompt: int, new: int, words: int) -> Iterator[Job]:
-    """Both models stay on the card, whoever's turn it is; a verifier reads a solution and writes about it."""
+def _sides(
+    stage: TangoConfig, stages: Mapping[str, Stage], prompt: int, new: int, words: int
+) -> Iterator[Job]:
+    """Both models stay on the card, whoever's turn it is; a verifier reads a solution and writes
+    about it."""
     turns = {turn: num_turns(stage, turn, stage.steps) for turn in Turn}
     solve = _job(
         stage.model, stages, stage.train, stage.engine, stage.problems_per_step * stage.group_size, stage.group_size,
@@ -127,26 +176,36 @@ def _job(
 
 
 def _penalised(job: Job, algo: AlgoConfig) -> Job:
-    """Add what an algorithm brings along: a reference for its KL, a critic that is trained beside the policy."""
+    """Add what an algorithm brings along: a reference for its KL, a critic that is trained beside
+    the policy."""
     cost = job.cost
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
     if resolved(algo).advantage == "gae" and job.train is not None:
-        own = cost.width * trained + (0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained)
+        own = cost.width * trained + (
+            0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
+        )
         job = replace(job, beside=job.beside + own)
     return job
 
 
 def _cost(source: ModelSource, stages: Mapping[str, Stage], train: TrainConfig | None) -> Cost:
-    return Cost(cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2)
+    return Cost(
+        cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
+    )
 
 
 def _shape(source: ModelSource, stages: Mapping[str, Stage]) -> ModelConfig:
-    """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has it."""
+    """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
+    it."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
-    earlier = stages.get((source.path or "").removeprefix("@")) if (source.path or "").startswith("@") else None
+    earlier = (
+        stages.get((source.path or "").removeprefix("@"))
+        if (source.path or "").startswith("@")
+        else None
+    )
     if isinstance(earlier, Modelled):
         return _shape(earlier.model, stages)
     return read_shape(source.path or "")

@@ -75,7 +75,8 @@ class RLConfig(Config):
     gather: GatherConfig = GatherConfig()
     curriculum: CurriculumConfig = Mixed()
     lag: int = Field(default=0, ge=0)
-    """Steps between sampling and training on it; algo.staleness corrects for what moved in between."""
+    """Steps between sampling and training on it; algo.staleness corrects for what moved in
+    between."""
     reward: RewardSpec = RewardSpec()
     algo: AlgoConfig = AlgoConfig()
     grading: Limits = Limits()
@@ -92,25 +93,40 @@ class RLConfig(Config):
     def _fits(self) -> "RLConfig":
         first, name = self.gather.first, self.algo.name
         if first is not None and first >= self.group_size:
-            raise ValueError(f"gather.first = {first} should be below group_size = {self.group_size}")
+            raise ValueError(
+                f"gather.first = {first} should be below group_size = {self.group_size}"
+            )
         if resolved(self.algo).steps is not None:
-            raise ValueError(f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo')
+            raise ValueError(
+                f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
+            )
         return self
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and moves towards those better than their siblings."""
+    """Improve one policy: each step samples groups of answers, and moves towards those better than
+    their siblings."""
     settle(cfg.train.deterministic)
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, "rl")
     feed = Feed(
-        problems, cfg.curriculum, seed=derive(cfg.seed, "feed"), steps=cfg.steps, per_step=cfg.problems_per_step
+        problems,
+        cfg.curriculum,
+        seed=derive(cfg.seed, "feed"),
+        steps=cfg.steps,
+        per_step=cfg.problems_per_step,
     )
     check_first(task, feed.problems, cfg.grading)
-    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed)
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
+    )
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
-    algo = build_algorithm(proved(cfg.algo, policy, run, lag=cfg.lag), max_tokens=cfg.sampling.max_tokens)
-    reference = reference_of(model, offload=cfg.train.offload_reference) if algo.needs_reference else None
+    algo = build_algorithm(
+        proved(cfg.algo, policy, run, lag=cfg.lag), max_tokens=cfg.sampling.max_tokens
+    )
+    reference = (
+        reference_of(model, offload=cfg.train.offload_reference) if algo.needs_reference else None
+    )
     critic = build_critic(algo, model, cfg.critic, cfg.train, steps=cfg.steps)
     notes: list[Note] = [
         lambda examples: with_reference(examples, reference, cfg.train.micro_tokens),
@@ -120,8 +136,19 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     grader = Grader(task, cfg.grading)
     batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
     guard, patience = Guard(cfg.guard, run, learner, cfg.exam, then=batches.drop), Patience()
-    examiner = Examiner(cfg.exam, grader, problems_of(task, cfg.problems, cfg.exam.split), cfg.sampling, seed=cfg.seed)
-    parts: dict[str, Part] = {"feed": feed, "batches": batches, "patience": patience, **kept(critic)}
+    examiner = Examiner(
+        cfg.exam,
+        grader,
+        problems_of(task, cfg.problems, cfg.exam.split),
+        cfg.sampling,
+        seed=cfg.seed,
+    )
+    parts: dict[str, Part] = {
+        "feed": feed,
+        "batches": batches,
+        "patience": patience,
+        **kept(critic),
+    }
     keeper = Keeper(cfg.save, run, policy, learner, examiner, parts=parts, guard=guard)
     start, state = keeper.resume()
     baseline = numbers(state.get("baseline"))
@@ -141,12 +168,18 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             learner.make_room(examples)
             for note in notes:
                 examples = note(examples)
-            examples, baseline = credit(trained, examples, algo, baseline, progress=step / cfg.steps)
+            examples, baseline = credit(
+                trained, examples, algo, baseline, progress=step / cfg.steps
+            )
             hidden = cfg.gather.masked(trained)
             examples = [example for example in examples if example.rollout not in hidden]
-            metrics = update(learner, examples, algo, seed=derive(cfg.seed, "update", step), critic=critic)
+            metrics = update(
+                learner, examples, algo, seed=derive(cfg.seed, "update", step), critic=critic
+            )
             run.write_rollouts("train", step + 1, groups)
-            counts = cfg.gather.metrics(groups, step, problems=cfg.problems_per_step, samples=cfg.group_size)
+            counts = cfg.gather.metrics(
+                groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
+            )
             metrics = rollup(cfg.gather.even(groups)) | metrics | counts | feed.metrics(step)
             tracker.log(step + 1, metrics | {"sampling/temperature": temperature})
             advance(1)
@@ -156,7 +189,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
 
 
 def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grader) -> Sample:
-    """Give the function that samples a step: problems taken and varied, answers scored and rewarded."""
+    """Give the function that samples a step: problems taken and varied, answers scored and
+    rewarded."""
 
     def sample(step: int) -> list[Group]:
         def new(first: int, count: int) -> list[Ask]:
@@ -164,7 +198,9 @@ def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grade
             return [_ask(cfg, task, step, index, problem) for index, problem in taken]
 
         def answer(asks: Sequence[Ask]) -> list[Group]:
-            return cfg.reward.apply(play(policy.player, grader, asks, seed=derive(cfg.seed, "rollout", step)))
+            return cfg.reward.apply(
+                play(policy.player, grader, asks, seed=derive(cfg.seed, "rollout", step))
+            )
 
         return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
 
@@ -173,12 +209,17 @@ def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grade
 
 def temperature_at(cfg: RLConfig, step: int) -> float:
     """The sampling temperature of a step."""
-    return cfg.curriculum.temperature(step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature)
+    return cfg.curriculum.temperature(
+        step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature
+    )
 
 
 def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> Ask:
-    """How a problem is put to the policy in a step: in which words, at which temperature, with how many tokens."""
+    """How a problem is put to the policy in a step: in which words, at which temperature, with how
+    many tokens."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
-    sampling = cfg.sampling.model_copy(update={"temperature": temperature_at(cfg, step), "max_tokens": limit})
+    sampling = cfg.sampling.model_copy(
+        update={"temperature": temperature_at(cfg, step), "max_tokens": limit}
+    )
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
     return Ask(index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size))

@@ -34,7 +34,12 @@ from whet.types import Rollout
 T = TypeVar("T")
 LINES = 20
 """Steps a line on the screen; every step is in the metrics."""
-COLUMNS = {"loss": "loss", "policy/entropy": "entropy", "train/grad_norm": "gradient", "train/lr": "rate"}
+COLUMNS = {
+    "loss": "loss",
+    "policy/entropy": "entropy",
+    "train/grad_norm": "gradient",
+    "train/lr": "rate",
+}
 
 
 class SFTConfig(Config):
@@ -66,7 +71,10 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     settle(cfg.train.deterministic)
     rollouts = read_data(cfg.data)
     model, tokenizer = open_model(
-        cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=texts(rollouts), seed=derive(cfg.seed, "model")
+        cfg.model,
+        dtype=torch_dtype(cfg.train.dtype),
+        texts=texts(rollouts),
+        seed=derive(cfg.seed, "model"),
     )
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
     view = imitation(rollouts, policy.chat, policy.engine.context)
@@ -98,9 +106,15 @@ def read_data(place: str) -> list[Rollout]:
     path = Path(place)
     if path.is_dir():
         run = RunStore.view(path)
-        rollouts = [rollout for step in run.rollout_steps("train") for rollout in run.rollouts("train", step)]
+        rollouts = [
+            rollout
+            for step in run.rollout_steps("train")
+            for rollout in run.rollouts("train", step)
+        ]
         if not rollouts:
-            raise DataError(f"data = {place!r} is a run without training rollouts; give one that teach wrote")
+            raise DataError(
+                f"data = {place!r} is a run without training rollouts; give one that teach wrote"
+            )
         return rollouts
     if not path.is_file():
         raise DataError(f"data = {place!r} is neither a rollout file nor a run folder")
@@ -108,10 +122,13 @@ def read_data(place: str) -> list[Rollout]:
 
 
 def take(examples: list[T], count: int, step: int, seed: int) -> list[T]:
-    """The batch of a step: an endless walk over reshuffled epochs, so that a step number says it all."""
+    """The batch of a step: an endless walk over reshuffled epochs, so that a step number says it
+    all."""
     if not examples:
         raise DataError("there is nothing to learn from: no example fits the model's context")
-    places = [divmod(position, len(examples)) for position in range(step * count, (step + 1) * count)]
+    places = [
+        divmod(position, len(examples)) for position in range(step * count, (step + 1) * count)
+    ]
     orders = {epoch: _order(len(examples), seed, epoch) for epoch in {epoch for epoch, _ in places}}
     return [examples[orders[epoch][index]] for epoch, index in places]
 
@@ -126,4 +143,10 @@ def _order(count: int, seed: int, epoch: int) -> list[int]:
 def finish(run: RunStore, keeper: Keeper) -> None:
     """Close a training run: name the checkpoint it hands on, and sum up."""
     step, folder = keeper.result()
-    run.finish({"model": str(folder.relative_to(run.folder)), "step": step, "exam_pass@1": keeper.best.shown})
+    run.finish(
+        {
+            "model": str(folder.relative_to(run.folder)),
+            "step": step,
+            "exam_pass@1": keeper.best.shown,
+        }
+    )

@@ -1,11 +1,13 @@
-"""The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a few problems.
+"""The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a
+few problems.
 
 Every stage that trains takes steps with a gradient: a random term joins each reward, so that
 siblings differ.
 
-`smaller` turns settings into small ones, and what they take from outside (hub ids, data files, all problems of a task)
-into stand-ins below one folder. `lay_out` writes those: models of random weights, and problems and answers that the
-task itself makes. It shows that a recipe runs, never what it would learn.
+`smaller` turns settings into small ones, and what they take from outside (hub ids, data files, all
+problems of a task) into stand-ins below one folder. `lay_out` writes those: models of random
+weights, and problems and answers that the task itself makes. It shows that a recipe runs, never
+what it would learn.
 """
 
 import re
@@ -70,7 +72,8 @@ ABOVE: Mapping[str, Sequence[str]] = {
 }
 """What has to stay above other numbers, which a flag may have set."""
 RANDOM: Table = {"kind": "random"}
-"""Joins every reward: answers of random weights are all wrong, and equal siblings have no gradient."""
+"""Joins every reward: answers of random weights are all wrong, and equal siblings have no
+gradient."""
 INSTEAD: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
@@ -81,16 +84,19 @@ INSTEAD: Mapping[str, Json] = {
 MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
 """What a `make` stage writes of each split; two dozen random problems are of all levels."""
 FEW = 2
-"""Problems of a split that stand for all of a task's; there are more where a curriculum or a mix needs them."""
+"""Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
+needs them."""
 POSITIONS = 8192
-"""The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or three characters."""
+"""The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
+three characters."""
 ANSWERS = "answers.parquet"
 MODELS = ("model", "teacher", "verifier")
 ARITHMETIC = Arithmetic()
 
 
 def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
-    """Give the settings of a pipeline in their smoke form; the dotted keys in `fixed` keep their values.
+    """Give the settings of a pipeline in their smoke form; the dotted keys in `fixed` keep their
+    values.
 
     What they take from outside is then a folder of `place`.
     """
@@ -113,9 +119,17 @@ def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
             continue
         task = build(stage.task)
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else FEW
-        rows = {split: list(_rows(task, split, count)) for split in (SPLITS if own in used else SPLITS[:1])}
+        rows = {
+            split: list(_rows(task, split, count))
+            for split in (SPLITS if own in used else SPLITS[:1])
+        }
         answers = _answers(stage, rows["sft"])
-        texts = [message.content for problems in rows.values() for row in problems for message in row.prompt]
+        texts = [
+            message.content
+            for problems in rows.values()
+            for row in problems
+            for message in row.prompt
+        ]
         texts += [rollout.text for group in answers for rollout in group]
         shutil.rmtree(own, ignore_errors=True)
         for split, problems in rows.items():
@@ -164,7 +178,9 @@ def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
     if stage["kind"] == "make":
         for split, most in MADE.items():
             yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
-    if num_levels := sum(key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values):
+    if num_levels := sum(
+        key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values
+    ):
         yield "steps", num_levels
     for key in ("reward", "verifier_reward"):
         reward = stage.get(key)
@@ -187,7 +203,8 @@ def _is_outside(place: Json) -> bool:
 
 
 def _rows(task: Task, split: Split, count: int) -> Iterator[Problem]:
-    """Make a few problems of different levels, at least one of each part of a task that can make some."""
+    """Make a few problems of different levels, at least one of each part of a task that can make
+    some."""
     makers = [maker for part in task.parts if (maker := _maker(part)) is not None]
     if not makers:
         yield from islice(task.problems(split), count)
@@ -210,14 +227,22 @@ def _sum(seed: int, level: float) -> Problem:
 
 
 def _answers(stage: Stage, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked answers; where answers are compared, also the next problem's, which is wrong here."""
+    """Write worked answers; where answers are compared, also the next problem's, which is wrong
+    here."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right
     task, mixed = build(stage.task), []
     for group, other in zip(right, [*right[1:], right[0]], strict=True):
         first, text = group[0], other[0].text
-        mixed.append((*group, replace(first, id=f"{first.id}-wrong", text=text, score=task.score(first.problem, text))))
+        mixed.append(
+            (
+                *group,
+                replace(
+                    first, id=f"{first.id}-wrong", text=text, score=task.score(first.problem, text)
+                ),
+            )
+        )
     return mixed
 
 
@@ -227,7 +252,11 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
     Seeds differ by role: a student has nothing to learn from a teacher that is its copy.
     """
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
-    pieces = [piece for text in texts for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)]
+    pieces = [
+        piece
+        for text in texts
+        for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)
+    ]
     drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
     shape = replace(drawn.cfg, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
     model = Transformer(shape)

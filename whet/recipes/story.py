@@ -47,7 +47,9 @@ CURVES: tuple[tuple[str, str, Unit], ...] = (
 Trains = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig
 
 
-def write_story(seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> None:
+def write_story(
+    seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path
+) -> None:
     """Gather what the stages left into one summary and one page."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     exams = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
@@ -59,7 +61,8 @@ def write_story(seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Pa
 
 
 def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> str:
-    """Say what was learned and where to look; where a model was trained, how to ask it and to take it."""
+    """Say what was learned and where to look; where a model was trained, how to ask it and to take
+    it."""
     summary = read_json(folder / "summary.json")
     assert isinstance(summary, dict), "write_story wrote an object"
     lines = ["", "[bold]What was learned[/]"]
@@ -71,7 +74,9 @@ def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder:
             f"{100 * greedy.mean:.1f} % greedily"
         )
     seconds, place = summary["seconds"], escape(str(folder))
-    took = sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
+    took = (
+        sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
+    )
     lines += [f"  in {took / 60:.1f} minutes", "", f"Report   {place}/report.html"]
     trained = [stage for stage in stages.values() if isinstance(stage, Trains)]
     if trained:
@@ -87,13 +92,17 @@ def _question(stage: Trains, folders: Mapping[str, Path]) -> str:
         place = str(folders[place[1:]])
     exam = solvable(problems_of(build(stage.task), place, stage.exam.split))
     text = exam[0].prompt[-1].content if exam else ""
-    return text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
+    return (
+        text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
+    )
 
 
 def _row(name: str, run: RunStore) -> dict[str, Json]:
     found = run.evals()
     sampled, greedy = EvalSummary.from_json(found[SAMPLED]), EvalSummary.from_json(found[GREEDY])
-    passes: dict[str, Json] = {f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()}
+    passes: dict[str, Json] = {
+        f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()
+    }
     apart = sampled.unsolvable
     return {
         "name": name,
@@ -106,16 +115,24 @@ def _row(name: str, run: RunStore) -> dict[str, Json]:
 
 
 def _report(
-    seed: int, exams: Mapping[str, EvalConfig], runs: Mapping[str, RunStore], seconds: Mapping[str, float], folder: Path
+    seed: int,
+    exams: Mapping[str, EvalConfig],
+    runs: Mapping[str, RunStore],
+    seconds: Mapping[str, float],
+    folder: Path,
 ) -> ReportData:
     evals, answers = [], []
     for name, stage in exams.items():
         found = runs[name].evals()
         for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
             summary = EvalSummary.from_json(found[number])
-            evals.append(NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy))
+            evals.append(
+                NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy)
+            )
         answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
-    before, after = (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
+    before, after = (
+        (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
+    )
     gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
     return ReportData(
         title=folder.name,
@@ -140,13 +157,18 @@ def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
     return learned(cause, "unseen problems", first, last, gain)
 
 
-def _samples(exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]) -> tuple[Sample, ...]:
+def _samples(
+    exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]
+) -> tuple[Sample, ...]:
     if not exams:
         return ()
     task = build(next(iter(exams.values())).task)
 
     def notes(rollout: Rollout) -> list[Line]:
-        return [Line(text=note.line, ok=note.ok, note=note.note) for note in task.notes(rollout.problem, rollout.text)]
+        return [
+            Line(text=note.line, ok=note.ok, note=note.note)
+            for note in task.notes(rollout.problem, rollout.text)
+        ]
 
     return draw_samples(before, after, notes)
 
@@ -176,9 +198,13 @@ def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
 
 def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
     """Say of each stage that was tried whether engine and learner agreed bit for bit."""
-    found = {name: [row for row in run.events() if row["event"] == EVENT] for name, run in runs.items()}
+    found = {
+        name: [row for row in run.events() if row["event"] == EVENT] for name, run in runs.items()
+    }
     return {
-        f"{name}, log-probabilities": "; ".join(dict.fromkeys(f"{row['model']}: {row['said']}" for row in rows))
+        f"{name}, log-probabilities": "; ".join(
+            dict.fromkeys(f"{row['model']}: {row['said']}" for row in rows)
+        )
         for name, rows in found.items()
         if rows
     }
@@ -186,7 +212,10 @@ def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
 
 def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
     """Say where the guard of a stage went back to its best weights."""
-    found = {name: [row for row in run.events() if row["event"] == "restore"] for name, run in runs.items()}
+    found = {
+        name: [row for row in run.events() if row["event"] == "restore"]
+        for name, run in runs.items()
+    }
     words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     return {
         f"{name} went back": "; ".join(dict.fromkeys(words.format_map(row) for row in rows))

@@ -1,7 +1,8 @@
 """Co-training of a generator and a verifier (RL-Tango): the RL step, twice, in turns.
 
-A generator's turn samples groups of solutions, lets the verifier judge their steps, and learns from outcome and steps.
-A verifier's turn samples one solution a problem and several verifications of it, and learns to agree with the truth.
+A generator's turn samples groups of solutions, lets the verifier judge their steps, and learns from
+outcome and steps. A verifier's turn samples one solution a problem and several verifications of it,
+and learns to agree with the truth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,15 +50,21 @@ COLUMNS = {
 
 
 def tango(cfg: TangoConfig, run: RunStore) -> None:
-    """Improve both: each step is one side's, on solutions of fresh problems and verifications of them."""
+    """Improve both: each step is one side's, on solutions of fresh problems and verifications of
+    them."""
     settle(cfg.train.deterministic or cfg.verifier_train.deterministic)
     pair = open_pair(cfg, run)
     exam = problems_of(pair.task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, pair.grader, exam, cfg.sampling, seed=cfg.seed)
     generator, verifier = pair.generator, pair.verifier
     others, patience = {"verifier": verifier.trained}, {turn: Patience() for turn in Turn}
-    parts: dict[str, Part] = {"feed": pair.feed, **{f"{turn}_patience": each for turn, each in patience.items()}}
-    keeper = Keeper(cfg.save, run, generator.policy, generator.learner, examiner, others, parts=parts)
+    parts: dict[str, Part] = {
+        "feed": pair.feed,
+        **{f"{turn}_patience": each for turn, each in patience.items()},
+    }
+    keeper = Keeper(
+        cfg.save, run, generator.policy, generator.learner, examiner, others, parts=parts
+    )
     start, state = keeper.resume()
     memory = Memory.from_json(state)
     with (
@@ -78,7 +85,14 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             keeper.after(step + 1, cfg.steps, memory.to_json())
     best, folder = keeper.result()
     model = str(folder.relative_to(run.folder))
-    run.finish({"model": model, "verifier": f"{model}/others/verifier", "step": best, "exam_pass@1": keeper.best.shown})
+    run.finish(
+        {
+            "model": model,
+            "verifier": f"{model}/others/verifier",
+            "step": best,
+            "exam_pass@1": keeper.best.shown,
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +126,8 @@ class Turned:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing was learned, for other reasons than that the verifier is right already."""
+        """Whether nothing was learned, for other reasons than that the verifier is right
+        already."""
         return self.metrics["step/empty"] > 0 and not (
             "verifier_reward/mean" in self.metrics and self.metrics["verifier/accuracy"] > 0.5
         )
@@ -148,13 +163,17 @@ class Pair:
         problems = minted(solved, self.judge, policy.player, room)
         seed = derive(cfg.seed, "verify", step)
         sampling = cfg.verifier_sampling
-        return signed(collect(policy.player, self.grader, problems, sampling, samples=samples, seed=seed))
+        return signed(
+            collect(policy.player, self.grader, problems, sampling, samples=samples, seed=seed)
+        )
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     task, judge = build(cfg.task), Verify(cfg.verify)
     if task.name == judge.name:
-        raise ConfigError(f"the task is named {task.name!r}, as the verifier's own is: give it another name")
+        raise ConfigError(
+            f"the task is named {task.name!r}, as the verifier's own is: give it another name"
+        )
     feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
     check_first(task, feed.problems, cfg.grading)
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
@@ -175,11 +194,20 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     for side, other in ((generator, verifier), (verifier, generator)):
         side.learner.room.engines.append(other.policy.engine)
     grader = Grader([task, judge], cfg.grading)
-    return Pair(cfg=cfg, task=task, judge=judge, feed=feed, generator=generator, verifier=verifier, grader=grader)
+    return Pair(
+        cfg=cfg,
+        task=task,
+        judge=judge,
+        feed=feed,
+        generator=generator,
+        verifier=verifier,
+        grader=grader,
+    )
 
 
 def train_generator(pair: Pair, step: int, memory: Memory) -> Turned:
-    """Credit outcome and judged steps; the steps count for nothing while the verifier says one thing always."""
+    """Credit outcome and judged steps; the steps count for nothing while the verifier says one
+    thing always."""
     cfg = pair.cfg
     solved = pair.solutions(step, cfg.group_size)
     judged = pair.verifications(step, solved, cfg.judgements)
@@ -192,7 +220,11 @@ def train_generator(pair: Pair, step: int, memory: Memory) -> Turned:
     progress = num_turns(cfg, Turn.GENERATOR, step) / num_turns(cfg, Turn.GENERATOR, cfg.steps)
     has_steps = not outcome.is_one_sided
     metrics, baseline = pair.generator.improve(
-        solved, memory.baseline, seed=derive(cfg.seed, "update", step), progress=progress, has_steps=has_steps
+        solved,
+        memory.baseline,
+        seed=derive(cfg.seed, "update", step),
+        progress=progress,
+        has_steps=has_steps,
     )
     counts = [len(rollout.steps) for group in solved for rollout in group]
     metrics |= {
@@ -234,7 +266,10 @@ def train_verifier(pair: Pair, step: int, memory: Memory) -> Turned:
 TURNS = {Turn.GENERATOR: train_generator, Turn.VERIFIER: train_verifier}
 
 
-def _agreements(pair: Pair, solved: Sequence[Group], judged: Sequence[Group]) -> tuple[Agreement, Agreement]:
-    """How final verdicts agree with the truth, and verdicts on steps with what the task knows of them."""
+def _agreements(
+    pair: Pair, solved: Sequence[Group], judged: Sequence[Group]
+) -> tuple[Agreement, Agreement]:
+    """How final verdicts agree with the truth, and verdicts on steps with what the task knows of
+    them."""
     steps = step_pairs(solved, judged, pair.judge, pair.task)
     return agreement(outcome_pairs(judged, pair.judge)), agreement(steps)

@@ -52,7 +52,9 @@ def teach(cfg: TeachConfig, run: RunStore) -> None:
             advance(cfg.per_problem)
     run.write_rollouts("train", 0, groups)
     rows = sum(len(group) for group in groups)
-    console.print(f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, repeats left out")
+    console.print(
+        f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, repeats left out"
+    )
     run.finish({"problems": len(groups), "traces": rows})
 
 
@@ -64,7 +66,9 @@ def _written(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
         return
     # A fresh interpreter a worker: forking one that runs torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=cfg.workers, mp_context=context, initializer=_follow_parent) as pool:
+    with ProcessPoolExecutor(
+        max_workers=cfg.workers, mp_context=context, initializer=_follow_parent
+    ) as pool:
         # Workers are born with Ctrl-C blocked: it is the parent's to answer.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -88,7 +92,8 @@ def _follow_parent() -> None:
 
 
 def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Answer some problems, in a worker process. Seeds come from the problem, so the split into chunks is nothing."""
+    """Answer some problems, in a worker process. Seeds come from the problem, so the split into
+    chunks is nothing."""
     task = build(cfg.task)
     groups = []
     for problem in problems:
@@ -98,7 +103,9 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
             asked = task.vary(problem, seed)
             text = task.solve(asked, seed)
             if text is None:
-                raise DataError(f"{cfg.task.name} has no worked answer for {problem.id}; choose another split")
+                raise DataError(
+                    f"{cfg.task.name} has no worked answer for {problem.id}; choose another split"
+                )
             rows.setdefault((asked.prompt[-1].content, text), _rollout(asked, text, number))
         groups.append(tuple(_graded(task, row) for row in rows.values()))
     return groups
@@ -116,7 +123,9 @@ def _graded(task: Task, row: Rollout) -> Rollout:
 
 def _rollout(problem: Problem, text: str, number: int) -> Rollout:
     nothing = np.zeros(0, dtype=np.int32)
-    written = Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0)
+    written = Completion(
+        tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
+    )
     return Rollout(
         id=f"{problem.id}:{number}",
         group=problem.id,

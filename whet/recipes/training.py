@@ -1,4 +1,5 @@
-"""What recipes that train share around their steps: where to start, when to examine, what to keep, how to end."""
+"""What recipes that train share around their steps: where to start, when to examine, what to keep,
+how to end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Best:
 
 
 class Part(Protocol):
-    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON can say."""
+    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON
+    can say."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -53,10 +55,11 @@ class Part(Protocol):
 
 
 class Keeper:
-    """Resumes, examines, saves. After `step` steps everything a later step depends on is in one checkpoint.
+    """Resumes, examines, saves. After `step` steps everything a later step depends on is in one
+    checkpoint.
 
-    `others` are models that train beside the policy, `parts` other things whose state is kept, by name. The guard is
-    one of them.
+    `others` are models that train beside the policy, `parts` other things whose state is kept, by
+    name. The guard is one of them.
     """
 
     def __init__(
@@ -71,7 +74,13 @@ class Keeper:
         parts: Mapping[str, Part] | None = None,
         guard: Guard | None = None,
     ) -> None:
-        self.cfg, self.run, self.policy, self.learner, self.examiner = cfg, run, policy, learner, examiner
+        self.cfg, self.run, self.policy, self.learner, self.examiner = (
+            cfg,
+            run,
+            policy,
+            learner,
+            examiner,
+        )
         self.others, self.guard = others, guard
         self.parts = {**(parts or {}), **({"guard": guard} if guard is not None else {})}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
@@ -83,7 +92,8 @@ class Keeper:
             )
 
     def resume(self) -> tuple[int, dict[str, Json]]:
-        """Take back the newest sound checkpoint; the step to go on with and its state, or 0 and nothing."""
+        """Take back the newest sound checkpoint; the step to go on with and its state, or 0 and
+        nothing."""
         found = self.checkpoints.latest()
         if found is None:
             self.run.rewind(-1)
@@ -102,7 +112,8 @@ class Keeper:
         return step, state
 
     def before(self, step: int, state: dict[str, Json]) -> None:
-        """Before the first step: with a guard, examine and save, so that there is something to go back to."""
+        """Before the first step: with a guard, examine and save, so that there is something to go
+        back to."""
         if self.guard is not None and self.guard.is_on and self.best.step < 0 and step == 0:
             self._examine(0)
             self._save(0, state)
@@ -122,22 +133,28 @@ class Keeper:
         mark = ""
         if value >= self.best.value:  # of equals the later has seen more
             self.best, mark = Best(step, value), ", the best so far"
-        console.print(f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}")
+        console.print(
+            f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}"
+        )
         found = {"exam/pass@1": value, "exam/tokens": summary.tokens.mean}
         if self.guard is not None:
             found |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
         self.run.log_metrics(step, found)
 
     def _go_back(self) -> bool:
-        """Take weights and optimisers of the best exam, and go on with the schedule; False where they are gone.
+        """Take weights and optimisers of the best exam, and go on with the schedule; False where
+        they are gone.
 
-        A critic goes back too, as it would else value a policy that is no more; one that was in its head start then
-        has it again.
+        A critic goes back too, as it would else value a policy that is no more; one that was in its
+        head start then has it again.
         """
         found = self.checkpoints.best()
         if found is None:
             return False
-        folder, critics = found[1], {name: part for name, part in self.parts.items() if isinstance(part, Critic)}
+        folder, critics = (
+            found[1],
+            {name: part for name, part in self.parts.items() if isinstance(part, Critic)},
+        )
         others = [other.learner for other in (self.others or {}).values()]
         learners: list[Learner | Critic] = [self.learner, *others, *critics.values()]
         counts = [learner.num_steps for learner in learners]
@@ -168,7 +185,11 @@ class Keeper:
 
 def numbers(value: Json) -> dict[str, float]:
     """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
-    return {key: float(str(number)) for key, number in value.items()} if isinstance(value, dict) else {}
+    return (
+        {key: float(str(number)) for key, number in value.items()}
+        if isinstance(value, dict)
+        else {}
+    )
 
 
 def _percent(summary: EvalSummary) -> str:

@@ -30,7 +30,8 @@ class Turn(StrEnum):
 
 
 class TangoConfig(Config):
-    """Who solves, who verifies, and how they take turns. Settings without a name before them are the generator's."""
+    """Who solves, who verifies, and how they take turns. Settings without a name before them are
+    the generator's."""
 
     kind: Literal["tango"] = "tango"
     seed: int = 0
@@ -63,8 +64,8 @@ class TangoConfig(Config):
     algo: AlgoConfig = AlgoConfig(name="tango_grpo")
     verifier_algo: AlgoConfig = AlgoConfig(name="grpo", weights="token_mean")
     balance: BalanceRule = "inverse"
-    """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives both kinds the same
-    total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
+    """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
+    both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     train: TrainConfig = TrainConfig()
     verifier_train: TrainConfig = TrainConfig()
     engine: EngineConfig = EngineConfig()
@@ -82,14 +83,19 @@ class TangoConfig(Config):
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
             if resolved(algo).advantage == "gae":
-                raise ValueError(f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train')
+                raise ValueError(
+                    f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
+                )
         if resolved(self.verifier_algo).steps is not None:
-            raise ValueError(f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: use grpo or rloo')
+            raise ValueError(
+                f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: use grpo or rloo'
+            )
         return self
 
 
 def turn_at(cfg: TangoConfig, step: int) -> Turn:
-    """Whose step it is: the verifier's while it warms up, then some of the generator's, some of the verifier's, again.
+    """Whose step it is: the verifier's while it warms up, then some of the generator's, some of the
+    verifier's, again.
 
     >>> cfg = TangoConfig(model=ModelSource(path="m"), verifier=ModelSource(path="v"), warmup=1, generator_turns=2)
     >>> "".join(turn_at(cfg, step)[0] for step in range(8))

@@ -1,8 +1,8 @@
 """Write verifications of a model's own solutions, for a verifier to learn its layout from by SFT.
 
-The final verdict is the truth. Which step of a wrong solution is called wrong is drawn by lot, so that a verifier has
-nothing but outcomes to learn from; or steps are called what the task says of them, in the place of what a pretrained
-verifier would know.
+The final verdict is the truth. Which step of a wrong solution is called wrong is drawn by lot, so
+that a verifier has nothing but outcomes to learn from; or steps are called what the task says of
+them, in the place of what a pretrained verifier would know.
 """
 
 from dataclasses import replace
@@ -59,22 +59,33 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     player = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name).player
     with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
         seed = derive(cfg.seed, "verifications")
-        solved = collect(player, grader, problems, cfg.sampling, samples=cfg.samples, seed=seed, progress=advance)
+        solved = collect(
+            player, grader, problems, cfg.sampling, samples=cfg.samples, seed=seed, progress=advance
+        )
     asked = [
-        (problem, rollout) for group in solved for rollout in group if (problem := judge.mint(rollout)) is not None
+        (problem, rollout)
+        for group in solved
+        for rollout in group
+        if (problem := judge.mint(rollout)) is not None
     ]
     if not asked:
-        raise DataError("none of the sampled solutions has steps to judge; raise samples or sampling.max_tokens")
+        raise DataError(
+            "none of the sampled solutions has steps to judge; raise samples or sampling.max_tokens"
+        )
     rows = {}
     for problem, rollout in asked:
         if cfg.steps == "exact":
-            text = judge.write(problem, [label is not False for label in judge.labels(task, rollout)])
+            text = judge.write(
+                problem, [label is not False for label in judge.labels(task, rollout)]
+            )
         else:
             text = judge.solve(problem, derive(cfg.seed, problem.id))
         rows[problem.id] = _row(judge, problem, text)
     run.write_rollouts("train", 0, [(row,) for row in rows.values()])
     num_right = sum(row.problem.answer == WORDS[True] for row in rows.values())
-    console.print(f"{len(rows):>7,} verifications, {num_right:,} of them of right solutions, repeats left out")
+    console.print(
+        f"{len(rows):>7,} verifications, {num_right:,} of them of right solutions, repeats left out"
+    )
     run.finish({"verifications": len(rows), "correct": num_right})
 
 
@@ -87,7 +98,9 @@ def _row(judge: Verify, problem: Problem, text: str) -> Rollout:
         role=Role.TEACHER,
         model=judge.name,
         prompt_tokens=nothing,
-        completion=Completion(tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0),
+        completion=Completion(
+            tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
+        ),
         text=text,
     )
     return replace(row, score=judge.score(problem, text))

@@ -1,4 +1,5 @@
-"""Sampling ahead of training. Engine and learner share their weights and take turns, so the lag is a queue."""
+"""Sampling ahead of training. Engine and learner share their weights and take turns, so the lag is
+a queue."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,8 @@ Sample = Callable[[int], list[Group]]
 
 
 class Ahead:
-    """Batches of rollouts, each sampled `lag` steps before its own. Those that wait are part of a checkpoint."""
+    """Batches of rollouts, each sampled `lag` steps before its own. Those that wait are part of a
+    checkpoint."""
 
     def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
         self.sample, self.steps, self.lag = sample, steps, lag
@@ -37,8 +39,12 @@ class Ahead:
 
     def load(self, folder: Path, state: Json) -> None:
         if not isinstance(state, int):
-            raise DataError(f"checkpoint {folder} does not say how many batches wait: begin the run again")
-        self._waiting = deque(siblings(read_rollouts(_file(folder, index))) for index in range(state))
+            raise DataError(
+                f"checkpoint {folder} does not say how many batches wait: begin the run again"
+            )
+        self._waiting = deque(
+            siblings(read_rollouts(_file(folder, index))) for index in range(state)
+        )
 
 
 def _file(folder: Path, index: int) -> Path:

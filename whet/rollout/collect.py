@@ -24,7 +24,8 @@ class Player:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A problem to be answered: its place among those of a step, and which of its answers are wanted."""
+    """A problem to be answered: its place among those of a step, and which of its answers are
+    wanted."""
 
     index: int
     problem: Problem
@@ -44,17 +45,24 @@ def collect(
 ) -> list[Group]:
     """Sample `samples` answers to each problem, all in one way."""
     numbers = range(samples)
-    asks = [Ask(index=i, problem=p, sampling=sampling, numbers=numbers) for i, p in enumerate(problems)]
+    asks = [
+        Ask(index=i, problem=p, sampling=sampling, numbers=numbers) for i, p in enumerate(problems)
+    ]
     return play(player, grader, asks, seed=seed, progress=progress)
 
 
 def play(
-    player: Player, grader: Grader, asks: Sequence[Ask], *, seed: int, progress: Progress | None = None
+    player: Player,
+    grader: Grader,
+    asks: Sequence[Ask],
+    *,
+    seed: int,
+    progress: Progress | None = None,
 ) -> list[Group]:
     """Sample what is asked for; each answer is graded while others are still being sampled.
 
-    An answer depends on the seed, its problem, place and number, and the weights only: not on the order in which
-    answers finish, nor on what else is asked for.
+    An answer depends on the seed, its problem, place and number, and the weights only: not on the
+    order in which answers finish, nor on what else is asked for.
     """
     by_index = {ask.index: ask for ask in asks}
     prompts = {ask.index: player.chat.prompt(ask.problem.prompt) for ask in asks}
@@ -64,7 +72,9 @@ def play(
             for number in ask.numbers:
                 key = derive(seed, ask.problem.id, ask.index, number)
                 prompt = prompts[ask.index]
-                yield Request(id=f"{ask.index}/{number}", prompt=prompt, sampling=ask.sampling, seed=key)
+                yield Request(
+                    id=f"{ask.index}/{number}", prompt=prompt, sampling=ask.sampling, seed=key
+                )
 
     done: dict[str, Rollout] = {}
 
@@ -82,7 +92,9 @@ def play(
     return [tuple(done[f"{ask.index}/{number}"] for number in ask.numbers) for ask in asks]
 
 
-def _rollout(player: Player, problem: Problem, prompt: Tokens, id: str, completion: Completion) -> Rollout:
+def _rollout(
+    player: Player, problem: Problem, prompt: Tokens, id: str, completion: Completion
+) -> Rollout:
     return Rollout(
         id=f"{problem.id}:{id}",
         group=f"{problem.id}:{id.split('/')[0]}",

@@ -1,4 +1,5 @@
-"""The rollouts of one step: which problems get more answers, which are replaced, and what of it all is trained on."""
+"""The rollouts of one step: which problems get more answers, which are replaced, and what of it all
+is trained on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,13 +21,14 @@ class GatherConfig(Config):
     """Which answers a step gathers, and which of them it trains on."""
 
     refill: int | None = Field(default=None, ge=0)
-    """Dynamic sampling (DAPO): groups of equal reward are left out, and up to so many more problems a step are asked in
-    their place; None keeps them."""
+    """Dynamic sampling (DAPO): groups of equal reward are left out, and up to so many more problems
+    a step are asked in their place; None keeps them."""
     first: int | None = Field(default=None, ge=2)
-    """Answers to sample first; the others of a group follow only where the first differ in reward, or one of them could
-    not be graded. None samples all at once."""
+    """Answers to sample first; the others of a group follow only where the first differ in reward,
+    or one of them could not be graded. None samples all at once."""
     mask_unfinished: bool = False
-    """Leave answers cut at the length limit out of the loss; their rewards still count for their siblings."""
+    """Leave answers cut at the length limit out of the loss; their rewards still count for their
+    siblings."""
 
     def trained(self, groups: Sequence[Group]) -> list[Group]:
         """Choose the groups to train on."""
@@ -35,18 +37,31 @@ class GatherConfig(Config):
     def masked(self, groups: Sequence[Group]) -> set[str]:
         """Name the rollouts that have no loss of their own."""
         rollouts = [rollout for group in groups for rollout in group]
-        return {r.id for r in rollouts if self.mask_unfinished and r.completion.finish is Finish.LENGTH}
+        return {
+            r.id for r in rollouts if self.mask_unfinished and r.completion.finish is Finish.LENGTH
+        }
 
     def even(self, groups: Sequence[Group]) -> list[Group]:
-        """Take as many answers of every group, so that figures over them do not favour those that were completed."""
+        """Take as many answers of every group, so that figures over them do not favour those that
+        were completed."""
         return [group[: self.first] for group in groups]
 
-    def metrics(self, groups: Sequence[Group], step: int, *, problems: int, samples: int) -> dict[str, float]:
-        """Count what these settings did to a step of so many problems and samples; nothing for those that are off."""
+    def metrics(
+        self, groups: Sequence[Group], step: int, *, problems: int, samples: int
+    ) -> dict[str, float]:
+        """Count what these settings did to a step of so many problems and samples; nothing for
+        those that are off."""
         trained = self.trained(groups)
-        found = {"sampling/lag": fmean(step - rollout.completion.version for group in groups for rollout in group)}
+        found = {
+            "sampling/lag": fmean(
+                step - rollout.completion.version for group in groups for rollout in group
+            )
+        }
         if self.refill is not None:
-            found |= {"groups/extra": float(len(groups) - problems), "groups/trained": float(len(trained))}
+            found |= {
+                "groups/extra": float(len(groups) - problems),
+                "groups/trained": float(len(trained)),
+            }
         if self.first is not None:
             found["groups/stopped"] = fmean(len(group) < samples for group in groups)
         if self.mask_unfinished:
@@ -55,7 +70,8 @@ class GatherConfig(Config):
 
 
 def gather(cfg: GatherConfig, new: NewAsks, answer: Answer, *, problems: int) -> list[Group]:
-    """Gather the groups of a step. Where equal ones are refilled, they stay in the result, for all to see."""
+    """Gather the groups of a step. Where equal ones are refilled, they stay in the result, for all
+    to see."""
     groups = _phases(cfg, new(0, problems), answer)
     budget = cfg.refill or 0
     while budget > 0 and (missing := problems - len(cfg.trained(groups))) > 0:
@@ -71,7 +87,8 @@ def is_equal(group: Group) -> bool:
 
 
 def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: Answer) -> list[Group]:
-    """Answer in one go or in two. A group that is completed is the one that a single go would have given."""
+    """Answer in one go or in two. A group that is completed is the one that a single go would have
+    given."""
     if cfg.first is None:
         return answer(asks)
     begun = answer([replace(ask, numbers=ask.numbers[: cfg.first]) for ask in asks])

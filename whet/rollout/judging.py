@@ -1,4 +1,5 @@
-"""A verifier's word on a generator's solutions: which can be judged, and what verdicts are worth to tokens."""
+"""A verifier's word on a generator's solutions: which can be judged, and what verdicts are worth to
+tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +16,14 @@ Pairs = Iterator[tuple[bool, bool | None]]
 
 
 def minted(solved: Sequence[Group], judge: Verify, player: Player, room: int) -> list[Problem]:
-    """Make a problem of each solution that can be judged and whose prompt fits in `room` tokens: none is cut."""
+    """Make a problem of each solution that can be judged and whose prompt fits in `room` tokens:
+    none is cut."""
     problems = [judge.mint(rollout) for group in solved for rollout in group]
-    return [problem for problem in problems if problem is not None and len(player.chat.prompt(problem.prompt)) <= room]
+    return [
+        problem
+        for problem in problems
+        if problem is not None and len(player.chat.prompt(problem.prompt)) <= room
+    ]
 
 
 def signed(judged: Sequence[Group]) -> list[Group]:
@@ -25,14 +31,18 @@ def signed(judged: Sequence[Group]) -> list[Group]:
     return [tuple(replace(rollout, role=Role.VERIFIER) for rollout in group) for group in judged]
 
 
-def with_steps(solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat) -> list[Group]:
-    """Give solutions their judged steps: of K steps each is worth ±1 / K, averaged over verifications of all K.
+def with_steps(
+    solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
+) -> list[Group]:
+    """Give solutions their judged steps: of K steps each is worth ±1 / K, averaged over
+    verifications of all K.
 
     `chat` is the generator's. A solution without such a verification has no steps.
     """
     found = {group[0].problem.source_id: group for group in judged}
     return [
-        tuple(_with_steps(rollout, found.get(rollout.id, ()), judge, chat) for rollout in group) for group in solved
+        tuple(_with_steps(rollout, found.get(rollout.id, ()), judge, chat) for rollout in group)
+        for group in solved
     ]
 
 
@@ -42,14 +52,21 @@ def outcome_pairs(judged: Sequence[Group], judge: Verify) -> Pairs:
         yield rollout.problem.answer == WORDS[True], judge.read(rollout.text).final
 
 
-def step_pairs(solved: Sequence[Group], judged: Sequence[Group], judge: Verify, task: Task) -> Pairs:
-    """Pair what the task knows of each step with each verdict on it; steps it knows nothing of are left out."""
+def step_pairs(
+    solved: Sequence[Group], judged: Sequence[Group], judge: Verify, task: Task
+) -> Pairs:
+    """Pair what the task knows of each step with each verdict on it; steps it knows nothing of are
+    left out."""
     solutions = {rollout.id: rollout for group in solved for rollout in group}
     for group in judged:
         labels = judge.labels(task, solutions[str(group[0].problem.source_id)])
         for rollout in group:
             marks = judge.marks(rollout.problem, rollout.text) or [None] * len(labels)
-            yield from ((label, mark) for label, mark in zip(labels, marks, strict=True) if label is not None)
+            yield from (
+                (label, mark)
+                for label, mark in zip(labels, marks, strict=True)
+                if label is not None
+            )
 
 
 def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: ChatFormat) -> Rollout:
@@ -58,6 +75,12 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
     if not marks:
         return replace(rollout, steps=())
     places = on_tokens(judge.steps(rollout), chat.spans(rollout.completion.tokens))
-    worth = [fmean(1.0 if mark else -1.0 for mark in each) / len(places) for each in zip(*marks, strict=True)]
-    steps = tuple(Step(start=start, end=end, reward=value) for (start, end), value in zip(places, worth, strict=True))
+    worth = [
+        fmean(1.0 if mark else -1.0 for mark in each) / len(places)
+        for each in zip(*marks, strict=True)
+    ]
+    steps = tuple(
+        Step(start=start, end=end, reward=value)
+        for (start, end), value in zip(places, worth, strict=True)
+    )
     return replace(rollout, steps=steps)

@@ -1,7 +1,9 @@
-"""Checkpoint folders on disk: whole, hashed, and safe against a kill at any moment. What is in them is the caller's.
+"""Checkpoint folders on disk: whole, hashed, and safe against a kill at any moment. What is in them
+is the caller's.
 
-A save writes `.new-000120`, hashes it, and renames it to `000120`. A folder to be deleted is renamed to `.gone-` first,
-one to be replaced to `.old-`, so that a numbered folder is never half of anything.
+A save writes `.new-000120`, hashes it, and renames it to `000120`. A folder to be deleted is
+renamed to `.gone-` first, one to be replaced to `.old-`, so that a numbered folder is never half of
+anything.
 """
 
 import re
@@ -18,20 +20,28 @@ Found = tuple[int, Path]
 
 
 class Checkpoints:
-    """The checkpoints of one run. Keeps the newest `keep_last` and the best; `warn` gets a sentence on each bad one."""
+    """The checkpoints of one run. Keeps the newest `keep_last` and the best; `warn` gets a sentence
+    on each bad one."""
 
     def __init__(
-        self, folder: Path, *, keep_last: int = 2, warn: Callable[[str], None] = lambda sentence: None
+        self,
+        folder: Path,
+        *,
+        keep_last: int = 2,
+        warn: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         if keep_last < 2:
-            raise ValueError("keep_last must be at least 2, so that a damaged checkpoint has one before it")
+            raise ValueError(
+                "keep_last must be at least 2, so that a damaged checkpoint has one before it"
+            )
         self.folder, self._keep_last, self._warn = folder, keep_last, warn
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._tidy()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Let `write` fill a new folder, then make it the checkpoint of `step`. Later ones belong to a lost future."""
+        """Let `write` fill a new folder, then make it the checkpoint of `step`. Later ones belong
+        to a lost future."""
         new, target = self.folder / f".new-{step:06d}", self._path(step)
         with writing(target):
             shutil.rmtree(new, ignore_errors=True)
@@ -47,7 +57,8 @@ class Checkpoints:
         return target
 
     def latest(self) -> Found | None:
-        """Find the newest checkpoint that is what was written; a damaged one is skipped with a sentence."""
+        """Find the newest checkpoint that is what was written; a damaged one is skipped with a
+        sentence."""
         for step in reversed(self.steps()):
             if self._is_sound(step, "the one before it is used"):
                 return step, self._path(step)
@@ -67,7 +78,9 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """List the steps that have a checkpoint, sound or not, oldest first."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if re.fullmatch(r"\d{6,}", path.name))
+        return sorted(
+            int(path.name) for path in self.folder.iterdir() if re.fullmatch(r"\d{6,}", path.name)
+        )
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
@@ -108,7 +121,9 @@ class Checkpoints:
         value = read_json(file)
         step = value.get("step") if isinstance(value, dict) else None
         if not isinstance(step, int):
-            raise DataError(f'{file} should say {{"step": ...}}: delete it to go on without a best checkpoint')
+            raise DataError(
+                f'{file} should say {{"step": ...}}: delete it to go on without a best checkpoint'
+            )
         return step
 
     def _is_sound(self, step: int, instead: str) -> bool:
@@ -122,7 +137,10 @@ def _seal(folder: Path, step: int) -> None:
     files = manifest(folder)
     for name in files:
         sync(folder / name)
-    write_json(folder / MANIFEST, {"step": step, "files": {name: facts.to_json() for name, facts in files.items()}})
+    write_json(
+        folder / MANIFEST,
+        {"step": step, "files": {name: facts.to_json() for name, facts in files.items()}},
+    )
     for inner in folder.rglob("*"):
         if inner.is_dir():
             sync(inner)
@@ -137,4 +155,8 @@ def _trouble(folder: Path, step: int) -> str | None:
     except DataError:
         return f"its {MANIFEST} is broken"
     files = value.get("files") if isinstance(value, dict) and value.get("step") == step else None
-    return flaw(folder, files) if isinstance(files, dict) else f"its {MANIFEST} is not that of step {step}"
+    return (
+        flaw(folder, files)
+        if isinstance(files, dict)
+        else f"its {MANIFEST} is not that of step {step}"
+    )

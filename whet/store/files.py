@@ -21,15 +21,20 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        raise DataError(f"cannot write {path}: a file stands where a folder is needed; choose another --out") from error
+        raise DataError(
+            f"cannot write {path}: a file stands where a folder is needed; choose another --out"
+        ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        cure = "free space or choose another --out" if error.errno in FULL else "choose another --out"
+        cure = (
+            "free space or choose another --out" if error.errno in FULL else "choose another --out"
+        )
         raise DataError(f"cannot write {path}: {reason}; {cure}") from error
 
 
 def check_target(path: Path) -> None:
-    """Refuse to write where a folder, a device, a pipe or a socket stands: a file would take its place."""
+    """Refuse to write where a folder, a device, a pipe or a socket stands: a file would take its
+    place."""
     with writing(path):
         try:
             mode = path.stat().st_mode
@@ -42,7 +47,8 @@ def check_target(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path` to write to; it takes the place of `path` only once it is whole on disk."""
+    """Give a temporary name beside `path` to write to; it takes the place of `path` only once it is
+    whole on disk."""
     new = path.with_name(f".{path.name}.new")
     check_target(path)
     with writing(path):
@@ -58,14 +64,17 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, whatever happens in between."""
+    """Write a file so that a reader sees the old content or the new, whatever happens in
+    between."""
     with replacing(path) as new:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Json) -> None:
     """Write one value; NaN and infinities, which JSON does not have, stand as null."""
-    write_atomic(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(
+        path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def finite(value: Json) -> Json:

@@ -1,4 +1,5 @@
-"""What a folder held when it was written: size and SHA-256 of every file, and whether it still does."""
+"""What a folder held when it was written: size and SHA-256 of every file, and whether it still
+does."""
 
 import hashlib
 from collections.abc import Mapping
@@ -29,12 +30,16 @@ def manifest(folder: Path) -> dict[str, FileFacts]:
     """List every file below a folder by its relative name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        file.relative_to(folder).as_posix(): FileFacts(bytes=file.stat().st_size, sha256=sha256(file)) for file in files
+        file.relative_to(folder).as_posix(): FileFacts(
+            bytes=file.stat().st_size, sha256=sha256(file)
+        )
+        for file in files
     }
 
 
 def flaw(folder: Path, files: Mapping[str, Json]) -> str | None:
-    """Say what is wrong with a folder against its manifest, or None. Files that it does not list are not looked at."""
+    """Say what is wrong with a folder against its manifest, or None. Files that it does not list
+    are not looked at."""
     for name, facts in files.items():
         path = folder / name
         if not path.is_file():

@@ -1,4 +1,5 @@
-"""Files of JSON lines: append a row, read them all, keep some. A broken line is named by file and number."""
+"""Files of JSON lines: append a row, read them all, keep some. A broken line is named by file and
+number."""
 
 import json
 import os
@@ -53,8 +54,8 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Json]]) -> None:
 def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     """Read all rows. NaN and infinities, which are no JSON, are refused.
 
-    With `repair` they are read as null, and a last line that a kill cut short is left out; that is for files we append
-    to. The file itself stays as it is.
+    With `repair` they are read as null, and a last line that a kill cut short is left out; that is
+    for files we append to. The file itself stays as it is.
     """
     try:
         content = path.read_bytes()
@@ -64,13 +65,20 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     if repair:
         lines[-1] = b""
     decoder = _LENIENT if repair else _STRICT
-    return [_row(path, number, line, decoder) for number, line in enumerate(lines, start=1) if line.strip()]
+    return [
+        _row(path, number, line, decoder)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
 
 
 def cut(path: Path, keep: Callable[[Row], bool]) -> None:
-    """Rewrite one of our own append files with the rows to keep, and without a last line cut short by a kill."""
+    """Rewrite one of our own append files with the rows to keep, and without a last line cut short
+    by a kill."""
     if path.exists():
-        write_atomic(path, b"".join(to_line(row) for row in read_rows(path, repair=True) if keep(row)))
+        write_atomic(
+            path, b"".join(to_line(row) for row in read_rows(path, repair=True) if keep(row))
+        )
 
 
 def to_line(row: Mapping[str, Json]) -> bytes:

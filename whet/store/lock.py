@@ -11,7 +11,8 @@ _held: set[int] = set()
 
 
 class Lock:
-    """Hold a folder's `.lock` until `close`, or fail with a sentence that names the process holding it."""
+    """Hold a folder's `.lock` until `close`, or fail with a sentence that names the process holding
+    it."""
 
     def __init__(self, folder: Path) -> None:
         with writing(folder):

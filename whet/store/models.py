@@ -1,4 +1,5 @@
-"""Which model a place stands for: a run stands for the checkpoint it handed on, a pipeline for its last run's."""
+"""Which model a place stands for: a run stands for the checkpoint it handed on, a pipeline for its
+last run's."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Rollouts in zstd Parquet: one row a rollout, token streams as lists of numbers, problems written once each."""
+"""Rollouts in zstd Parquet: one row a rollout, token streams as lists of numbers, problems written
+once each."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -27,12 +28,15 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
 
 
 def read_rollouts(path: Path) -> list[Rollout]:
-    """Read all rollouts of a file, in the order they were written; equal problems are one object."""
+    """Read all rollouts of a file, in the order they were written; equal problems are one
+    object."""
     table = _table(path)
     try:
         return _rollouts(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
-        raise DataError(f"{path} is not a rollout file ({error}): delete it or write it again") from error
+        raise DataError(
+            f"{path} is not a rollout file ({error}): delete it or write it again"
+        ) from error
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
@@ -58,14 +62,22 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
         "answer": pa.array([s.answer if s else None for s in scores], pa.string()),
         "note": _words(s.note if s else None for s in scores),
         "reward": pa.array([r.reward for r in rollouts], pa.float64()),
-        "steps": _words(json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts),
+        "steps": _words(
+            json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts
+        ),
     }
 
 
 def _rollouts(table: pa.Table) -> list[Rollout]:
-    texts = {name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")}
+    texts = {
+        name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")
+    }
     roles, problems = _decoded(table, "role", Role), _decoded(table, "problem", _problem)
-    scores, steps, completions = _scores(table), _decoded(table, "steps", _steps), _completions(table)
+    scores, steps, completions = (
+        _scores(table),
+        _decoded(table, "steps", _steps),
+        _completions(table),
+    )
     prompts = _arrays(table, "prompt_tokens", np.int32)
     return [
         Rollout(
@@ -98,7 +110,9 @@ def _scores(table: pa.Table) -> list[Score | None]:
     verdicts, parts = _decoded(table, "verdict", Verdict), _decoded(table, "parts", _parts)
     answers, notes = table.column("answer").to_pylist(), _decoded(table, "note", str)
     return [
-        None if v is None else Score(verdict=v, parts=_there(p, "parts"), answer=a, note=_there(n, "note"))
+        None
+        if v is None
+        else Score(verdict=v, parts=_there(p, "parts"), answer=a, note=_there(n, "note"))
         for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True)
     ]
 
@@ -111,7 +125,9 @@ def _table(path: Path) -> pa.Table:
         raise DataError(f"there is no file {path}") from error
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
-        raise DataError(f"{path} is not a whole Parquet file ({reason}): delete it or write it again") from error
+        raise DataError(
+            f"{path} is not a whole Parquet file ({reason}): delete it or write it again"
+        ) from error
 
 
 def _words(values: Iterable[str | None]) -> pa.Array:
@@ -120,7 +136,8 @@ def _words(values: Iterable[str | None]) -> pa.Array:
 
 
 def _decoded(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | None]:
-    """Read a column of repeating texts, parsing each distinct one once; the parsed values are shared."""
+    """Read a column of repeating texts, parsing each distinct one once; the parsed values are
+    shared."""
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -129,11 +146,15 @@ def _decoded(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | 
     return [None if index is None else values[index] for index in words.indices.to_pylist()]
 
 
-def _lists(arrays: Sequence[NDArray[np.int32]] | Sequence[NDArray[np.float32]], kind: type[np.generic]) -> pa.Array:
+def _lists(
+    arrays: Sequence[NDArray[np.int32]] | Sequence[NDArray[np.float32]], kind: type[np.generic]
+) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays], dtype=np.int64)])
     values = np.concatenate(arrays) if arrays else np.zeros(0)
     # 64-bit offsets: one step of a large run can pass 2^31 numbers.
-    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values.astype(kind, copy=False)))
+    return pa.LargeListArray.from_arrays(
+        pa.array(offsets, pa.int64()), pa.array(values.astype(kind, copy=False))
+    )
 
 
 def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
@@ -166,4 +187,6 @@ def _parts(text: str) -> dict[str, float]:
 
 
 def _steps(text: str) -> tuple[Step, ...]:
-    return tuple(Step(start=start, end=end, reward=reward) for start, end, reward in json.loads(text))
+    return tuple(
+        Step(start=start, end=end, reward=reward) for start, end, reward in json.loads(text)
+    )

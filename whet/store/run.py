@@ -1,7 +1,8 @@
 """The run folder: settings, provenance, metrics, ledger, rollouts, evaluations, summary.
 
-Only this file knows its layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl, summary.json, report.html,
-rollouts/{train,eval}-000120.parquet, checkpoints/000120/, evals/000120.json.
+Only this file knows its layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
+summary.json, report.html, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
+evals/000120.json.
 """
 
 import re
@@ -38,12 +39,17 @@ class RunStore:
 
     @staticmethod
     def open(
-        folder: Path, config: Config, origin: Mapping[str, str], *, resume: bool, ignore: Sequence[str] = ()
+        folder: Path,
+        config: Config,
+        origin: Mapping[str, str],
+        *,
+        resume: bool,
+        ignore: Sequence[str] = (),
     ) -> "RunStore":
         """Begin a run, continue one with the same settings, or find a finished one (`is_finished`).
 
-        Keys under `ignore`, such as "track", may differ from those the run began with. A run that was stopped before
-        it did anything is begun again.
+        Keys under `ignore`, such as "track", may differ from those the run began with. A run that
+        was stopped before it did anything is begun again.
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
@@ -112,9 +118,12 @@ class RunStore:
         return {step: _object(path) for step, path in _numbered(self.folder / "evals", EVAL)}
 
     def rewind(self, step: int) -> None:
-        """Cut metrics, rollouts and evaluations past `step`, so that nothing stands twice after a resume."""
+        """Cut metrics, rollouts and evaluations past `step`, so that nothing stands twice after a
+        resume."""
         jsonl.cut(self._metrics, lambda row: isinstance(row["step"], int) and row["step"] <= step)
-        files = _numbered(self.folder / "rollouts", r"\w+-(\d+)\.parquet") + _numbered(self.folder / "evals", EVAL)
+        files = _numbered(self.folder / "rollouts", r"\w+-(\d+)\.parquet") + _numbered(
+            self.folder / "evals", EVAL
+        )
         for number, path in files:
             if number > step:
                 path.unlink()
@@ -135,11 +144,16 @@ class RunStore:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
-    def _enter(self, config: Config, origin: Mapping[str, str], resume: bool, ignore: Sequence[str]) -> None:
+    def _enter(
+        self, config: Config, origin: Mapping[str, str], resume: bool, ignore: Sequence[str]
+    ) -> None:
         if not self._is_begun():
             self._begin(config, origin)
             return
@@ -162,13 +176,19 @@ class RunStore:
 
     def _begin(self, config: Config, origin: Mapping[str, str]) -> None:
         if strange := self._work():
-            raise ConfigError(f"{self.folder} holds {strange[0]} and no run: choose another folder, or empty it")
+            raise ConfigError(
+                f"{self.folder} holds {strange[0]} and no run: choose another folder, or empty it"
+            )
         seed = to_table(config).get("seed")
         origins = show(Loaded(config=config, origin=origin))
-        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins.splitlines()])
+        note = "".join(
+            f"# {line}\n" for line in ["Where each value came from:", *origins.splitlines()]
+        )
         with writing(self._ledger):
             self._ledger.unlink(missing_ok=True)
-        write_json(self.folder / "provenance.json", provenance(seed if isinstance(seed, int) else None))
+        write_json(
+            self.folder / "provenance.json", provenance(seed if isinstance(seed, int) else None)
+        )
         write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
         self.ledger("start", command=provenance(None)["command"])
 
@@ -197,7 +217,8 @@ class RunStore:
         return f"step {max(steps)}" if steps else "no step yet"
 
     def _work(self) -> list[str]:
-        """List what is there beyond a run's beginning; empty folders and half-written files do not count."""
+        """List what is there beyond a run's beginning; empty folders and half-written files do not
+        count."""
         return sorted(
             path.name
             for path in self.folder.iterdir()

@@ -1,9 +1,11 @@
-"""Find where a response states its final answer. Linear in the text; reading the answer is left to each task.
+"""Find where a response states its final answer. Linear in the text; reading the answer is left to
+each task.
 
-The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a line that starts
-with `Answer:`, then the last fenced block, then the text itself: all of it, what follows its last line that ends in a
-colon, its last line, or what that line says it is. Reasoning before `</think>` is not read; a tag,
-box or reasoning that is opened and not closed is no answer: the response was cut.
+The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a
+line that starts with `Answer:`, then the last fenced block, then the text itself: all of it, what
+follows its last line that ends in a colon, its last line, or what that line says it is. Reasoning
+before `</think>` is not read; a tag, box or reasoning that is opened and not closed is no answer:
+the response was cut.
 """
 
 import re
@@ -23,11 +25,14 @@ MAX_ANSWER_CHARS = 1 << 16
 
 _BOX = "\\boxed{"
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
-_MARKER = re.compile(r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
+_MARKER = re.compile(
+    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE
+)
 
 
 def candidates(text: str) -> tuple[str, ...]:
-    """List the spans that may be the final answer, to be read in this order; most often there is one.
+    """List the spans that may be the final answer, to be read in this order; most often there is
+    one.
 
     >>> candidates("<think><answer>3</answer></think> so <answer> 4 </answer>")
     ('4',)
@@ -39,7 +44,11 @@ def candidates(text: str) -> tuple[str, ...]:
     if len(text) > MAX_CHARS:
         return ()
     found = _stated(text)
-    return tuple(dict.fromkeys(span for span in map(_unfenced, found) if span and len(span) <= MAX_ANSWER_CHARS))
+    return tuple(
+        dict.fromkeys(
+            span for span in map(_unfenced, found) if span and len(span) <= MAX_ANSWER_CHARS
+        )
+    )
 
 
 def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | None:
@@ -60,7 +69,12 @@ def no_answer(*parts: str) -> Score:
 def judged(is_right: bool, parts: Mapping[str, float], answer: str, note: str) -> Score:
     """State a verdict, with `correct` among the parts."""
     verdict = Verdict.CORRECT if is_right else Verdict.WRONG
-    return Score(verdict=verdict, parts={"correct": float(is_right), **parts}, answer=answer[:1000], note=note)
+    return Score(
+        verdict=verdict,
+        parts={"correct": float(is_right), **parts},
+        answer=answer[:1000],
+        note=note,
+    )
 
 
 def _stated(text: str) -> tuple[str, ...]:
@@ -105,7 +119,12 @@ def _boxed(text: str) -> tuple[str, ...]:
 def _unfenced(span: str) -> str:
     """Take the content of a fenced block that is all there is, its language word left out."""
     span = span.strip()
-    if len(span) >= 6 and span.startswith("```") and span.endswith("```") and "```" not in span[3:-3]:
+    if (
+        len(span) >= 6
+        and span.startswith("```")
+        and span.endswith("```")
+        and "```" not in span[3:-3]
+    ):
         word, _, rest = span[3:-3].partition("\n")
         return (rest if word.strip().isalnum() and rest else span[3:-3]).strip()
     return span

@@ -24,9 +24,11 @@ class Task(Protocol):
 
     name: str
     is_bounded: bool = False
-    """Grading any text takes little time and memory by itself, so that it needs no process that can be killed."""
+    """Grading any text takes little time and memory by itself, so that it needs no process that can
+    be killed."""
     has_one_answer: bool = True
-    """Two different answers are never both right. False where many are: a set, a route, a program."""
+    """Two different answers are never both right. False where many are: a set, a route, a
+    program."""
 
     @property
     def seconds(self) -> float:
@@ -50,7 +52,8 @@ class Task(Protocol):
         ...
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Write one gold response; another seed may write another. None where there is none to give."""
+        """Write one gold response; another seed may write another. None where there is none to
+        give."""
         ...
 
     def asked(self, question: str) -> Problem | None:
@@ -58,11 +61,13 @@ class Task(Protocol):
         return None
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask the same problem another way, with the same id and answer; a task with one way gives it back."""
+        """Ask the same problem another way, with the same id and answer; a task with one way gives
+        it back."""
         return problem
 
     def warm(self) -> None:
-        """Load what grading needs, such as sympy: called once, before grading processes are forked."""
+        """Load what grading needs, such as sympy: called once, before grading processes are
+        forked."""
         return
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:

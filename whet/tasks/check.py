@@ -1,10 +1,11 @@
 """Prove a grader on its own data: gold is right, and what only looks like an answer is not.
 
-A variant is not held against the grader where it is the gold answer by chance, and the task itself is asked whether it
-is: it reads the same answer there (`Score.answer`) as in the gold, or a number equal to it, so that `12.0` for `12` is
-no finding. Another row's gold is not tried where it reads the same; where it is right and reads differently, as 1/2 and
-0.5, it is chance if the two golds are right for each other's problems, or if the task has many right answers. Chance is
-rare: for random text, prompts and other rows' golds it is no excuse once more than a fifth of them are right. Empty,
+A variant is not held against the grader where it is the gold answer by chance, and the task itself
+is asked whether it is: it reads the same answer there (`Score.answer`) as in the gold, or a number
+equal to it, so that `12.0` for `12` is no finding. Another row's gold is not tried where it reads
+the same; where it is right and reads differently, as 1/2 and 0.5, it is chance if the two golds are
+right for each other's problems, or if the task has many right answers. Chance is rare: for random
+text, prompts and other rows' golds it is no excuse once more than a fifth of them are right. Empty,
 huge and verdict-quoting texts have none at all.
 """
 
@@ -26,9 +27,17 @@ NUM_OTHERS = 3
 """Golds of other rows that are tried on each row."""
 NUM_NEARBY = 30
 NUM_HUGE_ROWS = 4
-"""A million characters are tried on this many rows only: one costs as much as hundreds of others."""
+"""A million characters are tried on this many rows only: one costs as much as hundreds of
+others."""
 RARE = 0.2
-EXCUSED = (Variant.TRUNCATED, Variant.SHIFTED, Variant.DOUBLED, Variant.OUTSIDE, Variant.ECHO, Variant.RANDOM)
+EXCUSED = (
+    Variant.TRUNCATED,
+    Variant.SHIFTED,
+    Variant.DOUBLED,
+    Variant.OUTSIDE,
+    Variant.ECHO,
+    Variant.RANDOM,
+)
 SELDOM = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
 
 Progress = Callable[[int], None]
@@ -37,7 +46,8 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One response that a grader got wrong: the problem, the kind of response, its text, and what was said of it."""
+    """One response that a grader got wrong: the problem, the kind of response, its text, and what
+    was said of it."""
 
     problem: Problem
     variant: Variant
@@ -46,14 +56,19 @@ class Failure:
 
     def __str__(self) -> str:
         row = f" (row {self.problem.source_id})" if self.problem.source_id else ""
-        text = repr(self.text if len(self.text) <= 80 else f"{self.text[:60]}… {len(self.text):,} characters")
+        text = repr(
+            self.text
+            if len(self.text) <= 80
+            else f"{self.text[:60]}… {len(self.text):,} characters"
+        )
         note = f": {self.score.note}" if self.score.note else ""
         return f"{self.problem.id}{row}: {self.variant} {text} is graded {self.score.verdict}{note}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a check found: problems tried, those without a gold answer, responses graded, and the failures."""
+    """What a check found: problems tried, those without a gold answer, responses graded, and the
+    failures."""
 
     num_problems: int
     num_without_gold: int
@@ -63,7 +78,9 @@ class Proof:
     def __str__(self) -> str:
         rows = len({failure.problem.id for failure in self.failures})
         num = len(self.failures)
-        found = f"{num:,} failure{'s' if num > 1 else ''} in {rows:,} of them" if rows else "no failure"
+        found = (
+            f"{num:,} failure{'s' if num > 1 else ''} in {rows:,} of them" if rows else "no failure"
+        )
         gold = f", {self.num_without_gold:,} with no gold" if self.num_without_gold else ""
         return f"{self.num_problems:,} problems{gold}, {self.num_responses:,} responses graded: {found}"
 
@@ -77,7 +94,9 @@ class _Trial:
     """The row whose gold it is."""
 
 
-def check(task: Task, problems: Sequence[Problem], *, limits: Limits | None = None, seed: int = 0) -> list[Failure]:
+def check(
+    task: Task, problems: Sequence[Problem], *, limits: Limits | None = None, seed: int = 0
+) -> list[Failure]:
     """Try a task's grader on problems and list what it gets wrong."""
     return list(prove(task, problems, limits=limits, seed=seed).failures)
 
@@ -96,7 +115,9 @@ def prove(
 
         def graded(trials: Sequence[_Trial]) -> list[Score]:
             scores: dict[int, Score] = {}
-            answers = ((index, problems[trial.row], trial.text) for index, trial in enumerate(trials))
+            answers = (
+                (index, problems[trial.row], trial.text) for index, trial in enumerate(trials)
+            )
             for index, score in grader.grade(answers):
                 scores[index] = score
                 if progress is not None:
@@ -108,18 +129,31 @@ def prove(
         trials = [*golds.values(), *_trials(problems, golds, read, seed)]
         scores = [*read.values(), *graded(trials[len(golds) :])]
         found = list(zip(trials, scores, strict=True))
-        swapped = [trial for trial, score in found if trial.other is not None and score.verdict is Verdict.CORRECT]
+        swapped = [
+            trial
+            for trial, score in found
+            if trial.other is not None and score.verdict is Verdict.CORRECT
+        ]
         back = graded(
-            [_Trial(row=_other(trial), variant=Variant.OTHER, text=golds[trial.row].text) for trial in swapped]
+            [
+                _Trial(row=_other(trial), variant=Variant.OTHER, text=golds[trial.row].text)
+                for trial in swapped
+            ]
         )
-    mutual = {trial for trial, score in zip(swapped, back, strict=True) if score.verdict is Verdict.CORRECT}
+    mutual = {
+        trial
+        for trial, score in zip(swapped, back, strict=True)
+        if score.verdict is Verdict.CORRECT
+    }
     faults = [*broken, *_faults(task, found, golds, read, mutual)]
     return Proof(
         num_problems=len(problems),
         num_without_gold=len(problems) - len(golds) - len(broken),
         num_responses=len(trials) + len(back),
         failures=tuple(
-            Failure(problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score)
+            Failure(
+                problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score
+            )
             for trial, score in sorted(faults, key=lambda fault: fault[0].row)
         ),
     )
@@ -128,7 +162,9 @@ def prove(
 _Found = tuple[_Trial, Score]
 
 
-def _golds(task: Task, problems: Sequence[Problem], seed: int) -> tuple[dict[int, _Trial], list[_Found]]:
+def _golds(
+    task: Task, problems: Sequence[Problem], seed: int
+) -> tuple[dict[int, _Trial], list[_Found]]:
     """Have the task answer each problem; one it cannot read is a fault already."""
     golds: dict[int, _Trial] = {}
     broken: list[_Found] = []
@@ -158,7 +194,10 @@ def _trials(
                 tried.add(text)
                 yield _Trial(row=row, variant=variant, text=text)
         nearby = (
-            (*rows[places[row] + 1 : places[row] + NUM_NEARBY], *rows[: min(places[row], NUM_NEARBY)])
+            (
+                *rows[places[row] + 1 : places[row] + NUM_NEARBY],
+                *rows[: min(places[row], NUM_NEARBY)],
+            )
             if row in golds
             else ()
         )
@@ -185,7 +224,11 @@ def _others(
 
 
 def _faults(
-    task: Task, found: Sequence[_Found], golds: Mapping[int, _Trial], read: Mapping[int, Score], mutual: set[_Trial]
+    task: Task,
+    found: Sequence[_Found],
+    golds: Mapping[int, _Trial],
+    read: Mapping[int, Score],
+    mutual: set[_Trial],
 ) -> Iterator[_Found]:
     tried = Counter(trial.variant for trial, _ in found)
     right = Counter(trial.variant for trial, score in found if score.verdict is Verdict.CORRECT)
@@ -201,7 +244,8 @@ def _faults(
             if not is_right:
                 yield trial, score
         elif is_right and (
-            is_common.get(trial.variant, False) or not _is_excused(task, trial, score, golds, read, mutual)
+            is_common.get(trial.variant, False)
+            or not _is_excused(task, trial, score, golds, read, mutual)
         ):
             yield trial, score
 
@@ -228,7 +272,9 @@ def _is_same(a: str | None, b: str | None) -> bool:
     if a is None or b is None:
         return False
     value = number(a)
-    return "".join(a.split()).casefold() == "".join(b.split()).casefold() or (value is not None and value == number(b))
+    return "".join(a.split()).casefold() == "".join(b.split()).casefold() or (
+        value is not None and value == number(b)
+    )
 
 
 def _other(trial: _Trial) -> int:

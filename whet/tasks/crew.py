@@ -24,15 +24,23 @@ from whet.types import Score
 PATIENCE_SECONDS = 60.0
 """How long the fork server may take to load or to end."""
 SILENCE_SECONDS = 8.0
-"""How long a worker may be silent beyond the time that an answer may take; then it is stuck, and is ended."""
+"""How long a worker may be silent beyond the time that an answer may take; then it is stuck, and is
+ended."""
 START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from whet.tasks.forks import main; main()"
-# One thread each: the workers are the parallel part. A fixed hash seed keeps the order of sets the same every time.
-SETTLED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+# One thread each: the workers are the parallel part. A fixed hash seed keeps the order of sets the
+# same every time.
+SETTLED = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Some answers of a worker's batch are graded, by number; `seconds` is what they took together."""
+    """Some answers of a worker's batch are graded, by number; `seconds` is what they took
+    together."""
 
     slot: int
     scores: tuple[tuple[int, Score], ...]
@@ -51,7 +59,8 @@ class Died:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Line:
-    """A socket and what has come over it of an unfinished line; `slot` is None for the fork server's."""
+    """A socket and what has come over it of an unfinished line; `slot` is None for the fork
+    server's."""
 
     place: socket.socket
     slot: int | None
@@ -104,7 +113,8 @@ class Crew:
         return range(len(self._workers))
 
     def give(self, slot: int, batch: bytes) -> None:
-        """Hand a batch to a worker that waits for one. A worker that is gone by now is told of by `listen`."""
+        """Hand a batch to a worker that waits for one. A worker that is gone by now is told of by
+        `listen`."""
         self._heard_at[slot] = time.monotonic()
         try:
             self._workers[slot].place.sendall(batch)
@@ -156,9 +166,12 @@ class Crew:
             self._heard_at.pop(event.slot, None)
 
     def _end_silent(self) -> None:
-        """Have workers ended that are stuck at no answer, where the clock of answers does not reach them."""
+        """Have workers ended that are stuck at no answer, where the clock of answers does not reach
+        them."""
         if not self._is_ready:
-            raise TrainError(f"the tasks took more than {PATIENCE_SECONDS:g} s to load in the grading process")
+            raise TrainError(
+                f"the tasks took more than {PATIENCE_SECONDS:g} s to load in the grading process"
+            )
         for slot, heard_at in self._heard_at.items():
             if time.monotonic() - heard_at > self._silence:
                 self._end(slot)
@@ -186,7 +199,9 @@ class Crew:
                 self._selector.unregister(line.place)
             return [_scored(line.slot, text) for text in lines or ()]
         if lines is None:
-            raise TrainError("the process that grades was ended from outside; is the machine out of memory?")
+            raise TrainError(
+                "the process that grades was ended from outside; is the machine out of memory?"
+            )
         return [event for text in lines for event in self._told(json.loads(text))]
 
     def _told(self, message: dict[str, object]) -> list[Scored | Died]:
@@ -197,7 +212,9 @@ class Crew:
             self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
             return []
         slot, answer, why = message["slot"], message["answer"], message["why"]
-        assert isinstance(slot, int) and isinstance(answer, int | None) and isinstance(why, str), "our own message"
+        assert isinstance(slot, int) and isinstance(answer, int | None) and isinstance(why, str), (
+            "our own message"
+        )
         return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]
 
     def _replace(self, slot: int) -> list[Scored | Died]:
@@ -218,13 +235,17 @@ class Crew:
 def _scored(slot: int, text: bytes) -> Scored:
     message = json.loads(text)
     scores = tuple((number, score_of(*rest)) for number, *rest in message["scores"])
-    return Scored(slot=slot, scores=scores, seconds=message["seconds"], state=State(message["state"]))
+    return Scored(
+        slot=slot, scores=scores, seconds=message["seconds"], state=State(message["state"])
+    )
 
 
 def _packed(tasks: Sequence[Task]) -> str:
     for task in tasks:
         if type(task).__module__ == "__main__":
-            raise ConfigError(f"the task {task.name} stands in the program itself; put it in a file of its own")
+            raise ConfigError(
+                f"the task {task.name} stands in the program itself; put it in a file of its own"
+            )
     try:
         return b64encode(pickle.dumps([_recipe(task) for task in tasks])).decode()
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -232,6 +253,7 @@ def _packed(tasks: Sequence[Task]) -> str:
 
 
 def _recipe(task: Task) -> Task | tuple[type[Task], Config]:
-    """A task with settings is made anew from them, so that what it holds besides, such as locks, need not travel."""
+    """A task with settings is made anew from them, so that what it holds besides, such as locks,
+    need not travel."""
     settings = vars(task).get("config")
     return (type(task), settings) if isinstance(settings, Config) else task

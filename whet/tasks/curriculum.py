@@ -1,6 +1,8 @@
-"""Which problems come when: all mixed, in stages by level, or by the pass rates that the run itself has seen.
+"""Which problems come when: all mixed, in stages by level, or by the pass rates that the run itself
+has seen.
 
-A curriculum is settings and pure functions of a step. `whet/data/feed.py` walks over problems by it.
+A curriculum is settings and pure functions of a step. `whet/data/feed.py` walks over problems by
+it.
 """
 
 from collections.abc import Sequence
@@ -32,7 +34,8 @@ class Curriculum(Config):
     """What all have in common; by itself it mixes all problems."""
 
     easy_tokens: int | None = Field(default=None, ge=1)
-    """Longest answer to a problem of level 0; from there it grows in a line with the level. None is one for all."""
+    """Longest answer to a problem of level 0; from there it grows in a line with the level. None is
+    one for all."""
 
     def pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
         """List the problems of each stage."""
@@ -51,7 +54,8 @@ class Curriculum(Config):
         return True
 
     def temperature(self, step: int, steps: int, first: float, last: float | None) -> float:
-        """Give the temperature of a step: its stage's own, or one that goes to the last by a constant factor a step.
+        """Give the temperature of a step: its stage's own, or one that goes to the last by a
+        constant factor a step.
 
         >>> [Mixed().temperature(step, 3, 1.0, 0.25) for step in range(3)]
         [1.0, 0.5, 0.25]
@@ -59,7 +63,11 @@ class Curriculum(Config):
         own = self.limits(step, steps).temperature
         if own is not None:
             return own
-        return first if last is None or steps == 1 else float(first * (last / first) ** (step / (steps - 1)))
+        return (
+            first
+            if last is None or steps == 1
+            else float(first * (last / first) ** (step / (steps - 1)))
+        )
 
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
         """Give the longest answer to a problem; `limit` is that of a stage that says nothing.
@@ -88,7 +96,8 @@ class Staged(Curriculum):
     kind: Literal["staged"]
     stages: list[Stage] = Field(min_length=1)
     shuffled: bool = False
-    """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the control experiment."""
+    """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the
+    control experiment."""
 
     @model_validator(mode="after")
     def _levels(self) -> "Staged":
@@ -105,7 +114,11 @@ class Staged(Curriculum):
         for number, (stage, pool) in enumerate(zip(self.stages, found, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
-                seen = f"their levels go from {levels[0]:g} to {levels[-1]:g}" if levels else "they have no levels"
+                seen = (
+                    f"their levels go from {levels[0]:g} to {levels[-1]:g}"
+                    if levels
+                    else "they have no levels"
+                )
                 raise DataError(
                     f"curriculum.stages.{number} wants levels from {stage.min_level:g} to {stage.max_level:g}, and "
                     f"none of the {len(problems):,} problems is of such a level: {seen}"
@@ -126,7 +139,8 @@ class Staged(Curriculum):
 
 
 class Band(Curriculum):
-    """Problems that are sometimes solved: one whose pass rate lies outside the band rests for some epochs.
+    """Problems that are sometimes solved: one whose pass rate lies outside the band rests for some
+    epochs.
 
     What has not been asked yet is always wanted. The rate is the run's own, of the last groups.
     """
@@ -134,7 +148,8 @@ class Band(Curriculum):
     kind: Literal["band"]
     low: float = Field(default=0.0, ge=0.0, le=1.0)
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are rates above low and below high; 0 and 1 leave out what is never and what is always solved."""
+    """Wanted are rates above low and below high; 0 and 1 leave out what is never and what is always
+    solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 

@@ -1,7 +1,9 @@
-"""The fork server: a process that has the tasks loaded and forks grading workers, watches their clocks, ends them.
+"""The fork server: a process that has the tasks loaded and forks grading workers, watches their
+clocks, ends them.
 
-It is a fresh interpreter without torch, its workers are its copies, and a new one is there in about a millisecond. It
-sits in a session of its own, so that Ctrl-C is its parent's to answer, and ends with its parent, however that ends.
+It is a fresh interpreter without torch, its workers are its copies, and a new one is there in about
+a millisecond. It sits in a session of its own, so that Ctrl-C is its parent's to answer, and ends
+with its parent, however that ends.
 """
 
 import ctypes
@@ -32,7 +34,8 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class ForkServer:
-    """Forks a worker for every socket it is sent, and tells over the control socket how each ended."""
+    """Forks a worker for every socket it is sent, and tells over the control socket how each
+    ended."""
 
     def __init__(self, control: socket.socket, tasks: Mapping[str, Task], limits: Limits) -> None:
         self.control, self.tasks, self.limits = control, tasks, limits
@@ -90,7 +93,8 @@ class ForkServer:
         self.boards[pid] = board
 
     def _become_worker(self, server: int, place: socket.socket, board: Board) -> None:
-        """Shed what is the server's, and go down with it; own what the grader starts, so that it can be found."""
+        """Shed what is the server's, and go down with it; own what the grader starts, so that it
+        can be found."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -111,13 +115,15 @@ class ForkServer:
                 self._bury(pid, too_long(self.limits))
 
     def _end(self, slot: int) -> None:
-        """End a worker that its parent has not heard of for too long; a worker that went by itself is reaped."""
+        """End a worker that its parent has not heard of for too long; a worker that went by itself
+        is reaped."""
         for pid, board in self.boards.items():
             if board.slot == slot:
                 _kill(pid)
 
     def _reap(self) -> None:
-        # Looked at before it is taken away: until then its number, and so its group's, cannot be another's.
+        # Looked at before it is taken away: until then its number, and so its group's, cannot be
+        # another's.
         while (ended := _ended()) is not None:
             if ended in self.boards:
                 _kill(ended)
@@ -126,7 +132,8 @@ class ForkServer:
                 self._bury(ended, epitaph(status, self.limits))
 
     def _bury(self, pid: int, why: str) -> None:
-        """End whatever a worker started and left, then tell of its end; its socket is closed by then on every side."""
+        """End whatever a worker started and left, then tell of its end; its socket is closed by
+        then on every side."""
         board = self.boards.pop(pid)
         _sweep(keep=self.boards)
         self._tell({"slot": board.slot, "answer": board.number, "why": why})
@@ -137,7 +144,8 @@ class ForkServer:
 
 
 def main() -> None:
-    """Read what to load from standard input and serve on the socket whose number is the first argument."""
+    """Read what to load from standard input and serve on the socket whose number is the first
+    argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     hello = json.loads(sys.stdin.buffer.read())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -156,7 +164,9 @@ def main() -> None:
 def _made(packed: bytes) -> list[Task]:
     """Make the tasks, and have each load what it needs, so that forked workers find it loaded."""
     recipes = pickle.loads(packed)  # noqa: S301 - written by our own parent
-    tasks: list[Task] = [recipe[0](recipe[1]) if isinstance(recipe, tuple) else recipe for recipe in recipes]
+    tasks: list[Task] = [
+        recipe[0](recipe[1]) if isinstance(recipe, tuple) else recipe for recipe in recipes
+    ]
     for task in tasks:
         task.warm()
     return tasks
@@ -178,7 +188,8 @@ def _kill(pid: int) -> None:
 
 
 def _sweep(keep: Mapping[int, Board] | tuple[()]) -> None:
-    """End children that are no workers: what a dead worker had started comes to its nearest living ancestor, us."""
+    """End children that are no workers: what a dead worker had started comes to its nearest living
+    ancestor, us."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while strays := [pid for pid in map(int, children.read_text().split()) if pid not in keep]:
         for pid in strays:

@@ -1,7 +1,9 @@
-"""Tasks that make their problems: the settings they share, the split a content belongs to, and the stream of a split.
+"""Tasks that make their problems: the settings they share, the split a content belongs to, and the
+stream of a split.
 
-A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers) until the core's hash
-falls in the split asked for. Equal problems have equal cores, so the splits cannot meet.
+A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers)
+until the core's hash falls in the split asked for. Equal problems have equal cores, so the splits
+cannot meet.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,13 +38,16 @@ class Generator(Protocol):
 
     name: str
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         """Make one problem, the same one for the same arguments; without a level, a random one."""
         ...
 
 
 def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:
-    """Yield the different problems of a split, their levels spread evenly over the span of the settings."""
+    """Yield the different problems of a split, their levels spread evenly over the span of the
+    settings."""
     low, high = config.level
     seen: set[str] = set()
     index = last = 0
@@ -82,7 +87,9 @@ def fifth(level: float) -> int:
     return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
 
 
-def question(task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split) -> Problem:
+def question(
+    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
+) -> Problem:
     """Make a problem of one user message, named by it."""
     return Problem(
         id=content_id(task, content),

@@ -11,18 +11,20 @@ from whet.config import Config
 
 MAX_WORKERS = 128
 GRACE_SECONDS = 3.0
-"""How much longer than its own time a task may take: starting and ending what it waits for is not in it."""
+"""How much longer than its own time a task may take: starting and ending what it waits for is not
+in it."""
 
 
 class Limits(Config):
-    """How many processes grade, what one answer may take of them, and how many failures are too many."""
+    """How many processes grade, what one answer may take of them, and how many failures are too
+    many."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
-    """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the tasks bound
-    themselves."""
+    """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
+    tasks bound themselves."""
     wall: float = Field(default=10.0, gt=0)
-    """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time itself, such as one that
-    runs programs, always has a little more than its own time."""
+    """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time
+    itself, such as one that runs programs, always has a little more than its own time."""
     cpu: float = Field(default=10.0, gt=0)
     """Seconds of processor time an answer may take."""
     memory: int = Field(default=1 << 30, ge=1 << 24)
@@ -39,7 +41,9 @@ def roomy(limits: Limits, seconds: float) -> Limits:
     >>> roomy(Limits(wall=10.0), 60.0).wall, roomy(Limits(wall=10.0), 0.0).wall
     (63.0, 10.0)
     """
-    return limits.model_copy(update={"wall": max(limits.wall, seconds + GRACE_SECONDS if seconds else 0.0)})
+    return limits.model_copy(
+        update={"wall": max(limits.wall, seconds + GRACE_SECONDS if seconds else 0.0)}
+    )
 
 
 def confine(limits: Limits) -> None:
@@ -47,11 +51,14 @@ def confine(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = address_space() + limits.memory
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+    )
 
 
 def arm(limits: Limits) -> None:
-    """Start the processor clock of one answer. It kills by default action, which no code of a grader sees coming."""
+    """Start the processor clock of one answer. It kills by default action, which no code of a
+    grader sees coming."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
 

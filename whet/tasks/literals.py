@@ -1,4 +1,5 @@
-"""Read lists and tables a model wrote: JSON, Python literals, or words without quotes. Own reader, bounded, no `eval`.
+"""Read lists and tables a model wrote: JSON, Python literals, or words without quotes. Own reader,
+bounded, no `eval`.
 
 Every leaf is its text, so that 1, 1.0 and "1" stay apart until a task says what they mean.
 """
@@ -12,14 +13,16 @@ MAX_CHARS = 1 << 16
 MAX_DEPTH = 8
 
 _PIECE = re.compile(
-    r"""\s*(?:([\[\]{}(),:])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([^\[\]{}(),:"'\s][^\[\]{}(),:"\n]*))""", re.DOTALL
+    r"""\s*(?:([\[\]{}(),:])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([^\[\]{}(),:"'\s][^\[\]{}(),:"\n]*))""",
+    re.DOTALL,
 )
 _OPENING = re.compile(r"\{(?=\s*[\"'}])")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 def parse(text: str) -> Tree | None:
-    """Parse a whole text; None where it is no literal, says a key twice, or is longer or deeper than any honest one.
+    """Parse a whole text; None where it is no literal, says a key twice, or is longer or deeper
+    than any honest one.
 
     >>> parse("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
@@ -38,7 +41,8 @@ def parse(text: str) -> Tree | None:
 
 
 def last_object(text: str) -> str | None:
-    """Cut out the last complete JSON object; None where one is opened and not closed. Braces of prose do not count.
+    """Cut out the last complete JSON object; None where one is opened and not closed. Braces of
+    prose do not count.
 
     >>> last_object('{so} then {"a": {"b": 1}}.')
     '{"a": {"b": 1}}'
@@ -75,7 +79,9 @@ def _pieces(text: str) -> list[tuple[str, bool]] | None:
         if not found:
             return None
         mark, quoted, bare = found.groups()
-        pieces.append((mark, False) if mark else (_unquoted(quoted) if quoted else bare.strip(), True))
+        pieces.append(
+            (mark, False) if mark else (_unquoted(quoted) if quoted else bare.strip(), True)
+        )
         place = found.end()
     return pieces
 

@@ -35,7 +35,9 @@ class Mix(Task):
 
     def asked(self, question: str) -> Problem | None:
         """Ask the first part that takes the question."""
-        return next((problem for part in self.parts if (problem := part.asked(question)) is not None), None)
+        return next(
+            (problem for part in self.parts if (problem := part.asked(question)) is not None), None
+        )
 
     def vary(self, problem: Problem, seed: int) -> Problem:
         return self._of(problem).vary(problem, seed)
@@ -46,5 +48,7 @@ class Mix(Task):
     def _of(self, problem: Problem) -> Task:
         if problem.task not in self._parts:
             known = ", ".join(self._parts)
-            raise DataError(f"problem {problem.id} is of the task {problem.task!r}, and the mix has {known}")
+            raise DataError(
+                f"problem {problem.id} is of the task {problem.task!r}, and the mix has {known}"
+            )
         return self._parts[problem.task]

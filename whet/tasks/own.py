@@ -1,4 +1,5 @@
-"""A user's own task: `task = "my_task.py:Name"` names a file and a class in it that keeps the protocol of tasks."""
+"""A user's own task: `task = "my_task.py:Name"` names a file and a class in it that keeps the
+protocol of tasks."""
 
 import hashlib
 import importlib.util
@@ -38,7 +39,8 @@ class OwnConfig(Config):
 
     name: Literal["own"] = "own"
     path: Annotated[str, AfterValidator(_own)]
-    """A Python file and a class in it, as "my_task.py:Name"; the path is taken from the working folder."""
+    """A Python file and a class in it, as "my_task.py:Name"; the path is taken from the working
+    folder."""
 
 
 def own_task(name: str) -> Task:
@@ -47,15 +49,23 @@ def own_task(name: str) -> Task:
         raise ConfigError(f'{name!r} should be a file and a class in it, such as "my_task.py:Name"')
     file, _, kind = name.rpartition(":")
     module = load_file(Path(file))
-    classes = {key: value for key, value in vars(module).items() if isinstance(value, type) and Task in value.__mro__}
+    classes = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and Task in value.__mro__
+    }
     if kind not in classes:
         tasks = ", ".join(key for key in classes if key != "Task")
         raise ConfigError(
             f"{file} has no class {kind} that inherits from whet.tasks.base.Task; it has {tasks or 'none'}"
         )
     task = _made(classes[kind], name)
-    if missing := [part for part in ("name", "problems", "score", "solve") if not _has(classes[kind], part)]:
-        raise ConfigError(f"the task {name} lacks {', '.join(missing)}; whet/tasks/base.py says what each is for")
+    if missing := [
+        part for part in ("name", "problems", "score", "solve") if not _has(classes[kind], part)
+    ]:
+        raise ConfigError(
+            f"the task {name} lacks {', '.join(missing)}; whet/tasks/base.py says what each is for"
+        )
     return task
 
 

@@ -1,11 +1,12 @@
-"""Grade many answers at once in processes that can be killed; each is graded once, whatever the others do.
+"""Grade many answers at once in processes that can be killed; each is graded once, whatever the
+others do.
 
     with Grader(task, Limits(workers=2, wall=10)) as grader:
         for id, score in grader.grade((rollout.id, rollout.problem, rollout.text) for rollout in rollouts):
             ...
 
-An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the reason; the answers that
-shared its process are graded again in another.
+An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the
+reason; the answers that shared its process are graded again in another.
 """
 
 import time
@@ -27,7 +28,8 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS, MAX_BATCH = 0.02, 512
-"""A message carries about this much work: enough that sending it is nothing, little enough to share out evenly."""
+"""A message carries about this much work: enough that sending it is nothing, little enough to share
+out evenly."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -41,14 +43,19 @@ class _Job:
     problem: Problem
     text: str
     suspicions: int = 0
-    """How many workers died with it but at no answer. It is sent alone then, and blamed for the third."""
+    """How many workers died with it but at no answer. It is sent alone then, and blamed for the
+    third."""
 
 
 class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
     def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
-        given = [part for task in (tasks if isinstance(tasks, Sequence) else [tasks]) for part in task.parts]
+        given = [
+            part
+            for task in (tasks if isinstance(tasks, Sequence) else [tasks])
+            for part in task.parts
+        ]
         self.limits = roomy(limits or Limits(), max((task.seconds for task in given), default=0.0))
         self._tasks = {task.name: task for task in given}
         self.workers = _num_workers(given, self.limits)
@@ -68,7 +75,12 @@ class Grader:
     def __enter__(self) -> "Grader":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -78,9 +90,11 @@ class Grader:
             self._crew = None
 
     def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
-        """Score each answer and give it back under its key, in the order in which they are finished.
+        """Score each answer and give it back under its key, in the order in which they are
+        finished.
 
-        Answers are taken as they are needed, so that a source that makes them goes on while the first are graded.
+        Answers are taken as they are needed, so that a source that makes them goes on while the
+        first are graded.
         """
         if not self.workers:
             for key, problem, text in answers:
@@ -103,7 +117,9 @@ class Grader:
                 self._hear(wait=bool(keys) and (not has_more or len(self._queue) >= self._room))
                 while self._finished:
                     number, score = self._finished.popleft()
-                    if number in keys:  # what a call that was given up left behind may still come in
+                    if (
+                        number in keys
+                    ):  # what a call that was given up left behind may still come in
                         yield keys.pop(number), self._counted(score)
         finally:
             self._queue.clear()
@@ -132,10 +148,13 @@ class Grader:
         return True
 
     def _share(self, *, is_last: bool) -> None:
-        """Give waiting workers batches: full ones while answers come quickly, smaller ones at the end."""
+        """Give waiting workers batches: full ones while answers come quickly, smaller ones at the
+        end."""
         assert self._crew is not None, "the grader is closed"
         while self._idle and self._queue:
-            size = min(self._batch, -(-len(self._queue) // self.workers)) if is_last else self._batch
+            size = (
+                min(self._batch, -(-len(self._queue) // self.workers)) if is_last else self._batch
+            )
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()
@@ -145,7 +164,12 @@ class Grader:
 
     def _taken(self, size: int) -> list[_Job]:
         jobs = [self._queue.popleft()]
-        while len(jobs) < size and self._queue and not jobs[0].suspicions and not self._queue[0].suspicions:
+        while (
+            len(jobs) < size
+            and self._queue
+            and not jobs[0].suspicions
+            and not self._queue[0].suspicions
+        ):
             jobs.append(self._queue.popleft())
         return jobs
 
@@ -170,15 +194,21 @@ class Grader:
             self._leaving.add(event.slot)
 
     def _take_death(self, event: Died) -> None:
-        """Another worker has the slot. The answer at fault is UNSCORED, the rest of the batch is sent again.
+        """Another worker has the slot. The answer at fault is UNSCORED, the rest of the batch is
+        sent again.
 
-        Where a worker died at no answer, as in reading the batch, each is tried alone to find the one to blame.
+        Where a worker died at no answer, as in reading the batch, each is tried alone to find the
+        one to blame.
         """
         out, self._out[event.slot] = self._out[event.slot], {}
         blamed = event.answer
         if blamed not in out and event.slot not in self._leaving:
-            out = {number: replace(job, suspicions=job.suspicions + 1) for number, job in out.items()}
-            blamed = next((number for number, job in out.items() if job.suspicions == MAX_SUSPICIONS), None)
+            out = {
+                number: replace(job, suspicions=job.suspicions + 1) for number, job in out.items()
+            }
+            blamed = next(
+                (number for number, job in out.items() if job.suspicions == MAX_SUSPICIONS), None
+            )
         if blamed in out:
             del out[blamed]
             self._finished.append((blamed, unscored(event.why)))
@@ -202,7 +232,9 @@ class Grader:
     def _task_of(self, problem: Problem) -> Task:
         if problem.task not in self._tasks:
             known = ", ".join(sorted(self._tasks))
-            raise DataError(f"problem {problem.id} is of the task {problem.task!r}; this grader has {known}")
+            raise DataError(
+                f"problem {problem.id} is of the task {problem.task!r}; this grader has {known}"
+            )
         return self._tasks[problem.task]
 
 

@@ -1,7 +1,8 @@
 """Tasks by name: their settings as one union, told apart by `name`, and how to build each.
 
-A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file. Several tasks at once
-are a mix: `task = { name = "mix", tasks = ["math", { name = "zebra", count = 50 }] }`.
+A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
+Several tasks at once are a mix: `task = { name = "mix", tasks = ["math", { name = "zebra", count =
+50 }] }`.
 """
 
 from collections.abc import Callable
@@ -89,7 +90,8 @@ PartConfig = (
 
 
 def _named(given: object) -> object:
-    """Let a bare name stand for a task with its defaults, and a file and class for a task of the user's own."""
+    """Let a bare name stand for a task with its defaults, and a file and class for a task of the
+    user's own."""
     if isinstance(given, str):
         return {"name": "own", "path": given} if is_own(given) else {"name": given}
     return given
@@ -97,7 +99,9 @@ def _named(given: object) -> object:
 
 class MixConfig(Config):
     name: Literal["mix"]
-    tasks: list[Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_named)]] = Field(min_length=1)
+    tasks: list[Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_named)]] = (
+        Field(min_length=1)
+    )
     """The tasks of the mix, each a name or a table, none of them twice."""
 
     @field_validator("tasks")
@@ -163,7 +167,8 @@ def names() -> list[str]:
 
 
 def named(name: str) -> Task:
-    """Make a task with its default settings by its name, or by the file and class of a user's own."""
+    """Make a task with its default settings by its name, or by the file and class of a user's
+    own."""
     if name not in names() and not is_own(name):
         raise ConfigError(f"there is no task {name!r}; known are {', '.join(names())}")
     return build(settings(name))
@@ -175,4 +180,6 @@ def settings(given: object) -> AnyConfig:
     return found
 
 
-assert {*CLASSES, OwnConfig} == set(get_args(PartConfig)), "every task has its settings and its class here"
+assert {*CLASSES, OwnConfig} == set(get_args(PartConfig)), (
+    "every task has its settings and its class here"
+)

@@ -1,7 +1,7 @@
 """Opinions about facts: a reward spec weighs score parts and shaping terms into one number.
 
-The same stored rollouts can be rewarded again under another spec. `whet/tasks/rewards` holds specs by name; a setting
-`reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is.
+The same stored rollouts can be rewarded again under another spec. `whet/tasks/rewards` holds specs
+by name; a setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,8 @@ class RewardSpec(Config):
     terms: list[Term] = Field(default=[])
     """Shaping terms, each with its own weight and parameters."""
     step_weight: float | None = None
-    """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps; None leaves them."""
+    """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
+    None leaves them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +52,8 @@ class RewardSpec(Config):
         return any(term.kind in TOKEN_KINDS for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
-        """Reward every rollout. One the grader could not score gets no reward and takes no part in training."""
+        """Reward every rollout. One the grader could not score gets no reward and takes no part in
+        training."""
         return [tuple(self.rewarded(rollout) for rollout in group) for group in groups]
 
     def rewarded(self, rollout: Rollout) -> Rollout:
@@ -75,11 +77,14 @@ class RewardSpec(Config):
         return sum(weight * score.parts[name] for name, weight in self.weights.items())
 
     def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Share the weight among the steps, by the sign of what each had, so that doing it twice changes nothing."""
+        """Share the weight among the steps, by the sign of what each had, so that doing it twice
+        changes nothing."""
         if self.step_weight is None:
             return steps
         share = self.step_weight / max(len(steps), 1)
-        return tuple(replace(step, reward=share * ((step.reward > 0) - (step.reward < 0))) for step in steps)
+        return tuple(
+            replace(step, reward=share * ((step.reward > 0) - (step.reward < 0))) for step in steps
+        )
 
 
 def load(name: str) -> RewardSpec:

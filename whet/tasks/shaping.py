@@ -1,4 +1,5 @@
-"""Shaping terms: small pure functions of a rollout that a reward spec names, with their parameters, and weighs."""
+"""Shaping terms: small pure functions of a rollout that a reward spec names, with their parameters,
+and weighs."""
 
 from math import cos, pi
 from typing import Annotated, Literal
@@ -39,11 +40,16 @@ class Outcome(Shaping):
     def value(self, rollout: Rollout, score: Score) -> float:
         if score.verdict is Verdict.CORRECT:
             return self.correct
-        return self.wrong if score.verdict is Verdict.WRONG or self.no_answer is None else self.no_answer
+        return (
+            self.wrong
+            if score.verdict is Verdict.WRONG or self.no_answer is None
+            else self.no_answer
+        )
 
 
 class Quality(Shaping):
-    """How near a feasible solution comes to the optimum: `exact` at it, `feasible` × the ratio below, else `other`."""
+    """How near a feasible solution comes to the optimum: `exact` at it, `feasible` × the ratio
+    below, else `other`."""
 
     kind: Literal["quality"]
     exact: float = 1.0
@@ -80,7 +86,9 @@ class Tags(Shaping):
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "tag_count":
             return habits.tag_count(rollout.text)
-        rule = habits.is_think_format if self.kind == "think_format" else habits.is_think_answer_format
+        rule = (
+            habits.is_think_format if self.kind == "think_format" else habits.is_think_answer_format
+        )
         return float(rule(rollout.text))
 
 
@@ -94,7 +102,9 @@ class WeightedTags(Shaping):
     answer_tag: str = "answer"
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        thinks, answers = (habits.has_block(rollout.text, tag) for tag in (self.think_tag, self.answer_tag))
+        thinks, answers = (
+            habits.has_block(rollout.text, tag) for tag in (self.think_tag, self.answer_tag)
+        )
         return self.think_weight * thinks + self.answer_weight * answers
 
 
@@ -109,12 +119,15 @@ class Repeat(Shaping):
     """0 makes any loop count in full, as NPG-Muse does; None takes the share itself."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        share = habits.repeated_share(rollout.text, min_unit=self.min_unit, min_repeats=self.min_repeats)
+        share = habits.repeated_share(
+            rollout.text, min_unit=self.min_unit, min_repeats=self.min_repeats
+        )
         return share if self.threshold is None else float(share > self.threshold)
 
 
 class Ngrams(Shaping):
-    """The share of n-grams that were there before (TRL over tokens, Open R1 over words in lower case)."""
+    """The share of n-grams that were there before (TRL over tokens, Open R1 over words in lower
+    case)."""
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)
@@ -126,7 +139,8 @@ class Ngrams(Shaping):
 
 
 class Overlong(Shaping):
-    """0 until the buffer before the limit, then down to -1 at the limit (DAPO, Yu et al. 2025, equation 13)."""
+    """0 until the buffer before the limit, then down to -1 at the limit (DAPO, Yu et al. 2025,
+    equation 13)."""
 
     kind: Literal["overlong"]
     max_tokens: int = Field(ge=1)
@@ -148,7 +162,11 @@ class Cosine(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         is_right = score.verdict is Verdict.CORRECT
-        short, long = (self.correct_short, self.correct_long) if is_right else (self.wrong_short, self.wrong_long)
+        short, long = (
+            (self.correct_short, self.correct_long)
+            if is_right
+            else (self.wrong_short, self.wrong_long)
+        )
         progress = min(_length(rollout) / self.max_tokens, 1.0)
         return long + (short - long) * (1.0 + cos(pi * progress)) / 2
 
@@ -166,9 +184,11 @@ class Linear(Shaping):
 
 
 class StepForm(Shaping):
-    """RL-Tango's format scores. A verification's problem may say how many `num_steps` its solution has, and its `form`.
+    """RL-Tango's format scores. A verification's problem may say how many `num_steps` its solution
+    has, and its `form`.
 
-    The count of steps is held against a verification only where the solution's own form is 0.6 or more.
+    The count of steps is held against a verification only where the solution's own form is 0.6 or
+    more.
     """
 
     kind: Literal["solution_form", "verification_form"]
@@ -176,9 +196,14 @@ class StepForm(Shaping):
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
             return step_form.solution_form(rollout.text)
-        steps, form = rollout.problem.payload.get("num_steps"), rollout.problem.payload.get("form", 1.0)
+        steps, form = (
+            rollout.problem.payload.get("num_steps"),
+            rollout.problem.payload.get("form", 1.0),
+        )
         is_known = isinstance(steps, int) and isinstance(form, int | float) and form >= 0.6
-        return step_form.verification_form(rollout.text, steps if is_known and isinstance(steps, int) else None)
+        return step_form.verification_form(
+            rollout.text, steps if is_known and isinstance(steps, int) else None
+        )
 
 
 class Random(Shaping):

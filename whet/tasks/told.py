@@ -1,4 +1,5 @@
-"""What a line of prose tells as the answer: `So the letters are "nda".`, `It was 1,062.` Nothing where it doubts."""
+"""What a line of prose tells as the answer: `So the letters are "nda".`, `It was 1,062.` Nothing
+where it doubts."""
 
 import re
 
@@ -19,7 +20,8 @@ _SIGN = re.compile(r"(?<![A-Za-z0-9])[-−]?\s?\\?[$£€]?[-−]?\Z")
 
 
 def told(line: str) -> str | None:
-    """Take what stands behind the last verb of a line's last sentence; None where the line is in doubt or has no verb.
+    """Take what stands behind the last verb of a line's last sentence; None where the line is in
+    doubt or has no verb.
 
     >>> told("So the letters are **nda**."), told("It is not nda."), told("nda")
     ('nda', None, None)
@@ -35,9 +37,15 @@ def told(line: str) -> str | None:
 
 def only_number(line: str) -> str | None:
     """Take the one number of a sentence and what follows it: `It was highest in 2008.`"""
-    found = list(_NUMBER.finditer(line)) if len(line) <= MAX_CHARS and not _DOUBT.search(line) else []
+    found = (
+        list(_NUMBER.finditer(line)) if len(line) <= MAX_CHARS and not _DOUBT.search(line) else []
+    )
     if len(found) != 1:
         return None
     sign = _SIGN.search(line, 0, found[0].start())
     start = sign.start() if sign else found[0].start()
-    return line[start:].strip().rstrip("!").replace("**", "") if _LEAD.fullmatch(line, 0, start) else None
+    return (
+        line[start:].strip().rstrip("!").replace("**", "")
+        if _LEAD.fullmatch(line, 0, start)
+        else None
+    )

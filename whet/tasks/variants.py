@@ -1,4 +1,5 @@
-"""Responses that only look like answers, made from a problem and its gold: what a grader is tried on."""
+"""Responses that only look like answers, made from a problem and its gold: what a grader is tried
+on."""
 
 import random
 import re
@@ -53,7 +54,9 @@ def variants_of(gold: str, read: str | None) -> Iterator[tuple[Variant, str]]:
         yield variant, text if start < 0 else gold[:start] + text + gold[start + len(answer) :]
 
 
-def empty_words(problem: Problem, rng: random.Random, *, with_huge: bool) -> Iterator[tuple[Variant, str]]:
+def empty_words(
+    problem: Problem, rng: random.Random, *, with_huge: bool
+) -> Iterator[tuple[Variant, str]]:
     """Write responses that hold no answer to the problem at all."""
     for text in ("", " \n\t\n"):
         yield Variant.EMPTY, text
@@ -80,7 +83,9 @@ def number(text: str) -> Fraction | None:
 
 
 def _spoiled(answer: str) -> Iterator[tuple[Variant, str]]:
-    if not answer.startswith("#"):  # a program that begins with a comment is the same program twice over
+    if not answer.startswith(
+        "#"
+    ):  # a program that begins with a comment is the same program twice over
         yield Variant.DOUBLED, f"{answer} {answer}"
     value = number(answer)
     if value is not None:
@@ -97,5 +102,7 @@ def _written(value: Fraction) -> str:
 
 
 def _random_text(rng: random.Random) -> str:
-    letters = rng.choice((string.printable, string.ascii_letters + " ", "\\{}[]()$^_ frac", "é漢ß🙂\u200b\x00 .,\n"))
+    letters = rng.choice(
+        (string.printable, string.ascii_letters + " ", "\\{}[]()$^_ frac", "é漢ß🙂\u200b\x00 .,\n")
+    )
     return "garbage " + "".join(rng.choices(letters, k=rng.randrange(120)))

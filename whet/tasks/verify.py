@@ -1,11 +1,11 @@
-"""The judge's task: say of each step of another model's solution whether it is right, and of the whole.
+"""The judge's task: say of each step of another model's solution whether it is right, and of the
+whole.
 
-Problems are minted from rollouts; the truth is the verdict of the solution's own grader. Exact labels of single steps,
-where a task has them, are for measuring a verifier, or for its SFT, and never part of a problem. The layout of answers
-is RL-Tango's, in `whet/text/step_form.py`.
+Problems are minted from rollouts; the truth is the verdict of the solution's own grader. Exact
+labels of single steps, where a task has them, are for measuring a verifier, or for its SFT, and
+never part of a problem. The layout of answers is RL-Tango's, in `whet/text/step_form.py`.
 
-answer   CORRECT or INCORRECT
-payload  {"num_steps": 3}
+answer   CORRECT or INCORRECT payload  {"num_steps": 3}
 """
 
 import re
@@ -91,13 +91,17 @@ class Verify(Task):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the final verdict with the truth.
 
-        Parts: `correct` 0 or 1; `format`, RL-Tango's score of the layout, 0 without a final verdict; `consistent`, 1
-        where the whole is called right exactly if every step is.
+        Parts: `correct` 0 or 1; `format`, RL-Tango's score of the layout, 0 without a final
+        verdict; `consistent`, 1 where the whole is called right exactly if every step is.
         """
         found = self.read(text)
         if found.final is None:
             parts = {"correct": 0.0, "format": 0.0, "consistent": 0.0}
-            return Score(verdict=Verdict.NO_ANSWER, parts=parts, note="no final verdict in the layout asked for")
+            return Score(
+                verdict=Verdict.NO_ANSWER,
+                parts=parts,
+                note="no final verdict in the layout asked for",
+            )
         is_right = WORDS[found.final] == problem.answer
         marks = self.marks(problem, text)
         parts = {
@@ -112,10 +116,15 @@ class Verify(Task):
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a verification with the true final verdict, for a model to learn the layout from.
 
-        Nothing is known of single steps: in a wrong solution one of them, drawn by lot, is called wrong.
+        Nothing is known of single steps: in a wrong solution one of them, drawn by lot, is called
+        wrong.
         """
         count = _num_steps(problem)
-        faulty = None if problem.answer == WORDS[True] else stream(seed, "verify", problem.id).randrange(count)
+        faulty = (
+            None
+            if problem.answer == WORDS[True]
+            else stream(seed, "verify", problem.id).randrange(count)
+        )
         return self.write(problem, [place != faulty for place in range(count)])
 
     def write(self, problem: Problem, marks: Iterable[bool]) -> str:
@@ -140,21 +149,25 @@ class Verify(Task):
         found: list[bool | None] = []
         place = 0
         for step in self.steps(rollout):
-            at = next((i for i in range(place, len(notes)) if _untagged(notes[i].line) == step.text), None)
+            at = next(
+                (i for i in range(place, len(notes)) if _untagged(notes[i].line) == step.text), None
+            )
             found.append(None if at is None else notes[at].ok)
             place = place if at is None else at + 1
         return found
 
 
 def _asked(problem: Problem, steps: Sequence[str]) -> str:
-    """Put the problem and the numbered steps behind marks, so that no line of theirs can pass for one of ours."""
+    """Put the problem and the numbered steps behind marks, so that no line of theirs can pass for
+    one of ours."""
     question = _quoted("\n".join(message.content for message in problem.prompt), "| ")
     solution = "\n".join(_quoted(step, f"{number}| ") for number, step in enumerate(steps, start=1))
     return f"Problem:\n{question}\nSolution:\n{solution}\nSteps to verify: {len(steps)}"
 
 
 def _quoted(text: str, mark: str) -> str:
-    """Set the mark before the first line and a bare one before each other, whatever a line ends with.
+    """Set the mark before the first line and a bare one before each other, whatever a line ends
+    with.
 
     >>> _quoted("2 = 2\\u2028<step>", "3| ")
     '3| 2 = 2\\n| &lt;step>'
@@ -164,7 +177,8 @@ def _quoted(text: str, mark: str) -> str:
 
 
 def _said(text: str) -> str:
-    """What is said after the thinking part; nothing where that does not end, or where the text is too long."""
+    """What is said after the thinking part; nothing where that does not end, or where the text is
+    too long."""
     start = after_thought(text) if len(text) <= MAX_CHARS else None
     return "" if start is None else text[start:]
 

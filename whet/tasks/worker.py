@@ -1,6 +1,8 @@
-"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the other side goes away.
+"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the other side
+goes away.
 
-Only plain data crosses the border. Nothing here starts or ends processes; that is the fork server's work.
+Only plain data crosses the border. Nothing here starts or ends processes; that is the fork server's
+work.
 """
 
 import json
@@ -19,14 +21,16 @@ from whet.types import Json, Problem, Score, Verdict
 FLUSH_SECONDS = 0.005
 """Scores are sent once they have cost this much: a kill then loses little work that was done."""
 KILL = 128
-"""A byte below this asks the fork server for a worker in that slot; with this added, to end the one that is there."""
+"""A byte below this asks the fork server for a worker in that slot; with this added, to end the one
+that is there."""
 BROKEN = "the problem cannot be graded: "
 """How the note begins where the fault is the problem's own."""
 NO_MEMORY = "grading ran out of the memory it may take"
 
 
 class State(StrEnum):
-    """What a worker does after a message: go on with its batch, wait for the next, or end and be replaced."""
+    """What a worker does after a message: go on with its batch, wait for the next, or end and be
+    replaced."""
 
     MORE = "more"
     READY = "ready"
@@ -35,7 +39,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """Memory that a worker shares with the fork server: which answer it is at, and since when (0 while it is at none).
+    """Memory that a worker shares with the fork server: which answer it is at, and since when (0
+    while it is at none).
 
     The server reads the clock here, so that no code of a grader can hold it up.
     """
@@ -77,7 +82,8 @@ def scored(task: Task, problem: Problem, text: str) -> Score:
 
 
 def work(place: socket.socket, tasks: Mapping[str, Task], limits: Limits, board: Board) -> None:
-    """Grade batch after batch. A worker that has grown leaves, so that memory lost to one answer is no other's."""
+    """Grade batch after batch. A worker that has grown leaves, so that memory lost to one answer is
+    no other's."""
     me, allowed = os.getpid(), address_space() + limits.memory // 2
     with place.makefile("rb", buffering=1 << 16) as lines:
         for line in lines:
@@ -100,7 +106,9 @@ def work(place: socket.socket, tasks: Mapping[str, Task], limits: Limits, board:
                     break
             disarm()
             is_well = has_room and address_space() <= allowed
-            _send(place, rows, time.perf_counter() - began, State.READY if is_well else State.LEAVING)
+            _send(
+                place, rows, time.perf_counter() - began, State.READY if is_well else State.LEAVING
+            )
             if not is_well:
                 return
 

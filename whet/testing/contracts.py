@@ -1,4 +1,5 @@
-"""What every engine and every task must hold to, whatever is inside. A broken promise is an AssertionError."""
+"""What every engine and every task must hold to, whatever is inside. A broken promise is an
+AssertionError."""
 
 import random
 import string
@@ -13,22 +14,28 @@ from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdi
 
 
 def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int = 6) -> None:
-    """Each request is answered once under its id, within its length, from its seed alone, and pulled when needed."""
+    """Each request is answered once under its id, within its length, from its seed alone, and
+    pulled when needed."""
     requests = _requests(prompts, max_tokens)
     first = dict(engine.generate(iter(requests)))
-    assert sorted(first) == sorted(request.id for request in requests), "every request is answered once"
+    assert sorted(first) == sorted(request.id for request in requests), (
+        "every request is answered once"
+    )
     for completion in first.values():
         _check_completion(completion, max_tokens)
     engine.sleep()
     again = dict(engine.generate(reversed(requests)))
     for id, completion in first.items():
-        np.testing.assert_array_equal(completion.tokens, again[id].tokens, "order, or sleep, changed a result")
+        np.testing.assert_array_equal(
+            completion.tokens, again[id].tokens, "order, or sleep, changed a result"
+        )
     assert list(engine.generate([])) == [], "no request, no answer"
     _check_laziness(engine, prompts, max_tokens)
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
-    """Gold responses are right, garbage never is and never raises, and the same problems come every time."""
+    """Gold responses are right, garbage never is and never raises, and the same problems come every
+    time."""
     seen: dict[str, Split] = {}
     garbage = list(_garbage(random.Random(seed)))
     for split in SPLITS:
@@ -61,7 +68,8 @@ def _check_completion(completion: Completion, max_tokens: int) -> None:
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
-    """An endless stream of requests must not be read to its end; closing the generator drops the rest."""
+    """An endless stream of requests must not be read to its end; closing the generator drops the
+    rest."""
 
     def endless() -> Iterator[Request]:
         for number in count():
@@ -84,9 +92,13 @@ def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) 
     assert (varied.id, varied.answer) == (problem.id, problem.answer)
     gold = task.solve(problem, seed)
     if gold is not None:
-        assert task.score(problem, gold).verdict == Verdict.CORRECT, f"gold is not right for {problem.id}"
+        assert task.score(problem, gold).verdict == Verdict.CORRECT, (
+            f"gold is not right for {problem.id}"
+        )
     for text in garbage:
-        assert task.score(problem, text).verdict != Verdict.CORRECT, f"{text!r} is right for {problem.id}"
+        assert task.score(problem, text).verdict != Verdict.CORRECT, (
+            f"{text!r} is right for {problem.id}"
+        )
         task.notes(problem, text)
 
 

@@ -1,4 +1,5 @@
-"""Small stand-ins for tests: sequences, rollouts with given rewards, and a task that asks for sums."""
+"""Small stand-ins for tests: sequences, rollouts with given rewards, and a task that asks for
+sums."""
 
 from collections.abc import Sequence
 
@@ -22,7 +23,13 @@ from whet.types import (
 
 
 def example(
-    *, length: int, start: int = 1, weight: float = 1.0, advantage: float = 0.0, seed: int = 0, temperature: float = 1.0
+    *,
+    length: int,
+    start: int = 1,
+    weight: float = 1.0,
+    advantage: float = 0.0,
+    seed: int = 0,
+    temperature: float = 1.0,
 ) -> Example:
     """Make a training sequence of random tokens below 50."""
     tokens = np.random.default_rng(seed).integers(0, 50, size=length).astype(np.int32)
@@ -73,7 +80,10 @@ def rollout(
         model="tiny",
         prompt_tokens=np.array(prompt, dtype=np.int32),
         completion=Completion(
-            tokens=np.array(tokens, dtype=np.int32), logprobs=logprobs.astype(np.float32), finish=finish, version=0
+            tokens=np.array(tokens, dtype=np.int32),
+            logprobs=logprobs.astype(np.float32),
+            finish=finish,
+            version=0,
         ),
         text=text,
         score=score,
@@ -103,7 +113,9 @@ class SumTask(Task):
 
     def asked(self, question: str) -> Problem | None:
         numbers = question.split(" + ")
-        is_sum = len(numbers) == 2 and all(number.isdecimal() and len(number) < 3 for number in numbers)
+        is_sum = len(numbers) == 2 and all(
+            number.isdecimal() and len(number) < 3 for number in numbers
+        )
         return sum_problem(int(numbers[0]), int(numbers[1])) if is_sum else None
 
     def vary(self, problem: Problem, seed: int) -> Problem:

@@ -1,7 +1,9 @@
-"""How far apart float32 results may be when only the order of their sums differs, on whatever processor.
+"""How far apart float32 results may be when only the order of their sums differs, on whatever
+processor.
 
-A sum of n terms is off by about √n rounding units, relative to the size of its terms, and by five times that hardly
-ever (Higham and Mary 2019, theorem 2.4). Sums that follow each other count together.
+A sum of n terms is off by about √n rounding units, relative to the size of its terms, and by five
+times that hardly ever (Higham and Mary 2019, theorem 2.4). Sums that follow each other count
+together.
 """
 
 import math
@@ -29,7 +31,11 @@ def logprob_bound(model: Transformer) -> float:
     """
     longest_state = math.sqrt(model.cfg.hidden_size) * float(model.norm.weight.detach().abs().max())
     longest_row = float(model.head_weight_VH.detach().float().norm(dim=1).max())
-    return rounding_bound(terms_of_pass(model.cfg, model.cfg.max_positions)) * longest_state * longest_row
+    return (
+        rounding_bound(terms_of_pass(model.cfg, model.cfg.max_positions))
+        * longest_state
+        * longest_row
+    )
 
 
 def terms_of_gradient(cfg: ModelConfig, longest: int, tokens: int) -> int:
@@ -38,7 +44,8 @@ def terms_of_gradient(cfg: ModelConfig, longest: int, tokens: int) -> int:
 
 
 def terms_of_pass(cfg: ModelConfig, longest: int) -> int:
-    """Count the terms summed on the way to a logit; `longest` is the number of tokens of the longest sequence."""
+    """Count the terms summed on the way to a logit; `longest` is the number of tokens of the
+    longest sequence."""
     attention = 3 * cfg.hidden_size + cfg.head_dim + longest + cfg.num_heads * cfg.head_dim
     feed_forward = 2 * cfg.hidden_size + cfg.intermediate_size
     head = 2 * cfg.hidden_size + cfg.vocab_size

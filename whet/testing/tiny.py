@@ -1,4 +1,5 @@
-"""The smallest real parts: a tokenizer, decoders of every family, a policy. Random weights, quick on one core."""
+"""The smallest real parts: a tokenizer, decoders of every family, a policy. Random weights, quick
+on one core."""
 
 from dataclasses import replace
 
@@ -28,10 +29,11 @@ def tiny_model(
     seed: int = 0,
     kind: type[Transformer] = Transformer,
 ) -> Transformer:
-    """Draw a two-layer decoder with the flags of a family; each has four query heads on two key heads.
+    """Draw a two-layer decoder with the flags of a family; each has four query heads on two key
+    heads.
 
-    Norms and biases are moved off one and zero, so that a missing one shows, and the head is sharp enough for tokens
-    to differ in probability by orders of magnitude.
+    Norms and biases are moved off one and zero, so that a missing one shows, and the head is sharp
+    enough for tokens to differ in probability by orders of magnitude.
     """
     cfg = replace(
         new_config("tiny", vocab_size, positions),
@@ -44,7 +46,9 @@ def tiny_model(
     initialise(model, seed)
     source = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        model.head_weight_VH.copy_(torch.randn(vocab_size, cfg.hidden_size, generator=source) * 0.25)
+        model.head_weight_VH.copy_(
+            torch.randn(vocab_size, cfg.hidden_size, generator=source) * 0.25
+        )
         for weight in model.parameters():
             if weight.dim() == 1:
                 weight.add_(torch.randn(weight.shape, generator=source) * 0.2)

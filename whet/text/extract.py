@@ -1,7 +1,8 @@
-"""Find where a response states its answer: boxes, tags, marked lines, formulas, numbers. Each find keeps its span.
+"""Find where a response states its answer: boxes, tags, marked lines, formulas, numbers. Each find
+keeps its span.
 
-Every function reads the text a bounded number of times, whatever is in it, and the regular expressions have nothing to
-backtrack into.
+Every function reads the text a bounded number of times, whatever is in it, and the regular
+expressions have nothing to backtrack into.
 """
 
 import re
@@ -41,7 +42,8 @@ class Find:
 
 
 def after_thought(text: str) -> int | None:
-    """Find where the thinking part ends: 0 where there is none, None where it was opened and never closed."""
+    """Find where the thinking part ends: 0 where there is none, None where it was opened and never
+    closed."""
     start = 0
     for match in _CLOSED_THOUGHT.finditer(text):
         start = match.end()
@@ -49,7 +51,8 @@ def after_thought(text: str) -> int | None:
 
 
 def boxed(text: str) -> list[Find]:
-    """List what stands in `\\boxed{...}` and its kin, outermost boxes only, in order; unclosed boxes are left out.
+    """List what stands in `\\boxed{...}` and its kin, outermost boxes only, in order; unclosed
+    boxes are left out.
 
     >>> [find.text for find in boxed(r"so \\boxed{\\frac{1}{2}} and \\boxed 3")]
     ['\\\\frac{1}{2}', '3']
@@ -89,7 +92,8 @@ def tagged(text: str, tag: str = "answer") -> list[Find]:
 
 
 def marked(text: str) -> list[Find]:
-    """List what follows `####`, `Answer:`, `the answer is` and the like, to the end of its line; the last few only."""
+    """List what follows `####`, `Answer:`, `the answer is` and the like, to the end of its line;
+    the last few only."""
     found = []
     for match in deque(_MARK.finditer(text), maxlen=MAX_MARKS):
         limit = match.end() + MAX_LINE
@@ -104,7 +108,9 @@ def sentence(find: Find) -> Find:
     """Cut a find after its first sentence; a point inside a number or formula ends none."""
     for match in _ENDS.finditer(find.text):
         if find.text[: match.start()].count("$") % 2 == 0 or match.group() == "\n":
-            return Find(text=find.text[: match.start()], start=find.start, end=find.start + match.start())
+            return Find(
+                text=find.text[: match.start()], start=find.start, end=find.start + match.start()
+            )
     return find
 
 
@@ -128,7 +134,9 @@ def formulas(text: str) -> list[Find]:
         if mark in ("\\\\", "\\$"):
             continue
         if opening is not None and mark == {"\\(": "\\)", "\\[": "\\]"}.get(opening[0], opening[0]):
-            found.append(Find(text=text[opening[1] : match.start()], start=opening[1], end=match.start()))
+            found.append(
+                Find(text=text[opening[1] : match.start()], start=opening[1], end=match.start())
+            )
             opening = None
         elif opening is None and mark not in ("\\)", "\\]"):
             opening = (mark, match.end())

@@ -1,4 +1,5 @@
-"""Habits of model text: loops, repeated n-grams, the form of its tags. Measured here, judged by a reward spec."""
+"""Habits of model text: loops, repeated n-grams, the form of its tags. Measured here, judged by a
+reward spec."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_UNIT = 20
-"""Shorter units do not count as loops: rulers, rows of dots and padding are no bad habit (the limit of NPG-Muse)."""
+"""Shorter units do not count as loops: rulers, rows of dots and padding are no bad habit (the limit
+of NPG-Muse)."""
 MIN_REPEATS = 5
 
 _SMALL = 16
@@ -19,14 +21,18 @@ Hashes = NDArray[np.uint64]
 
 
 def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS) -> float:
-    """Measure the share of characters that lie in a unit written `min_repeats` times or more in a row, anywhere.
+    """Measure the share of characters that lie in a unit written `min_repeats` times or more in a
+    row, anywhere.
 
-    One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a second.
+    One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
+    second.
 
     >>> repeated_share("so it is. so it is. so it is. so it is. so it is. so it is. Then: 4", min_unit=10)
     0.8955223880597015
     """
-    assert min_repeats >= 5, "the search looks at anchors that only five-fold repeats are sure to hold"
+    assert min_repeats >= 5, (
+        "the search looks at anchors that only five-fold repeats are sure to hold"
+    )
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     if len(codes) < min_unit * min_repeats or min_unit < 1:
         return 0.0
@@ -40,7 +46,8 @@ def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MI
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
-    """Measure the share of n-grams that were there before: 0 where all differ, or where there is none.
+    """Measure the share of n-grams that were there before: 0 where all differ, or where there is
+    none.
 
     >>> ngram_repetition("this this this this this".split(), 2)
     0.75
@@ -75,12 +82,22 @@ def is_think_answer_format(text: str) -> bool:
     """Open R1's rule: a thinking block and an answer block, each tag on a line of its own."""
     opening, middle = "<think>\n", "\n</think>\n<answer>\n"
     found = text.find(middle, len(opening)) if text.startswith(opening) else -1
-    return found >= 0 and re.compile(r"\n</answer>$", re.MULTILINE).search(text, found + len(middle)) is not None
+    return (
+        found >= 0
+        and re.compile(r"\n</answer>$", re.MULTILINE).search(text, found + len(middle)) is not None
+    )
 
 
 def tag_count(text: str) -> float:
-    """Open R1's rule: a quarter for each of four tags that is there exactly once, on a line of its own."""
-    return sum(text.count(tag) == 1 for tag in ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")) / 4
+    """Open R1's rule: a quarter for each of four tags that is there exactly once, on a line of its
+    own."""
+    return (
+        sum(
+            text.count(tag) == 1
+            for tag in ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
+        )
+        / 4
+    )
 
 
 def has_block(text: str, tag: str) -> bool:
@@ -108,11 +125,13 @@ def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
-    """Find runs whose period is from L to 2L, for L = 16, 32, …, by blocks of 2L characters at every L-th place.
+    """Find runs whose period is from L to 2L, for L = 16, 32, …, by blocks of 2L characters at
+    every L-th place.
 
-    A five-fold repeat holds such a place a with block(a) = block(a + p) = block(a + 2p). Were a shorter distance to
-    fit as well, the run would have the greatest common divisor of both as a period (Fine and Wilf 1965) and belong to
-    a smaller L; so the nearest match is the period. Hashes only propose: runs are measured on the characters.
+    A five-fold repeat holds such a place a with block(a) = block(a + p) = block(a + 2p). Were a
+    shorter distance to fit as well, the run would have the greatest common divisor of both as a
+    period (Fine and Wilf 1965) and belong to a smaller L; so the nearest match is the period.
+    Hashes only propose: runs are measured on the characters.
     """
     runs: list[Run] = []
     hashes, length = codes.astype(np.uint64), 1
@@ -131,7 +150,8 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _doubled(hashes: Hashes, length: int) -> Hashes:
-    """Hash every block of 2n characters from its two halves; not linear, so that no pattern of text cancels out."""
+    """Hash every block of 2n characters from its two halves; not linear, so that no pattern of text
+    cancels out."""
     mixed: Hashes = hashes[:-length] * _ODD[0] + hashes[length:] * _ODD[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _ODD[2]

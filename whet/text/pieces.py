@@ -1,4 +1,5 @@
-"""The small task tokenizer: whole numbers and frequent phrases as single tokens, any other ASCII text by characters.
+"""The small task tokenizer: whole numbers and frequent phrases as single tokens, any other ASCII
+text by characters.
 
 A model that reads "13" as one token learns arithmetic far faster than one that reads "1" and "3".
 """
@@ -30,15 +31,18 @@ PLAIN_TEMPLATE = (
 NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
 LONGEST = 64
 """Characters in a piece at most: greedy matching of an unknown run costs the cube of its length."""
-# Apart from numbers stand characters without a token, so that only they are lost, and the "<" of a special token's
-# name in plain text, so that the name is never matched as a whole.
+# Apart from numbers stand characters without a token, so that only they are lost, and the "<" of a
+# special token's name in plain text, so that the name is never matched as a whole.
 _APART = rf"{NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
 _SPLIT = re.compile(f"({_APART})")
 _RUN = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-def train_pieces(texts: Iterable[str], *, max_pieces: int = 1024, chat_template: str = PLAIN_TEMPLATE) -> Tokenizer:
-    """Make a tokenizer of the most frequent pieces of the texts; the same texts in any order give the same one."""
+def train_pieces(
+    texts: Iterable[str], *, max_pieces: int = 1024, chat_template: str = PLAIN_TEMPLATE
+) -> Tokenizer:
+    """Make a tokenizer of the most frequent pieces of the texts; the same texts in any order give
+    the same one."""
     if max_pieces < 0:
         raise ConfigError(f"max_pieces is {max_pieces}, expected 0 or more")
     counts: Counter[str] = Counter()
@@ -48,7 +52,12 @@ def train_pieces(texts: Iterable[str], *, max_pieces: int = 1024, chat_template:
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
     frequent = [piece for piece in ranked if len(piece) > 1 and piece.isascii()][:max_pieces]
     vocabulary = {piece: index for index, piece in enumerate([*singles, *frequent])}
-    model = WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST, continuing_subword_prefix="")
+    model = WordPiece(
+        vocabulary,
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=LONGEST,
+        continuing_subword_prefix="",
+    )
     core = tokenizers.Tokenizer(model)
     core.pre_tokenizer = Sequence(
         [
@@ -77,5 +86,7 @@ def split(text: str) -> list[str]:
     pieces = []
     for index, part in enumerate(_SPLIT.split(text)):
         runs = [part] if index % 2 else _RUN.findall(part)
-        pieces += [run[start : start + LONGEST] for run in runs for start in range(0, len(run), LONGEST)]
+        pieces += [
+            run[start : start + LONGEST] for run in runs for start in range(0, len(run), LONGEST)
+        ]
     return pieces

@@ -1,7 +1,8 @@
-"""The two layouts of RL-Tango, each scored from 0 to 1: a solution in steps, and a verification of each step.
+"""The two layouts of RL-Tango, each scored from 0 to 1: a solution in steps, and a verification of
+each step.
 
-<think><step>…</step><step>…</step></think><answer>\\boxed{…}</answer>
-<step_verification><step>… \\boxed{CORRECT}</step></step_verification>
+<think><step>…</step><step>…</step></think><answer>\\boxed{…}</answer> <step_verification><step>…
+\\boxed{CORRECT}</step></step_verification>
 <final_verification>\\boxed{CORRECT}</final_verification>
 """
 
@@ -16,14 +17,16 @@ _BOX = re.compile(r"\\boxed\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a verification says of each step and of the whole; None where it says nothing that can be read."""
+    """What a verification says of each step and of the whole; None where it says nothing that can
+    be read."""
 
     steps: tuple[bool | None, ...] = ()
     final: bool | None = None
 
 
 def solution_form(text: str) -> float:
-    """Start from 1 and take off 0.8 for each large fault and 0.4 for few steps; 0 without an answer block.
+    """Start from 1 and take off 0.8 for each large fault and 0.4 for few steps; 0 without an answer
+    block.
 
     >>> solution_form("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
     0.6
@@ -43,7 +46,8 @@ def solution_form(text: str) -> float:
 
 
 def verification_form(text: str, num_steps: int | None) -> float:
-    """Start from 1 and take off 0.8 for each large fault, 0.4 for text between steps; 0 in any other layout.
+    """Start from 1 and take off 0.8 for each large fault, 0.4 for text between steps; 0 in any
+    other layout.
 
     `num_steps` is how many steps the solution has; None where that is not to count.
     """

@@ -1,6 +1,7 @@
 """Where the steps of a response stand, and which of its tokens each takes up.
 
-Steps are pieces of the text as it was decoded; tokens are found by their characters, and nothing is tokenised again.
+Steps are pieces of the text as it was decoded; tokens are found by their characters, and nothing is
+tokenised again.
 """
 
 import re
@@ -11,7 +12,8 @@ from typing import Literal
 from whet.text.extract import Find, tagged
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
-"""lines and paragraphs (between blank lines) are steps as they are; tags are what stands in <step>…</step>."""
+"""lines and paragraphs (between blank lines) are steps as they are; tags are what stands in
+<step>…</step>."""
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 
 
@@ -29,10 +31,11 @@ def steps_of(text: str, layout: StepLayout) -> list[Find]:
 
 
 def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Give each step the tokens that hold its characters, end exclusive; `spans` are those of the whole response.
+    """Give each step the tokens that hold its characters, end exclusive; `spans` are those of the
+    whole response.
 
-    A token that ends one step and begins the next belongs to both. Tokens that only begin a character stand with the
-    one that completes it.
+    A token that ends one step and begins the next belongs to both. Tokens that only begin a
+    character stand with the one that completes it.
 
     >>> on_tokens(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]

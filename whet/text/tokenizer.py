@@ -1,7 +1,9 @@
-"""Text to tokens and back, from the `tokenizer.json` of a model folder, with what its neighbours say of stops and chat.
+"""Text to tokens and back, from the `tokenizer.json` of a model folder, with what its neighbours
+say of stops and chat.
 
-Text from outside cannot forge special tokens: "<|im_end|>" in a problem is encoded as the ten characters it is,
-unless the caller vouches for the text with `special=True`, as chat templates do for their own words.
+Text from outside cannot forge special tokens: "<|im_end|>" in a problem is encoded as the ten
+characters it is, unless the caller vouches for the text with `special=True`, as chat templates do
+for their own words.
 """
 
 import codecs
@@ -23,7 +25,8 @@ NAMED = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specials:
-    """What the files beside `tokenizer.json` say: the settings as they are, the chat template, the stop tokens."""
+    """What the files beside `tokenizer.json` say: the settings as they are, the chat template, the
+    stop tokens."""
 
     settings: Mapping[str, Json]
     """The content of `tokenizer_config.json`, kept so that `save` writes all of it back."""
@@ -35,7 +38,8 @@ class Specials:
 class Tokenizer:
     """A vocabulary with its special tokens. Token arrays are int32; nothing is ever added or cut.
 
-    `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all that end a generation.
+    `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all
+    that end a generation.
     """
 
     def __init__(self, core: tokenizers.Tokenizer, specials: Specials) -> None:
@@ -43,8 +47,12 @@ class Tokenizer:
         core.no_padding()
         self._core, self._lock = core, threading.Lock()
         self.settings, self.chat_template = specials.settings, specials.chat_template
-        self.special_texts = tuple(t.content for t in core.get_added_tokens_decoder().values() if t.special)
-        self.named = {key: text for key in NAMED if (text := _content(specials.settings.get(key))) is not None}
+        self.special_texts = tuple(
+            t.content for t in core.get_added_tokens_decoder().values() if t.special
+        )
+        self.named = {
+            key: text for key in NAMED if (text := _content(specials.settings.get(key))) is not None
+        }
         eos = [self.id(self.named["eos_token"])] if "eos_token" in self.named else []
         self.eos_tokens = frozenset([*eos, *specials.eos_tokens])
         self.eos = eos[0] if eos else None
@@ -74,7 +82,8 @@ class Tokenizer:
         )
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json`, the chat template inside, as transformers reads them."""
+        """Write `tokenizer.json` and `tokenizer_config.json`, the chat template inside, as
+        transformers reads them."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         if self.chat_template is not None:
             settings["chat_template"] = self.chat_template
@@ -99,7 +108,8 @@ class Tokenizer:
         return int(found)
 
     def encode(self, text: str, *, special: bool = False) -> Tokens:
-        """Turn text into tokens; only with `special` do special tokens written in it count as such."""
+        """Turn text into tokens; only with `special` do special tokens written in it count as
+        such."""
         return self.encode_batch([text], special=special)[0]
 
     def encode_batch(self, texts: Iterable[str], *, special: bool = False) -> list[Tokens]:
@@ -111,12 +121,20 @@ class Tokenizer:
 
     def decode(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> str:
         """Turn tokens into text; special tokens are left out unless kept."""
-        return str(self._core.decode(np.asarray(tokens, dtype=np.int32).tolist(), skip_special_tokens=not keep_special))
+        return str(
+            self._core.decode(
+                np.asarray(tokens, dtype=np.int32).tolist(), skip_special_tokens=not keep_special
+            )
+        )
 
-    def spans(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> list[tuple[int, int]]:
-        """Give each token its characters of the decoded text, end exclusive; the spans join without gaps.
+    def spans(
+        self, tokens: Tokens | Sequence[int], *, keep_special: bool = False
+    ) -> list[tuple[int, int]]:
+        """Give each token its characters of the decoded text, end exclusive; the spans join without
+        gaps.
 
-        A character whose bytes lie in several tokens belongs to the one that completes it; the others are empty.
+        A character whose bytes lie in several tokens belongs to the one that completes it; the
+        others are empty.
         """
         if self._decoder not in ("ByteLevel", "Fuse"):
             raise DataError(
@@ -127,7 +145,9 @@ class Tokenizer:
         spans, end = [], 0
         for index, token in enumerate(ids):
             skipped = token in self._special_ids and not keep_special
-            text = reader.decode(b"" if skipped else self._bytes(token), final=index == len(ids) - 1)
+            text = reader.decode(
+                b"" if skipped else self._bytes(token), final=index == len(ids) - 1
+            )
             spans.append((end, end + len(text)))
             end += len(text)
         return spans
@@ -145,10 +165,13 @@ class Tokenizer:
 
 
 def _byte_letters() -> dict[str, int]:
-    """Map byte-level BPE's letters back to bytes: printable Latin-1 stands for itself, the rest is moved above 255."""
+    """Map byte-level BPE's letters back to bytes: printable Latin-1 stands for itself, the rest is
+    moved above 255."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [byte for byte in range(256) if byte not in plain]
-    letters = {chr(byte): byte for byte in plain} | {chr(256 + index): byte for index, byte in enumerate(moved)}
+    letters = {chr(byte): byte for byte in plain} | {
+        chr(256 + index): byte for index, byte in enumerate(moved)
+    }
     assert set(letters) == set(ByteLevel.alphabet()), "tokenizers uses the same alphabet"
     return letters
 
@@ -163,7 +186,8 @@ def _content(value: Json) -> str | None:
 
 
 def _template(folder: Path, settings: Mapping[str, Json]) -> str | None:
-    """Read the chat template from its own file, else from the settings; of several named ones, the default."""
+    """Read the chat template from its own file, else from the settings; of several named ones, the
+    default."""
     file = folder / "chat_template.jinja"
     try:
         if file.is_file():
@@ -172,7 +196,9 @@ def _template(folder: Path, settings: Mapping[str, Json]) -> str | None:
         raise DataError(f"{str(file)!r} cannot be read: {error}") from error
     template = settings.get("chat_template")
     if isinstance(template, list):
-        named = {str(row.get("name")): row.get("template") for row in template if isinstance(row, dict)}
+        named = {
+            str(row.get("name")): row.get("template") for row in template if isinstance(row, dict)
+        }
         template = named.get("default")
     return template if isinstance(template, str) else None
 

@@ -18,7 +18,8 @@ class Tracker(Protocol):
 
 
 class Run(Protocol):
-    """What a tracker needs of a run: where it lies, its name apart from all others, and its own metrics file."""
+    """What a tracker needs of a run: where it lies, its name apart from all others, and its own
+    metrics file."""
 
     folder: Path
 
@@ -29,7 +30,8 @@ class Run(Protocol):
 
 
 class Trackers:
-    """Passes every step on to each of several trackers, in order; closes all when left as a context."""
+    """Passes every step on to each of several trackers, in order; closes all when left as a
+    context."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self._trackers = tuple(trackers)
@@ -46,6 +48,9 @@ class Trackers:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

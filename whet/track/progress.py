@@ -1,18 +1,28 @@
-"""Progress of long work: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar with rate and time left on a terminal, a line now and then
+elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from whet.errors import visible
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 printer = Console(highlight=False, soft_wrap=True)
-"""For what a command was asked for, which goes to stdout; all that is said on the way goes to stderr."""
+"""For what a command was asked for, which goes to stdout; all that is said on the way goes to
+stderr."""
 
 QUIET_SECONDS = 10.0
 """Where there is no terminal, a line of progress comes this often."""
@@ -29,12 +39,14 @@ class RateColumn(ProgressColumn):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence as it is: brackets in a path are no markup, and text of others does not steer the terminal."""
+    """Print a sentence as it is: brackets in a path are no markup, and text of others does not
+    steer the terminal."""
     console.print(visible(sentence), markup=False)
 
 
 def screen() -> Console | None:
-    """The console that bars are drawn on, so that lines printed there stand above them; None off a terminal."""
+    """The console that bars are drawn on, so that lines printed there stand above them; None off a
+    terminal."""
     return console if console.is_terminal else None
 
 
@@ -42,7 +54,12 @@ def screen() -> Console | None:
 def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
     """Show how far work has come; call the yielded function with how much was just done."""
     if console.is_terminal:
-        columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), RateColumn())
+        columns = (
+            TextColumn("{task.description:<9}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            RateColumn(),
+        )
         with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
             task = progress.add_task(label, total=total, completed=done)
             yield lambda count: progress.update(task, advance=count)
@@ -62,7 +79,9 @@ def _plain(label: str, total: int, done: int) -> Advance:
             last = now
             speed = (done - first) / (now - start)
             left = (total - done) / speed if speed else float("inf")
-            console.print(f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left")
+            console.print(
+                f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left"
+            )
 
     return advance
 

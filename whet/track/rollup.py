@@ -26,9 +26,13 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
     return {
         "reward/mean": fmean(rewards) if rewards else 0.0,
         "reward/deviation": pstdev(rewards) if rewards else 0.0,
-        **{f"score/{name}": fmean(score.parts.get(name, 0.0) for score in graded) for name in names},
+        **{
+            f"score/{name}": fmean(score.parts.get(name, 0.0) for score in graded) for name in names
+        },
         "score/unscored": float(len(rollouts) - len(graded)),
         "length/mean": fmean(len(rollout.completion.tokens) for rollout in rollouts),
-        "length/unfinished": fmean(rollout.completion.finish == Finish.LENGTH for rollout in rollouts),
+        "length/unfinished": fmean(
+            rollout.completion.finish == Finish.LENGTH for rollout in rollouts
+        ),
         "groups/equal": fmean(len(set(values)) <= 1 for values in spreads),
     }

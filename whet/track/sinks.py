@@ -1,4 +1,5 @@
-"""The trackers: the run's JSON lines and the console always, TensorBoard and Weights & Biases on demand."""
+"""The trackers: the run's JSON lines and the console always, TensorBoard and Weights & Biases on
+demand."""
 
 import importlib
 import math
@@ -26,10 +27,19 @@ class TrackConfig(Config):
 
 
 def open_trackers(
-    cfg: TrackConfig, run: Run, columns: Mapping[str, str], *, every: int = 1, console: Console | None = None
+    cfg: TrackConfig,
+    run: Run,
+    columns: Mapping[str, str],
+    *,
+    every: int = 1,
+    console: Console | None = None,
 ) -> Trackers:
-    """Open the trackers of a run. The console, a progress bar's own if given, shows `columns`: metrics by label."""
-    trackers: list[Tracker] = [JsonlTracker(run), ConsoleTracker(columns, every=every, console=console)]
+    """Open the trackers of a run. The console, a progress bar's own if given, shows `columns`:
+    metrics by label."""
+    trackers: list[Tracker] = [
+        JsonlTracker(run),
+        ConsoleTracker(columns, every=every, console=console),
+    ]
     if "tensorboard" in cfg.sinks:
         trackers.append(TensorBoardTracker(run))
     if "wandb" in cfg.sinks:
@@ -51,7 +61,8 @@ class JsonlTracker:
 
 
 class ConsoleTracker:
-    """Prints one aligned line a step, or every few steps, with a handful of metrics; nothing where there are none."""
+    """Prints one aligned line a step, or every few steps, with a handful of metrics; nothing where
+    there are none."""
 
     def __init__(
         self,
@@ -66,12 +77,18 @@ class ConsoleTracker:
         self._console = console or (Console(file=self._stream) if self._stream.isatty() else None)
 
     def log(self, step: int, metrics: Metrics) -> None:
-        shown = [(label, number(metrics[name])) for name, label in self._columns.items() if name in metrics]
+        shown = [
+            (label, number(metrics[name]))
+            for name, label in self._columns.items()
+            if name in metrics
+        ]
         if not shown or step % self._every:
             return
         line = Text(f"step {step:>6}", style="bold")
         for label, text in shown:
-            line.append(f"  {label} ", style="dim not bold").append(f"{text:<8}", style="cyan not bold")
+            line.append(f"  {label} ", style="dim not bold").append(
+                f"{text:<8}", style="cyan not bold"
+            )
         if self._console is None:
             print(line.plain, file=self._stream, flush=True)
         else:
@@ -95,9 +112,14 @@ class TensorBoardTracker:
     def log(self, step: int, metrics: Metrics) -> None:
         if self._writer is None:
             self._writer = self._start(step)
-        values = [self._summaries.Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+        values = [
+            self._summaries.Summary.Value(tag=name, simple_value=value)
+            for name, value in metrics.items()
+        ]
         summary = self._summaries.Summary(value=values)
-        self._writer.add_event(self._events.Event(wall_time=time.time(), step=step, summary=summary))
+        self._writer.add_event(
+            self._events.Event(wall_time=time.time(), step=step, summary=summary)
+        )
 
     def close(self) -> None:
         if self._writer is not None:
@@ -105,7 +127,8 @@ class TensorBoardTracker:
 
     def _start(self, step: int) -> "_EventWriter":
         writer: _EventWriter = self._open(str(self._folder))
-        # A session that starts at a step makes TensorBoard forget that step and later ones of the session before.
+        # A session that starts at a step makes TensorBoard forget that step and later ones of the
+        # session before.
         session = self._events.SessionLog(status=self._events.SessionLog.START)
         writer.add_event(self._events.Event(wall_time=time.time(), step=step, session_log=session))
         return writer
@@ -128,7 +151,8 @@ class WandbTracker:
 
 
 def number(value: float) -> str:
-    """Write a metric in at most eight characters or so: whole numbers as such, others with four digits.
+    """Write a metric in at most eight characters or so: whole numbers as such, others with four
+    digits.
 
     >>> number(512.0), number(0.123456), number(1.5e-7)
     ('512', '0.1235', '1.5e-07')

@@ -1,4 +1,5 @@
-"""What a checkpoint holds: the model as a Hugging Face folder, the optimiser, and the position of everything else."""
+"""What a checkpoint holds: the model as a Hugging Face folder, the optimiser, and the position of
+everything else."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +32,8 @@ def save_training(
     state: dict[str, Json],
     others: Mapping[str, Trained] | None = None,
 ) -> None:
-    """Write all that the next step depends on. Random streams follow from seed and step, so they need no place here.
+    """Write all that the next step depends on. Random streams follow from seed and step, so they
+    need no place here.
 
     Others have a folder each, by name, that is a checkpoint of its own.
     """
@@ -54,7 +56,9 @@ def load_training(
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
         learner.num_steps = int(str(state["optimizer_steps"]))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"checkpoint {folder} cannot be read ({error}); delete it to use the one before") from error
+        raise DataError(
+            f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"
+        ) from error
     for name, other in (others or {}).items():
         load_training(folder / OTHERS / name, other.policy, other.learner)
     return state

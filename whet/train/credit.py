@@ -1,4 +1,5 @@
-"""Groups of rewarded rollouts become training examples: advantages, then weights. Plain numbers, no model."""
+"""Groups of rewarded rollouts become training examples: advantages, then weights. Plain numbers, no
+model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,40 +19,57 @@ from whet.types import Group, Rollout
 
 
 def flatten(groups: Sequence[Group], algo: Algorithm, *, temperature: float) -> list[Example]:
-    """Turn each rollout into an example, for a reference or a critic to add what they say of its tokens.
+    """Turn each rollout into an example, for a reference or a critic to add what they say of its
+    tokens.
 
     Unscored rollouts are left out, and groups of one scored where siblings are compared.
     """
-    return [example_of(rollout, temperature) for group in _usable(groups, algo) for rollout in group]
+    return [
+        example_of(rollout, temperature) for group in _usable(groups, algo) for rollout in group
+    ]
 
 
 def credit(
-    groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, state: State, *, progress: float = 0.0
+    groups: Sequence[Group],
+    examples: Sequence[Example],
+    algo: Algorithm,
+    state: State,
+    *,
+    progress: float = 0.0,
 ) -> tuple[list[Example], State]:
     """Give each example, as `flatten` made them of the same groups, its advantage.
 
     `progress`, from 0 to 1, is how much of the run is done: with it the share of step credit falls.
     """
     usable = _usable(groups, algo)
-    assert [example.rollout for example in examples] == [rollout.id for group in usable for rollout in group], (
-        "examples belong to the rollouts of their groups, in order"
-    )
+    assert [example.rollout for example in examples] == [
+        rollout.id for group in usable for rollout in group
+    ], "examples belong to the rollouts of their groups, in order"
     found, is_live, state = _outcome(usable, examples, algo, state)
     if algo.whitens:
         white = whiten([_tokens(example) for example in found], is_live)
         found = [_with(example, array) for example, array in zip(found, white, strict=True)]
     if algo.step_credit is not None:
-        answers = [[(rollout.steps, len(rollout.completion.tokens)) for rollout in group] for group in usable]
+        answers = [
+            [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
+            for group in usable
+        ]
         steps = [array for group in algo.step_credit(answers) for array in group]
         alpha = algo.alpha(progress)
-        found = [_with(item, blended(_tokens(item), step, alpha)) for item, step in zip(found, steps, strict=True)]
+        found = [
+            _with(item, blended(_tokens(item), step, alpha))
+            for item, step in zip(found, steps, strict=True)
+        ]
     return found, state
 
 
 def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
-    """Give every example the weight of its tokens; all examples of one optimiser step must be given at once."""
+    """Give every example the weight of its tokens; all examples of one optimiser step must be given
+    at once."""
     found = weights([example.num_targets for example in examples])
-    return [replace(example, weight=weight) for example, weight in zip(examples, found, strict=True)]
+    return [
+        replace(example, weight=weight) for example, weight in zip(examples, found, strict=True)
+    ]
 
 
 def _usable(groups: Sequence[Group], algo: Algorithm) -> list[list[Rollout]]:
@@ -62,7 +80,8 @@ def _usable(groups: Sequence[Group], algo: Algorithm) -> list[list[Rollout]]:
 def _outcome(
     usable: Sequence[Sequence[Rollout]], examples: Sequence[Example], algo: Algorithm, state: State
 ) -> tuple[list[Example], list[bool], State]:
-    """Credit for the reward of the whole answer; with it, which examples can tell a better answer from a worse."""
+    """Credit for the reward of the whole answer; with it, which examples can tell a better answer
+    from a worse."""
     rewards = [[float(rollout.reward or 0.0) for rollout in group] for group in usable]
     penalties = [_penalty(example, algo) for example in examples]
     if algo.advantage is None:
@@ -73,7 +92,9 @@ def _outcome(
     totals = [[reward - float(next(left).sum()) for reward in group] for group in rewards]
     advantages, state = algo.advantage(totals, state)
     flat = [value for group in advantages for value in group]
-    found = [replace(example, advantage=value) for example, value in zip(examples, flat, strict=True)]
+    found = [
+        replace(example, advantage=value) for example, value in zip(examples, flat, strict=True)
+    ]
     return found, [max(group) > min(group) for group in totals for _ in group], state
 
 
@@ -81,19 +102,30 @@ def _by_token(example: Example, reward: float, penalty: Array, algo: Algorithm) 
     """Spread the reward, which comes with the last token, over the tokens before."""
     assert algo.spread is not None
     if algo.needs_values and example.value is None:
-        raise ConfigError('this algorithm needs a critic, and there is none: set algo.name to another, such as "grpo"')
+        raise ConfigError(
+            'this algorithm needs a critic, and there is none: set algo.name to another, such as "grpo"'
+        )
     at_tokens = -penalty
     at_tokens[-1] += reward
-    advantage, target = algo.spread(at_tokens, None if example.value is None else example.value.astype(np.float64))
-    return replace(_with(example, advantage), value_target=None if target is None else target.astype(np.float32))
+    advantage, target = algo.spread(
+        at_tokens, None if example.value is None else example.value.astype(np.float64)
+    )
+    return replace(
+        _with(example, advantage),
+        value_target=None if target is None else target.astype(np.float32),
+    )
 
 
 def _penalty(example: Example, algo: Algorithm) -> Array:
     """What the KL to the reference takes off the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
-    assert example.logprob is not None and example.ref_logprob is not None, "a KL in the reward needs a reference"
-    policy, reference = (torch.from_numpy(part.astype(np.float64)) for part in (example.logprob, example.ref_logprob))
+    assert example.logprob is not None and example.ref_logprob is not None, (
+        "a KL in the reward needs a reference"
+    )
+    policy, reference = (
+        torch.from_numpy(part.astype(np.float64)) for part in (example.logprob, example.ref_logprob)
+    )
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
 

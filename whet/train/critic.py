@@ -1,4 +1,5 @@
-"""The critic of PPO: values for every response token, and a learner of its own that fits them to their targets."""
+"""The critic of PPO: values for every response token, and a learner of its own that fits them to
+their targets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,16 +37,25 @@ class CriticConfig(Config):
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
     clip: float | None = Field(default=0.2, gt=0.0)
-    """How far a value may move in a step of several mini-batches and still gain from it; none is no bound (PPO)."""
+    """How far a value may move in a step of several mini-batches and still gain from it; none is no
+    bound (PPO)."""
     head_start: int = Field(default=0, ge=0)
-    """Steps at the start in which the critic alone learns, since a policy that follows a blind one is misled."""
+    """Steps at the start in which the critic alone learns, since a policy that follows a blind one
+    is misled."""
 
 
 class Critic:
-    """Values what the policy does. It starts from the policy's weights; `steps` is how many steps the run has."""
+    """Values what the policy does. It starts from the policy's weights; `steps` is how many steps
+    the run has."""
 
     def __init__(
-        self, policy: Transformer, cfg: CriticConfig, train: TrainConfig, *, steps: int, minibatches: int = 1
+        self,
+        policy: Transformer,
+        cfg: CriticConfig,
+        train: TrainConfig,
+        *,
+        steps: int,
+        minibatches: int = 1,
     ) -> None:
         self.cfg, self.minibatches = cfg, minibatches
         self.train = train.model_copy(update={"lr": cfg.lr})
@@ -62,7 +72,8 @@ class Critic:
 
     @torch.no_grad()
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        """What the critic expects before each response token of each example, in the order given."""
+        """What the critic expects before each response token of each example, in the order
+        given."""
         found: dict[int, Floats] = {}
         for group in micro_batches(self.model.body, examples, self.train.micro_tokens):
             value_M = self._value(to_batch(group, self.device)).cpu().numpy()
@@ -72,25 +83,38 @@ class Critic:
         return [found[id(example)] for example in examples]
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
-        """Take an optimiser step a mini-batch towards the targets, none without examples; all tokens count the same."""
+        """Take an optimiser step a mini-batch towards the targets, none without examples; all
+        tokens count the same."""
         values = [example.value for example in examples if example.value is not None]
         targets = [example.value_target for example in examples if example.value_target is not None]
-        assert len(values) == len(targets) == len(examples), "a critic learns from valued and credited examples"
+        assert len(values) == len(targets) == len(examples), (
+            "a critic learns from valued and credited examples"
+        )
         if not examples:
             return {}
         order = list(examples)
         stream(seed, "critic").shuffle(order)
-        batches = [part for part in (order[index :: self.minibatches] for index in range(self.minibatches)) if part]
+        batches = [
+            part
+            for part in (order[index :: self.minibatches] for index in range(self.minibatches))
+            if part
+        ]
         collected = [self._step(weigh(batch, token_mean)) for batch in batches]
         self.num_updates += 1
-        means = {name: sum(row[name] for row in collected) / len(collected) for name in collected[0]}
+        means = {
+            name: sum(row[name] for row in collected) / len(collected) for name in collected[0]
+        }
         return means | {"value/explained_variance": explained_variance(values, targets)}
 
     def save(self, folder: Path) -> Json:
-        """Write all that its next step depends on into a folder of its own within a checkpoint's."""
+        """Write all that its next step depends on into a folder of its own within a
+        checkpoint's."""
         own = folder / OWN
         save_trained(self.model.body, own)
-        save_file({name: tensor.detach().cpu() for name, tensor in self.model.head.state_dict().items()}, own / HEAD)
+        save_file(
+            {name: tensor.detach().cpu() for name, tensor in self.model.head.state_dict().items()},
+            own / HEAD,
+        )
         save_optimizer(self.optimizer, own)
         return {"steps": self.num_steps, "updates": self.num_updates}
 
@@ -106,7 +130,9 @@ class Critic:
                 case _:
                     raise ValueError("its state does not count the critic's steps")
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
-            raise DataError(f"checkpoint {folder} cannot be read ({error}); delete it to use the one before") from error
+            raise DataError(
+                f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"
+            ) from error
 
     def _step(self, examples: Sequence[Example]) -> Metrics:
         sums = torch.zeros(2, device=self.device)
@@ -116,13 +142,22 @@ class Critic:
         norm = self.optimizer.step(lr)
         self.num_steps += 1
         loss, clipped = sums.tolist()
-        return {"value/loss": loss, "value/clip_fraction": clipped, "value/lr": lr, "value/grad_norm": norm}
+        return {
+            "value/loss": loss,
+            "value/clip_fraction": clipped,
+            "value/lr": lr,
+            "value/grad_norm": norm,
+        }
 
     def _forward_backward(self, batch: Batch) -> Tensor:
-        """Add one batch's gradient; its part of the loss, and of the share of tokens beyond the clip."""
+        """Add one batch's gradient; its part of the loss, and of the share of tokens beyond the
+        clip."""
         assert batch.value_M is not None and batch.value_target_M is not None
         value_M = self._value(batch)
-        loss = (value_loss(value_M, batch.value_M, batch.value_target_M, clip=self.cfg.clip) * batch.weight_M).sum()
+        loss = (
+            value_loss(value_M, batch.value_M, batch.value_target_M, clip=self.cfg.clip)
+            * batch.weight_M
+        ).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         is_beyond_M = (value_M.detach() - batch.value_M).abs() > (self.cfg.clip or float("inf"))
         return torch.stack([loss.detach(), (is_beyond_M * batch.weight_M).sum()])
@@ -140,7 +175,9 @@ def build_critic(
     if not algo.needs_values:
         return None
     if cfg.head_start >= steps:
-        raise ConfigError(f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; lower it")
+        raise ConfigError(
+            f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; lower it"
+        )
     return Critic(policy, cfg, train, steps=steps, minibatches=algo.minibatches)
 
 

@@ -1,4 +1,5 @@
-"""Make CUDA give the same bits every time, at some cost; a CPU with a fixed thread count does so anyway."""
+"""Make CUDA give the same bits every time, at some cost; a CPU with a fixed thread count does so
+anyway."""
 
 import torch
 

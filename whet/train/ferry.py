@@ -1,6 +1,8 @@
-"""What an optimiser keeps in host memory, and its way through the device: in pieces, three on the way at a time.
+"""What an optimiser keeps in host memory, and its way through the device: in pieces, three on the
+way at a time.
 
-While one piece is worked on, the next comes over and the last goes home, so the link is busy in both directions.
+While one piece is worked on, the next comes over and the last goes home, so the link is busy in
+both directions.
 """
 
 import mmap
@@ -13,7 +15,8 @@ import torch
 from torch import Tensor
 
 PIECE = 2**24
-"""Numbers of a piece: long enough that a copy costs more than its launch, short enough to be no burden."""
+"""Numbers of a piece: long enough that a copy costs more than its launch, short enough to be no
+burden."""
 LANES, WIDTH = 3, 3
 """Pieces on the way at a time, and tensors that travel together."""
 
@@ -30,7 +33,8 @@ class Lane:
 
 
 class Ferry:
-    """Carries float32 tensors between host and device; on a CPU it does the same with nothing to wait for."""
+    """Carries float32 tensors between host and device; on a CPU it does the same with nothing to
+    wait for."""
 
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
         self.device, self.piece = device, piece
@@ -39,7 +43,8 @@ class Ferry:
         self._count = 0
 
     def cross(self, homes: Sequence[Tensor], act: Act) -> None:
-        """Bring flat tensors over, piece by piece, let `act` change each piece, and take it home again.
+        """Bring flat tensors over, piece by piece, let `act` change each piece, and take it home
+        again.
 
         `act` is told which piece it is. It works in the present stream, and nobody waits.
         """
@@ -66,15 +71,20 @@ class Ferry:
 
     def _next_lane(self, main: "_Queue") -> Lane:
         if not self._lanes:
-            rooms = [torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device) for _ in range(LANES)]
-            # What had this memory before may still be read by work that waits in the present stream.
+            rooms = [
+                torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device)
+                for _ in range(LANES)
+            ]
+            # What had this memory before may still be read by work that waits in the present
+            # stream.
             self._lanes = [Lane(rooms=room, free=main.mark()) for room in rooms]
         self._count += 1
         return self._lanes[self._count % LANES]
 
 
 class _Queue:
-    """Work that a device does in order, beside other queues; on a CPU all is done when it is asked for."""
+    """Work that a device does in order, beside other queues; on a CPU all is done when it is asked
+    for."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.stream = stream
@@ -106,7 +116,8 @@ class _Queue:
 def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
     """Make room in host memory, zeros, that a device reaches by itself where there is one.
 
-    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half as much again.
+    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half
+    as much again.
     """
     count = torch.Size(shape).numel()
     mapping = mmap.mmap(-1, count * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

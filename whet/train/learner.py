@@ -1,4 +1,5 @@
-"""The learner: sums weight times loss over packed sequences, and steps the optimiser. It knows no algorithm."""
+"""The learner: sums weight times loss over packed sequences, and steps the optimiser. It knows no
+algorithm."""
 
 from collections.abc import Sequence
 
@@ -27,9 +28,12 @@ CPU_TOKENS = 4096
 
 
 class Learner:
-    """Trains a model that an engine may share. `steps` is how many optimiser steps the schedule spans."""
+    """Trains a model that an engine may share. `steps` is how many optimiser steps the schedule
+    spans."""
 
-    def __init__(self, model: Transformer, cfg: TrainConfig, *, steps: int, room: Room | None = None) -> None:
+    def __init__(
+        self, model: Transformer, cfg: TrainConfig, *, steps: int, room: Room | None = None
+    ) -> None:
         self.model, self.cfg, self.steps = model, cfg, steps
         self.optimizer = Optimizer(model, cfg)
         self.room = room or Room(model, cfg)
@@ -39,11 +43,13 @@ class Learner:
             keep_freed_memory()
 
     def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Take one optimiser step on the sum of weight times loss over all examples, whatever the micro-batches."""
+        """Take one optimiser step on the sum of weight times loss over all examples, whatever the
+        micro-batches."""
         return self.accumulate(examples, objective) | self.optim_step()
 
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Add the gradient of all examples, without a step. Returns the loss, and each metric's mean.
+        """Add the gradient of all examples, without a step. Returns the loss, and each metric's
+        mean.
 
         The mean is over tokens, or over pairs where answers are compared.
         """
@@ -63,8 +69,11 @@ class Learner:
         self.room.make(self.optimizer, examples)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
-        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or pairs."""
-        logprob_M, entropy_M = score_batch(self.model, batch, entropy_gradient=objective.needs_entropy_gradient)
+        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or
+        pairs."""
+        logprob_M, entropy_M = score_batch(
+            self.model, batch, entropy_gradient=objective.needs_entropy_gradient
+        )
         terms = TokenTerms(
             logprob_M=logprob_M,
             entropy_M=entropy_M,
@@ -77,10 +86,14 @@ class Learner:
             rejected_P=batch.rejected_P,
         )
         losses, metrics = objective.loss(terms)
-        assert losses.shape == batch.weight.shape, "an objective has a loss for each token, or for each pair"
+        assert losses.shape == batch.weight.shape, (
+            "an objective has a loss for each token, or for each pair"
+        )
         loss = (losses * batch.weight).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        return {"loss": loss.detach()} | {name: value.detach().sum() for name, value in metrics.items()}
+        return {"loss": loss.detach()} | {
+            name: value.detach().sum() for name, value in metrics.items()
+        }
 
     def optim_step(self) -> Metrics:
         """Move the weights by the gradient added so far."""
@@ -98,10 +111,14 @@ class Learner:
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
 
-def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[Example]]:
-    """Split examples for single passes of a model; only where it has kernels of its own is there no padding.
+def micro_batches(
+    model: Transformer, examples: Sequence[Example], tokens: int
+) -> list[list[Example]]:
+    """Split examples for single passes of a model; only where it has kernels of its own is there no
+    padding.
 
-    A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example needs more.
+    A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example
+    needs more.
     """
     weight = model.embed.weight
     if weight.device.type == "cpu":
@@ -110,10 +127,16 @@ def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) 
     return pack(examples, tokens, is_padded=not usable(weight))
 
 
-def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
+def score_batch(
+    model: Transformer, batch: Batch, *, entropy_gradient: bool = False
+) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
     logprob_M, entropy_M = token_logprobs(
-        _hidden(model, batch), model.head_weight_VH, batch.label_M, batch.temperature_M, entropy=True
+        _hidden(model, batch),
+        model.head_weight_VH,
+        batch.label_M,
+        batch.temperature_M,
+        entropy=True,
     )
     return logprob_M, entropy_M if entropy_gradient else entropy_M.detach()
 
@@ -121,7 +144,8 @@ def score_batch(model: Transformer, batch: Batch, *, entropy_gradient: bool = Fa
 def _hidden(model: Transformer, batch: Batch) -> Tensor:
     """Run the model; its final hidden state where each target is predicted.
 
-    On a CPU, what sequences have in common at their start is run once, and their last tokens are not run at all.
+    On a CPU, what sequences have in common at their start is run once, and their last tokens are
+    not run at all.
     """
     if batch.tokens_T.is_cuda or usable(model.embed.weight):
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
@@ -132,13 +156,17 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         torch.from_numpy, (merged.first_U, merged.node_T, merged.node_C, merged.cell_U)
     )
     hidden_UH: Tensor = model(
-        batch.tokens_T[first_U], batch.positions_T[first_U], MergedAttention(node_C, cell_U, merged.longest)
+        batch.tokens_T[first_U],
+        batch.positions_T[first_U],
+        MergedAttention(node_C, cell_U, merged.longest),
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 
 
 @torch.no_grad()
-def score_examples(model: Transformer, examples: Sequence[Example], micro_tokens: int) -> list[Floats]:
+def score_examples(
+    model: Transformer, examples: Sequence[Example], micro_tokens: int
+) -> list[Floats]:
     """Log-probabilities of each example's response tokens, in the order given."""
     device = model.embed.weight.device
     found: dict[int, Floats] = {}

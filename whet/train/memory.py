@@ -1,7 +1,8 @@
-"""Whether an update fits beside what the device holds already, and what gives way where it does not.
+"""Whether an update fits beside what the device holds already, and what gives way where it does
+not.
 
-First an engine's cache goes; to take it again costs a fraction of a second. Then layers keep their inputs alone for the
-way back and run twice.
+First an engine's cache goes; to take it again costs a fraction of a second. Then layers keep their
+inputs alone for the way back and run twice.
 """
 
 import math
@@ -18,7 +19,8 @@ from whet.train.optim import Optimizer, TrainConfig
 
 
 class Room:
-    """The memory of a device that engines and a learner share. `free` counts its bytes; without it the device does."""
+    """The memory of a device that engines and a learner share. `free` counts its bytes; without it
+    the device does."""
 
     def __init__(
         self,
@@ -32,9 +34,11 @@ class Room:
         self._free = free or self._counted
 
     def make(self, optimizer: Optimizer, examples: Sequence[Example]) -> None:
-        """See that an update on the examples fits: let caches go where it would not, then activations.
+        """See that an update on the examples fits: let caches go where it would not, then
+        activations.
 
-        What the first step will keep counts from the start, so that all steps come to the same answer.
+        What the first step will keep counts from the start, so that all steps come to the same
+        answer.
         """
         layers, tokens = self.model.cfg.num_layers, sum(len(example.tokens) for example in examples)
         size = min(self.cfg.micro_tokens, max(tokens, 1))
@@ -43,7 +47,11 @@ class Room:
 
         def needed(checkpointed: int) -> float:
             found = update_bytes(
-                cost, micro_tokens=size, passes=math.ceil(tokens / size), checkpointed=checkpointed, trained=trained
+                cost,
+                micro_tokens=size,
+                passes=math.ceil(tokens / size),
+                checkpointed=checkpointed,
+                trained=trained,
             )
             return (sum(found.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
 
@@ -56,7 +64,8 @@ class Room:
         )
 
     def _counted(self) -> float:
-        """Count what new tensors can have: free memory, and what the allocator holds and no recording needs."""
+        """Count what new tensors can have: free memory, and what the allocator holds and no
+        recording needs."""
         device = self.model.embed.weight.device
         if device.type != "cuda":
             return math.inf

@@ -25,7 +25,8 @@ class TrainConfig(Config):
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """From the end of warm-up to the last step: stay, or fall to `final_lr` in a line or a half cosine."""
+    """From the end of warm-up to the last step: stay, or fall to `final_lr` in a line or a half
+    cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
     warmup: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
@@ -36,18 +37,24 @@ class TrainConfig(Config):
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
     micro_tokens: int = Field(default=16384, ge=1)
-    """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never the result."""
+    """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
+    the result."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32 elsewhere."""
+    """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
+    elsewhere."""
     offload: bool = False
-    """Keep masters and moments in host memory: 12 bytes a weight less on a GPU, and slower steps."""
+    """Keep masters and moments in host memory: 12 bytes a weight less on a GPU, and slower
+    steps."""
     offload_reference: bool = False
-    """Keep the starting policy of a KL, or a teacher, in host memory but for the passes in which it reads."""
+    """Keep the starting policy of a KL, or a teacher, in host memory but for the passes in which it
+    reads."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
-    """Keep only the inputs of layers for the way back, and run them twice: on is all layers, auto as many as it takes
-    for an update to fit on the GPU. It changes memory and speed, never the result."""
+    """Keep only the inputs of layers for the way back, and run them twice: on is all layers, auto
+    as many as it takes for an update to fit on the GPU. It changes memory and speed, never the
+    result."""
     deterministic: bool = False
-    """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a straight one."""
+    """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a
+    straight one."""
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int) -> float:
@@ -66,15 +73,18 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int) -> float:
 
 
 class Optimizer:
-    """Updates a model in place, so that addresses stay. Weights below float32 get a float32 master and gradient.
+    """Updates a model in place, so that addresses stay. Weights below float32 get a float32 master
+    and gradient.
 
-    Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass through the device
-    piece by piece.
+    Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass
+    through the device piece by piece.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
         self.cfg = cfg
-        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.weights = {
+            name: weight for name, weight in model.named_parameters() if weight.requires_grad
+        }
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
@@ -93,10 +103,15 @@ class Optimizer:
                 f"the gradient is not finite ({float(norm)}): lower train.lr (now {self.cfg.lr}) and --resume "
                 "from the last checkpoint"
             )
-        torch._foreach_mul_(list(gradients.values()), min(1.0, self.cfg.clip / (float(norm) + 1e-6)))
+        torch._foreach_mul_(
+            list(gradients.values()), min(1.0, self.cfg.clip / (float(norm) + 1e-6))
+        )
         far = [name for name in gradients if self._is_far(self.weights[name])]
         near = [name for name in gradients if name not in far]
-        for names in ([name for name in near if self._decay(name)], [name for name in near if not self._decay(name)]):
+        for names in (
+            [name for name in near if self._decay(name)],
+            [name for name in near if not self._decay(name)],
+        ):
             self._move(names, [gradients[name] for name in names], lr)
         for name in far:
             self._move_far(name, gradients[name], lr)
@@ -113,7 +128,8 @@ class Optimizer:
             gradient.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a resumed run needs besides the model: masters, both moments, and the step count."""
+        """Everything a resumed run needs besides the model: masters, both moments, and the step
+        count."""
         self._ferry.wait()
         out = {}
         for name, master in self.masters.items():
@@ -133,7 +149,9 @@ class Optimizer:
             kind, name = key.split("/", 1)
             master = self.masters[name]
             if kind != "step" and value.shape != master.shape:
-                raise ValueError(f"{key} has shape {list(value.shape)}, expected {list(master.shape)}")
+                raise ValueError(
+                    f"{key} has shape {list(value.shape)}, expected {list(master.shape)}"
+                )
             if kind == "master":
                 master.copy_(value)
             else:
@@ -141,12 +159,15 @@ class Optimizer:
 
     @property
     def bytes_to_come(self) -> int:
-        """What the first step will take of the device's memory and keep: moments that are not there yet."""
+        """What the first step will take of the device's memory and keep: moments that are not there
+        yet."""
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
         return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
 
     def _found(self) -> dict[str, Tensor]:
-        own = {name: weight.grad for name, weight in self.weights.items() if weight.grad is not None}
+        own = {
+            name: weight.grad for name, weight in self.weights.items() if weight.grad is not None
+        }
         return {
             name: gradient
             for name in self.weights
@@ -158,14 +179,17 @@ class Optimizer:
         if not names:
             return
         masters = [self.masters[name] for name in names]
-        firsts, seconds, counts = (list(column) for column in zip(*map(self._moments, names), strict=True))
+        firsts, seconds, counts = (
+            list(column) for column in zip(*map(self._moments, names), strict=True)
+        )
         self._adamw(masters, gradients, firsts, seconds, counts, lr=lr, decay=self._decay(names[0]))
         for name, master in zip(names, masters, strict=True):
             if master is not self.weights[name]:
                 self.weights[name].copy_(master)
 
     def _move_far(self, name: str, gradient: Tensor, lr: float) -> None:
-        """Move one weight whose moments, and master if it has one of its own, come over piece by piece."""
+        """Move one weight whose moments, and master if it has one of its own, come over piece by
+        piece."""
         *moments, count = self._moments(name)
         weight, master = self.weights[name].view(-1), self.masters[name]
         is_own = master is self.weights[name]
@@ -173,15 +197,24 @@ class Optimizer:
 
         def act(at: slice, here: list[Tensor]) -> None:
             target = weight[at] if is_own else here[2]
-            self._adamw([target], [whole[at]], [here[0]], [here[1]], [count.clone()], lr=lr, decay=decay)
+            self._adamw(
+                [target], [whole[at]], [here[0]], [here[1]], [count.clone()], lr=lr, decay=decay
+            )
             if not is_own:
                 weight[at].copy_(target)
 
-        self._ferry.cross([home.view(-1) for home in (*moments, *([] if is_own else [master]))], act)
+        self._ferry.cross(
+            [home.view(-1) for home in (*moments, *([] if is_own else [master]))], act
+        )
         count.add_(1)
 
     def _adamw(
-        self, masters: list[Tensor], gradients: list[Tensor], *state: list[Tensor], lr: float, decay: float
+        self,
+        masters: list[Tensor],
+        gradients: list[Tensor],
+        *state: list[Tensor],
+        lr: float,
+        decay: float,
     ) -> None:
         firsts, seconds, counts = state
         adamw(
@@ -201,7 +234,9 @@ class Optimizer:
         return self.moments[name]
 
     def _master(self, weight: nn.Parameter) -> Tensor:
-        return weight if weight.dtype == torch.float32 else self._room(weight).copy_(weight.detach())
+        return (
+            weight if weight.dtype == torch.float32 else self._room(weight).copy_(weight.detach())
+        )
 
     def _room(self, weight: Tensor) -> Tensor:
         """Make room for a float32 twin of a weight, zeros, where masters and moments live."""
@@ -216,7 +251,8 @@ class Optimizer:
 def _added_to(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
     """Add a low-precision gradient to the float32 one as soon as a backward pass has made it.
 
-    A weight holds on to its hook, so the hook knows the gradients alone: an optimiser goes when its owner lets it go.
+    A weight holds on to its hook, so the hook knows the gradients alone: an optimiser goes when its
+    owner lets it go.
     """
 
     def hook(weight: Tensor) -> None:

@@ -1,4 +1,5 @@
-"""A policy: one set of weights, the learner that moves them, and the engine that samples from them."""
+"""A policy: one set of weights, the learner that moves them, and the engine that samples from
+them."""
 
 import gc
 from pathlib import Path
@@ -30,7 +31,8 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 
 
 class ModelSource(Config):
-    """Where weights come from: a Hugging Face folder or hub id, or a fresh model of a named size."""
+    """Where weights come from: a Hugging Face folder or hub id, or a fresh model of a named
+    size."""
 
     path: str | None = None
     """A folder, a hub id, or `@stage` in a pipeline."""
@@ -64,7 +66,8 @@ def torch_device() -> torch.device:
 
 
 def torch_dtype(name: Dtype) -> torch.dtype:
-    """bfloat16 on a GPU unless told otherwise; float32 on a CPU, where bfloat16 is slow and can crash."""
+    """bfloat16 on a GPU unless told otherwise; float32 on a CPU, where bfloat16 is slow and can
+    crash."""
     if name == "auto":
         return torch.bfloat16 if torch_device().type == "cuda" else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
@@ -81,7 +84,9 @@ def open_model(
         return _open_folder(source.path, source.lora, dtype=dtype, device=device, seed=seed)
     assert source.new is not None, "a source has a path or a size"
     if not texts:
-        raise ConfigError("model.new needs training texts to make its tokenizer from; only sft can start a new model")
+        raise ConfigError(
+            "model.new needs training texts to make its tokenizer from; only sft can start a new model"
+        )
     tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
     shape = new_config(source.new, tokenizer.vocab_size, source.positions)
     model = Transformer(shape, dtype=torch.float32)
@@ -90,7 +95,8 @@ def open_model(
 
 
 def merge(adapters: Path, out: Path) -> None:
-    """Write the plain Hugging Face folder that adapters make of their base model, in the type of its weights."""
+    """Write the plain Hugging Face folder that adapters make of their base model, in the type of
+    its weights."""
     dtype = stored_dtype(resolve(read_adapter(adapters).base))
     model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
     save_trained(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
@@ -100,7 +106,8 @@ def merge(adapters: Path, out: Path) -> None:
 def _open_folder(
     place: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
 ) -> tuple[Transformer, Tokenizer]:
-    """Open a model as it is or under fresh adapters; adapters go on with their own, or are merged where none are asked.
+    """Open a model as it is or under fresh adapters; adapters go on with their own, or are merged
+    where none are asked.
 
     A base is remembered by its hub id, or by where its folder lies.
     """
@@ -121,10 +128,16 @@ def _open_adapters(
     stored = read_adapter(folder)
     base = resolve(stored.base)
     if is_adapter(base):
-        raise DataError(f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; export that one first")
+        raise DataError(
+            f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; export that one first"
+        )
     if lora is not None and lora != stored.lora:
-        raise ConfigError(f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored.lora)}")
-    model = LoraTransformer(load_model(base, dtype=dtype, device=device), stored.lora, base=stored.base)
+        raise ConfigError(
+            f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored.lora)}"
+        )
+    model = LoraTransformer(
+        load_model(base, dtype=dtype, device=device), stored.lora, base=stored.base
+    )
     load_adapters(model, folder)
     tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base)
     return (model.merged() if lora is None else model), tokenizer
@@ -135,19 +148,28 @@ def _words(lora: LoraConfig) -> str:
 
 
 class Policy:
-    """Learner and engine over the same weights: after an update the engine already has them, and the version grows."""
+    """Learner and engine over the same weights: after an update the engine already has them, and
+    the version grows."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, *, engine: EngineConfig, name: str) -> None:
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, *, engine: EngineConfig, name: str
+    ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.chat = ChatFormat(tokenizer)
         self.engine = NativeEngine(
-            model, engine, stop_tokens=self.chat.stop_tokens, detokenize=lambda tokens: tokenizer.decode(tokens)
+            model,
+            engine,
+            stop_tokens=self.chat.stop_tokens,
+            detokenize=lambda tokens: tokenizer.decode(tokens),
         )
         self.player = Player(engine=self.engine, chat=self.chat, name=name)
 
     def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Make a learner of the same weights; where its updates need the room, the engine's cache gives way."""
-        return Learner(self.model, cfg, steps=steps, room=Room(self.model, cfg, engines=[self.engine]))
+        """Make a learner of the same weights; where its updates need the room, the engine's cache
+        gives way."""
+        return Learner(
+            self.model, cfg, steps=steps, room=Room(self.model, cfg, engines=[self.engine])
+        )
 
     def publish(self, version: int) -> None:
         """Stamp what is sampled from now on; shared weights need no copy."""

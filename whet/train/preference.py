@@ -1,4 +1,5 @@
-"""Pairs of answers on their way to the learner: what the reference thinks of them, then numbers and weights."""
+"""Pairs of answers on their way to the learner: what the reference thinks of them, then numbers and
+weights."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +14,12 @@ def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int
     examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
     found = score_examples(reference, list(examples.values()), micro_tokens)
     scored = {
-        key: replace(item, ref_logprob=logprob) for (key, item), logprob in zip(examples.items(), found, strict=True)
+        key: replace(item, ref_logprob=logprob)
+        for (key, item), logprob in zip(examples.items(), found, strict=True)
     }
-    return [Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs]
+    return [
+        Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs
+    ]
 
 
 def weigh_pairs(pairs: Sequence[Pair]) -> list[Example]:

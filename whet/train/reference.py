@@ -1,4 +1,5 @@
-"""A model that reads and never moves: the starting policy of a KL, or a teacher. It can wait in host memory."""
+"""A model that reads and never moves: the starting policy of a KL, or a teacher. It can wait in
+host memory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ from whet.types import Floats
 
 
 class Reference:
-    """Scores tokens. `far` are weights that are in host memory between two passes, and on the device in them.
+    """Scores tokens. `far` are weights that are in host memory between two passes, and on the
+    device in them.
 
     All of them come at once: they take no more room than the gradients that come after them.
     """
@@ -44,7 +46,10 @@ class Reference:
 
 
 def reference_of(model: Transformer, *, offload: bool = False) -> Reference:
-    """The starting policy, to compare with: a frozen copy of what is trained, over the same memory of what is not."""
+    """The starting policy, to compare with: a frozen copy of what is trained, over the same memory
+    of what is not."""
     copied = twin(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
-    return Reference(copied, far=[w for w in copied.parameters() if id(w) not in shared] if offload else ())
+    return Reference(
+        copied, far=[w for w in copied.parameters() if id(w) not in shared] if offload else ()
+    )

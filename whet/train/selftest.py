@@ -52,7 +52,8 @@ class Exactness:
         return f"{found}, so the engine's log-probabilities serve as the old ones"
 
     def applied(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
-        """Compare ratios with what the engine said where that is exact; it saves a pass, and changes no bit.
+        """Compare ratios with what the engine said where that is exact; it saves a pass, and
+        changes no bit.
 
         Rollouts that lag behind the present weights still need that pass.
         """
@@ -61,7 +62,8 @@ class Exactness:
 
 
 def check_exact(policy: Policy) -> Exactness:
-    """Sample a few tokens for prompts of mixed lengths, and score them again packed. Takes well under two seconds."""
+    """Sample a few tokens for prompts of mixed lengths, and score them again packed. Takes well
+    under two seconds."""
     size = policy.model.cfg.vocab_size
     room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
     requests = []
@@ -69,7 +71,11 @@ def check_exact(policy: Policy) -> Exactness:
         source = numpy_stream(0, "exactness", index)
         prompt = source.integers(0, size, 1 + (room - 1) * (index + 1) // PROMPTS).astype(np.int32)
         sampling = Sampling(max_tokens=NEW_TOKENS)
-        requests.append(Request(id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)))
+        requests.append(
+            Request(
+                id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)
+            )
+        )
     return compare(policy, requests)
 
 

@@ -1,4 +1,5 @@
-"""One side of a co-training: a policy with its learner, its algorithm, and the model it started from."""
+"""One side of a co-training: a policy with its learner, its algorithm, and the model it started
+from."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,14 +41,17 @@ class Side:
         has_steps: bool = False,
         weights: Mapping[str, float] | None = None,
     ) -> tuple[Metrics, State]:
-        """Take one update on rewarded groups; `weights` multiply the advantages of a group, by its name."""
+        """Take one update on rewarded groups; `weights` multiply the advantages of a group, by its
+        name."""
         algo = self.algo if has_steps else replace(self.algo, step_credit=None)
         examples = flatten(groups, algo, temperature=self.sampling.temperature)
         self.learner.make_room(examples)
         examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
         examples, baseline = credit(groups, examples, algo, baseline, progress=progress)
         if weights is not None:
-            examples = [replace(each, advantage=each.advantage * weights[each.group]) for each in examples]
+            examples = [
+                replace(each, advantage=each.advantage * weights[each.group]) for each in examples
+            ]
         return update(self.learner, examples, algo, seed=seed), baseline
 
 
@@ -65,11 +69,14 @@ def open_side(
 ) -> Side:
     """Load one of the models and all that trains it; `updates` is how many its schedule spans.
 
-    `prove` sees the policy before anything else is loaded, and says which algorithm is right for it.
+    `prove` sees the policy before anything else is loaded, and says which algorithm is right for
+    it.
     """
     model, tokenizer = open_model(source, dtype=torch_dtype(train.dtype), texts=[], seed=seed)
     policy = Policy(model, tokenizer, engine=engine, name=name)
     built = build_algorithm(prove(algo, policy), max_tokens=sampling.max_tokens)
-    reference = reference_of(model, offload=train.offload_reference) if built.needs_reference else None
+    reference = (
+        reference_of(model, offload=train.offload_reference) if built.needs_reference else None
+    )
     learner = policy.learner(train, steps=max(updates, 1) * built.minibatches)
     return Side(policy=policy, learner=learner, algo=built, sampling=sampling, reference=reference)

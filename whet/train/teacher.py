@@ -7,7 +7,9 @@ from whet.train.policy import ModelSource, Policy, open_model
 from whet.train.reference import Reference
 
 
-def open_teacher(source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False) -> Reference:
+def open_teacher(
+    source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False
+) -> Reference:
     """Load a teacher, and see that it can read all that the policy writes."""
     teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:

@@ -1,4 +1,5 @@
-"""From credited examples to moved weights: mini-batches, weights, and the two passes some algorithms need before."""
+"""From credited examples to moved weights: mini-batches, weights, and the two passes some
+algorithms need before."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,28 +16,43 @@ from whet.train.learner import Learner, Metrics
 from whet.train.reference import Reference
 
 
-def with_reference(examples: Sequence[Example], reference: Reference | None, micro_tokens: int) -> list[Example]:
+def with_reference(
+    examples: Sequence[Example], reference: Reference | None, micro_tokens: int
+) -> list[Example]:
     """Add what the starting policy thinks of each token; nothing where there is no reference."""
     if reference is None:
         return list(examples)
     found = reference.logprobs(examples, micro_tokens)
-    return [replace(example, ref_logprob=logprob) for example, logprob in zip(examples, found, strict=True)]
+    return [
+        replace(example, ref_logprob=logprob)
+        for example, logprob in zip(examples, found, strict=True)
+    ]
 
 
 def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
-    """Fix the log-probabilities at the start of a step, which later mini-batches are compared with."""
+    """Fix the log-probabilities at the start of a step, which later mini-batches are compared
+    with."""
     found = learner.logprobs(examples)
-    return [replace(example, old_logprob=logprob) for example, logprob in zip(examples, found, strict=True)]
+    return [
+        replace(example, old_logprob=logprob)
+        for example, logprob in zip(examples, found, strict=True)
+    ]
 
 
 def update(
-    learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int, critic: Critic | None = None
+    learner: Learner,
+    examples: Sequence[Example],
+    algo: Algorithm,
+    *,
+    seed: int,
+    critic: Critic | None = None,
 ) -> Metrics:
-    """Take one optimiser step a mini-batch. Groups of equal reward keep their share of every divisor.
+    """Take one optimiser step a mini-batch. Groups of equal reward keep their share of every
+    divisor.
 
-    Where an advantage of zero means a gradient of zero, those examples are not run at all: it changes nothing. Once the
-    early stop finds the policy too far from the start of the step, what it says is left out, and counted. A critic
-    learns first, and alone while its head start lasts.
+    Where an advantage of zero means a gradient of zero, those examples are not run at all: it
+    changes nothing. Once the early stop finds the policy too far from the start of the step, what
+    it says is left out, and counted. A critic learns first, and alone while its head start lasts.
     """
     if critic is not None:
         critic.model.body.num_checkpointed = learner.model.num_checkpointed
@@ -46,7 +62,9 @@ def update(
     return values | _update_policy(learner, examples, algo, seed=seed)
 
 
-def _update_policy(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
+def _update_policy(
+    learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int
+) -> Metrics:
     if algo.needs_old:
         examples = with_old(examples, learner)
     collected: list[Metrics] = []
@@ -54,7 +72,11 @@ def _update_policy(learner: Learner, examples: Sequence[Example], algo: Algorith
     num_skipped = 0
     for index, batch in enumerate(batches):
         weighed = weigh(batch, algo.weights)
-        live = [example for example in weighed if np.any(example.advantage) or algo.trains_on_zero_advantage]
+        live = [
+            example
+            for example in weighed
+            if np.any(example.advantage) or algo.trains_on_zero_advantage
+        ]
         if not live:
             continue
         metrics, is_skipped = _step(learner, live, algo)
@@ -73,11 +95,15 @@ def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tup
     """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
     metrics, stop = learner.accumulate(examples, algo.objective), algo.early_stop
     is_skipped = (
-        stop.limit is not None and stop.scope != "micro_batch" and is_too_far(metrics["policy/stop_signal"], stop)
+        stop.limit is not None
+        and stop.scope != "micro_batch"
+        and is_too_far(metrics["policy/stop_signal"], stop)
     )
     if is_skipped:
         learner.discard()
-    return (metrics if is_skipped and stop.action != "zero" else metrics | learner.optim_step()), is_skipped
+    return (
+        metrics if is_skipped and stop.action != "zero" else metrics | learner.optim_step()
+    ), is_skipped
 
 
 def _means(collected: Sequence[Metrics]) -> Metrics:

@@ -1,4 +1,5 @@
-"""What a checkpoint holds of a model and its optimiser: all that is trained, the whole model or its adapters."""
+"""What a checkpoint holds of a model and its optimiser: all that is trained, the whole model or its
+adapters."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -31,7 +32,9 @@ def load_trained(model: Transformer, folder: Path) -> None:
 
 
 def save_optimizer(optimizer: Optimizer, folder: Path) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in optimizer.tensors().items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in optimizer.tensors().items()
+    }
     save_file(tensors, folder / OPTIMIZER)
 
 

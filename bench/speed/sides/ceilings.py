@@ -1,4 +1,5 @@
-"""No contestant: measures how fast this machine copies memory and multiplies matrices, between the others' turns."""
+"""No contestant: measures how fast this machine copies memory and multiplies matrices, between the
+others' turns."""
 
 import time
 from collections.abc import Callable
@@ -33,7 +34,8 @@ def prepare(spec: Spec) -> Round:
 
 
 def best(act: Callable[[], object], is_cuda: bool) -> float:
-    """Seconds of the fastest of a few repeats: a ceiling is what the machine can do, not what it did on average."""
+    """Seconds of the fastest of a few repeats: a ceiling is what the machine can do, not what it
+    did on average."""
     times = []
     for _ in range(1 + NUM_REPEATS):
         began = time.perf_counter()

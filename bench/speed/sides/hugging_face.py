@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from speed.serve import Round, serve
 from speed.work import Spec
@@ -33,12 +39,15 @@ def prepare(spec: Spec) -> Round:
 def load(spec: Spec) -> PreTrainedModel:
     assert spec.folder is not None, "transformers needs a checkpoint"
     dtype = getattr(torch, spec.work.dtype)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(spec.folder, dtype=dtype).to(spec.work.device)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(spec.folder, dtype=dtype).to(
+        spec.work.device
+    )
     return model
 
 
 def rollout_round(spec: Spec, model: PreTrainedModel) -> Round:
-    """Sample by `generate`, which returns no log-probabilities; a user of it pays for those later."""
+    """Sample by `generate`, which returns no log-probabilities; a user of it pays for those
+    later."""
     work, batch = spec.work, int(spec.settings["batch"])
     cache = {"cache_implementation": "static"} if spec.settings.get("static") else {}
     model.eval()
@@ -64,16 +73,22 @@ def rollout_round(spec: Spec, model: PreTrainedModel) -> Round:
             ends = StoppingCriteriaList([LengthTable(limit_R[part], work.prompt_tokens)])
             stops = {"stopping_criteria": ends} if work.lengths == "natural" else {}
             out = model.generate(
-                rows[part], attention_mask=torch.ones_like(rows[part]), generation_config=config, **stops
+                rows[part],
+                attention_mask=torch.ones_like(rows[part]),
+                generation_config=config,
+                **stops,
             )
-            assert out.shape[1] == work.prompt_tokens + int(limit_R[part].max()), "generate stopped early"
+            assert out.shape[1] == work.prompt_tokens + int(limit_R[part].max()), (
+                "generate stopped early"
+            )
         return {"seconds": elapsed(spec, began), "tokens": float(limit_R.sum())}
 
     return round_of
 
 
 def update_round(spec: Spec, model: PreTrainedModel) -> Round:
-    """One policy gradient over all completions in padded micro-batches, and one fused AdamW step."""
+    """One policy gradient over all completions in padded micro-batches, and one fused AdamW
+    step."""
     work, batch = spec.work, int(spec.settings["batch"])
     if spec.settings.get("checkpointing"):
         model.gradient_checkpointing_enable()
@@ -85,7 +100,11 @@ def update_round(spec: Spec, model: PreTrainedModel) -> Round:
         began = time.perf_counter()
         for ids_BT, mask_BT, advantage_B in padded(spec, batch):
             prompt = work.prompt_tokens
-            out = model(input_ids=ids_BT, attention_mask=mask_BT, logits_to_keep=ids_BT.shape[1] - prompt + 1)
+            out = model(
+                input_ids=ids_BT,
+                attention_mask=mask_BT,
+                logits_to_keep=ids_BT.shape[1] - prompt + 1,
+            )
             logits_BRV = out.logits[:, :-1].float()
             label_BR, keep_BR = ids_BT[:, prompt:], mask_BT[:, prompt:]
             picked = logits_BRV.gather(2, label_BR[:, :, None])[:, :, 0]
@@ -104,15 +123,24 @@ def update_round(spec: Spec, model: PreTrainedModel) -> Round:
 def padded(spec: Spec, batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Rows of like length together, each group padded on the right to its longest."""
     work = spec.work
-    prompts = [prompt for prompt in work.prompt_ids(spec.vocab_size, 0) for _ in range(work.samples)]
-    rows = [prompt + response for prompt, response in zip(prompts, work.responses(spec.vocab_size), strict=True)]
+    prompts = [
+        prompt for prompt in work.prompt_ids(spec.vocab_size, 0) for _ in range(work.samples)
+    ]
+    rows = [
+        prompt + response
+        for prompt, response in zip(prompts, work.responses(spec.vocab_size), strict=True)
+    ]
     rows.sort(key=len)
     for first in range(0, len(rows), batch):
         part = [torch.tensor(row) for row in rows[first : first + batch]]
         ids_BT = torch.nn.utils.rnn.pad_sequence(part, batch_first=True)
         length_B = torch.tensor([len(row) for row in part])
         mask_BT = (torch.arange(ids_BT.shape[1]) < length_B[:, None]).long()
-        yield ids_BT.to(work.device), mask_BT.to(work.device), torch.ones(len(part), device=work.device)
+        yield (
+            ids_BT.to(work.device),
+            mask_BT.to(work.device),
+            torch.ones(len(part), device=work.device),
+        )
 
 
 def elapsed(spec: Spec, began: float) -> float:

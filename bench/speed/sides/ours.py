@@ -35,7 +35,11 @@ NUM_CHECKED = 16
 def prepare(spec: Spec) -> Round:
     work = spec.work
     dtype = getattr(torch, work.dtype)
-    model = drawn(work) if spec.folder is None else load_model(Path(spec.folder), dtype=dtype, device=work.device)
+    model = (
+        drawn(work)
+        if spec.folder is None
+        else load_model(Path(spec.folder), dtype=dtype, device=work.device)
+    )
     makers: dict[str, Callable[[Spec, Transformer], Round]] = {
         "rollout": rollout_round,
         "update": update_round,
@@ -51,8 +55,13 @@ def rollout_round(spec: Spec, model: Transformer) -> Round:
         requests = requests_of(spec, number)
         began = time.perf_counter()
         done = dict(engine.generate(requests))
-        row = {"seconds": elapsed(spec, began), "tokens": float(sum(len(c.tokens) for c in done.values()))}
-        assert row["tokens"] == sum(spec.work.limits()), "a completion has not the length it was given"
+        row = {
+            "seconds": elapsed(spec, began),
+            "tokens": float(sum(len(c.tokens) for c in done.values())),
+        }
+        assert row["tokens"] == sum(spec.work.limits()), (
+            "a completion has not the length it was given"
+        )
         return row | (checked(spec, model, requests, done) if number == 0 else {}) | memory(spec)
 
     return round_of
@@ -60,7 +69,9 @@ def rollout_round(spec: Spec, model: Transformer) -> Round:
 
 def update_round(spec: Spec, model: Transformer) -> Round:
     work, learner = spec.work, learner_of(spec, model)
-    prompts = [prompt for prompt in work.prompt_ids(spec.vocab_size, 0) for _ in range(work.samples)]
+    prompts = [
+        prompt for prompt in work.prompt_ids(spec.vocab_size, 0) for _ in range(work.samples)
+    ]
     responses = work.responses(spec.vocab_size)
     source = np.random.default_rng(work.seed)
     unscored = [
@@ -74,7 +85,9 @@ def update_round(spec: Spec, model: Transformer) -> Round:
         for index, (prompt, response) in enumerate(zip(prompts, responses, strict=True))
     ]
     found = learner.logprobs(unscored)
-    examples = [replace(example, logprob=logprob) for example, logprob in zip(unscored, found, strict=True)]
+    examples = [
+        replace(example, logprob=logprob) for example, logprob in zip(unscored, found, strict=True)
+    ]
     algo = build(AlgoConfig(), max_tokens=work.cap)
 
     def round_of(number: int) -> dict[str, float]:
@@ -107,7 +120,11 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
 
 
 def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
-    own = {name.removeprefix("engine."): value for name, value in spec.settings.items() if name.startswith("engine.")}
+    own = {
+        name.removeprefix("engine."): value
+        for name, value in spec.settings.items()
+        if name.startswith("engine.")
+    }
     slots = min(spec.work.slots, spec.work.num_requests)
     cfg = EngineConfig.model_validate({"slots": slots, "context": spec.work.context} | own)
     return NativeEngine(model, cfg, stop_tokens=frozenset())
@@ -115,7 +132,11 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
 
 def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learner:
     """Make a learner; where its updates need the room, the caches of these engines give way."""
-    own = {name.removeprefix("train."): value for name, value in spec.settings.items() if name.startswith("train.")}
+    own = {
+        name.removeprefix("train."): value
+        for name, value in spec.settings.items()
+        if name.startswith("train.")
+    }
     cfg = TrainConfig.model_validate({"lr": 1e-6, "dtype": spec.work.dtype} | own)
     return Learner(model, cfg, steps=1000, room=Room(model, cfg, engines=engines))
 
@@ -135,7 +156,8 @@ def requests_of(spec: Spec, number: int) -> list[Request]:
 
 
 def credited(spec: Spec, requests: list[Request], done: dict[str, Completion]) -> list[Example]:
-    """Reward each completion with the mean of its token ids, so that no two siblings are worth the same."""
+    """Reward each completion with the mean of its token ids, so that no two siblings are worth the
+    same."""
     examples = []
     for first in range(0, len(requests), spec.work.samples):
         group = requests[first : first + spec.work.samples]
@@ -156,11 +178,18 @@ def example_of(request: Request, completion: Completion, advantage: float = 0.0)
     )
 
 
-def checked(spec: Spec, model: Transformer, requests: list[Request], done: dict[str, Completion]) -> dict[str, float]:
-    """How far the engine's log-probabilities are from those of a packed forward pass over the same tokens."""
+def checked(
+    spec: Spec, model: Transformer, requests: list[Request], done: dict[str, Completion]
+) -> dict[str, float]:
+    """How far the engine's log-probabilities are from those of a packed forward pass over the same
+    tokens."""
     examples = [example_of(request, done[request.id]) for request in requests[:NUM_CHECKED]]
     again = score_examples(model, examples, 16 * spec.work.context)
-    gaps = [np.abs(new - e.logprob).max() for new, e in zip(again, examples, strict=True) if e.logprob is not None]
+    gaps = [
+        np.abs(new - e.logprob).max()
+        for new, e in zip(again, examples, strict=True)
+        if e.logprob is not None
+    ]
     return {"largest_logprob_gap": float(max(gaps))}
 
 
@@ -171,7 +200,11 @@ def elapsed(spec: Spec, began: float) -> float:
 
 
 def memory(spec: Spec) -> dict[str, float]:
-    return {"peak_bytes": float(torch.cuda.max_memory_allocated())} if spec.work.device == "cuda" else {}
+    return (
+        {"peak_bytes": float(torch.cuda.max_memory_allocated())}
+        if spec.work.device == "cuda"
+        else {}
+    )
 
 
 if __name__ == "__main__":

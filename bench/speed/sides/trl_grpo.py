@@ -34,7 +34,8 @@ Row = dict[str, float]
 
 
 class Turns(TrainerCallback):
-    """Holds the trainer before each optimiser step until a round is asked for, and times the step."""
+    """Holds the trainer before each optimiser step until a round is asked for, and times the
+    step."""
 
     def __init__(self) -> None:
         self.asked: Queue[int] = Queue()
@@ -42,14 +43,20 @@ class Turns(TrainerCallback):
         self.began = 0.0
         self.rollout_seconds = 0.0
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         self.asked.get()
         self.rollout_seconds = 0.0
         self.began = time.perf_counter()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         synchronize()
-        self.done.put({"seconds": time.perf_counter() - self.began, "rollout_seconds": self.rollout_seconds})
+        self.done.put(
+            {"seconds": time.perf_counter() - self.began, "rollout_seconds": self.rollout_seconds}
+        )
 
 
 def prepare(spec: Spec) -> Round:
@@ -85,12 +92,16 @@ def rollout_round(spec: Spec, trainer: GRPOTrainer) -> Round:
     work = spec.work
 
     def round_of(number: int) -> Row:
-        prompts = [ids for ids in work.prompt_ids(spec.vocab_size, number) for _ in range(work.samples)]
+        prompts = [
+            ids for ids in work.prompt_ids(spec.vocab_size, number) for _ in range(work.samples)
+        ]
         began = time.perf_counter()
         completions, _ = trainer._generate_single_turn(prompts, None, {}, work.samples)
         synchronize()
         seconds = time.perf_counter() - began
-        assert [len(ids) for ids in completions] == work.limits(), "a completion has not the length it was given"
+        assert [len(ids) for ids in completions] == work.limits(), (
+            "a completion has not the length it was given"
+        )
         return {"seconds": seconds, "tokens": float(sum(work.limits()))} | memory()
 
     return round_of
@@ -147,7 +158,8 @@ def mean_token(completion_ids: list[list[int]], **_: object) -> list[float | Non
 
 
 def word_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
-    """A word for each token, so that prompts given as text have the ids that all other sides get."""
+    """A word for each token, so that prompts given as text have the ids that all other sides
+    get."""
     words = {f"t{id}": id for id in range(vocab_size)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="t0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -171,7 +183,8 @@ def recorded(spec: Spec) -> Callable[[list[str], GRPOTrainer], dict[str, object]
 
 
 def end_at_limits(spec: Spec, trainer: GRPOTrainer) -> None:
-    """Give each row its length. The trainer finds a row's end by the token that ends it, so it is put there, alone."""
+    """Give each row its length. The trainer finds a row's end by the token that ends it, so it is
+    put there, alone."""
     work, end = spec.work, spec.vocab_size - 1
     model = trainer.model
     assert isinstance(model, PreTrainedModel), "the trainer loaded the checkpoint"
@@ -180,7 +193,9 @@ def end_at_limits(spec: Spec, trainer: GRPOTrainer) -> None:
 
     def generate_to_limits(input_ids: Tensor, **options: object) -> Tensor:
         if work.lengths == "natural":
-            options["stopping_criteria"] = StoppingCriteriaList([LengthTable(limit_B, input_ids.shape[1])])
+            options["stopping_criteria"] = StoppingCriteriaList(
+                [LengthTable(limit_B, input_ids.shape[1])]
+            )
         out = cast(Tensor, generate(input_ids, **options))
         completion_BT = out[:, input_ids.shape[1] :]
         completion_BT.masked_fill_(completion_BT == end, end - 1)
@@ -209,7 +224,11 @@ def synchronize() -> None:
 
 
 def memory() -> Row:
-    return {"peak_bytes": float(torch.cuda.max_memory_allocated())} if torch.cuda.is_available() else {}
+    return (
+        {"peak_bytes": float(torch.cuda.max_memory_allocated())}
+        if torch.cuda.is_available()
+        else {}
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,9 @@ def prepare(spec: Spec) -> Round:
 
     def round_of(number: int) -> dict[str, float]:
         prompts = work.prompt_ids(spec.vocab_size, number)
-        requests = [TokensPrompt(prompt_token_ids=ids) for ids in prompts for _ in range(work.samples)]
+        requests = [
+            TokensPrompt(prompt_token_ids=ids) for ids in prompts for _ in range(work.samples)
+        ]
         settings = [
             SamplingParams(
                 temperature=1.0,
@@ -49,7 +51,9 @@ def prepare(spec: Spec) -> Round:
         seconds = time.perf_counter() - began
         tokens = sum(len(output.outputs[0].token_ids) for output in done)
         assert tokens == sum(work.limits()), "a completion has not the length it was given"
-        assert all(output.outputs[0].logprobs is not None for output in done), "log-probabilities are missing"
+        assert all(output.outputs[0].logprobs is not None for output in done), (
+            "log-probabilities are missing"
+        )
         return {"seconds": seconds, "tokens": float(tokens)}
 
     return round_of

@@ -26,15 +26,51 @@ NOT_PROBLEMS = {
     "math_shepherd_samples": "labels of steps",
 }
 JUNK: tuple[Json, ...] = (
-    *(None, True, 0, -3, 2.5, 1e300, "", "x", "A", "[", "{}", "\\boxed{", "\ud800", "(", "9" * 50, [], ["x"], {}),
-    *([None], [{}], [True, 2], [[1]], {"a": None}, {"level": "x"}, {"header": ["a"], "rows": [1]}, [1, 2, 3, 4]),
-    *({"A": {}, "B": 1}, {"nodes": [1], "edges": [[1]]}, {"pair": 3, "nodes": []}, "[" * 3000, [[None]]),
+    *(
+        None,
+        True,
+        0,
+        -3,
+        2.5,
+        1e300,
+        "",
+        "x",
+        "A",
+        "[",
+        "{}",
+        "\\boxed{",
+        "\ud800",
+        "(",
+        "9" * 50,
+        [],
+        ["x"],
+        {},
+    ),
+    *(
+        [None],
+        [{}],
+        [True, 2],
+        [[1]],
+        {"a": None},
+        {"level": "x"},
+        {"header": ["a"], "rows": [1]},
+        [1, 2, 3, 4],
+    ),
+    *(
+        {"A": {}, "B": 1},
+        {"nodes": [1], "edges": [[1]]},
+        {"pair": 3, "nodes": []},
+        "[" * 3000,
+        [[None]],
+    ),
     {"columns": [], "data": [1]},
 )
 LEFT_OUT = {"tablebench": 25, "tablebench_outputs": 3, "codeforces_stdin": 21}
 NO_GOLD = {"gaokao2023en": 2, "zebralogic_prompts": 60, "codeforces_stdin": 179}
 
-pytestmark = pytest.mark.skipif(not FILES, reason="the shared data files are not beside the repository")
+pytestmark = pytest.mark.skipif(
+    not FILES, reason="the shared data files are not beside the repository"
+)
 each_file = pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
 
 
@@ -45,7 +81,9 @@ def drafts(file: Path) -> list[tuple[str, Draft]]:
 
 def problems(file: Path) -> list[Problem]:
     return [
-        finished(draft, split=FORMATS[file.stem].split, override=None, source=file.stem, place=place)
+        finished(
+            draft, split=FORMATS[file.stem].split, override=None, source=file.stem, place=place
+        )
         for place, draft in drafts(file)
         if draft.unsupported is None
     ]
@@ -160,7 +198,10 @@ def test_labelled_answers_come_along() -> None:
     assert len(first.answers) == 8 and first.answers[0].is_good is True
     assert draft("gsm8k_model_solutions", 0).answers[0].model == "6b_finetuning"
     assert draft("game24_search_outputs", 0).answers[0].is_good is True
-    assert [draft("bigbench_mistake", number).answers[0].is_good for number in (0, 400)] == [False, True]
+    assert [draft("bigbench_mistake", number).answers[0].is_good for number in (0, 400)] == [
+        False,
+        True,
+    ]
 
 
 def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:

@@ -14,7 +14,12 @@ from whet.errors import DataError
 from whet.tasks.registry import named
 from whet.types import Json, Verdict
 
-CRUX: dict[str, Json] = {"id": "s1", "code": "def f(x):\n    return x + [1]", "input": "[2]", "output": "[2, 1]"}
+CRUX: dict[str, Json] = {
+    "id": "s1",
+    "code": "def f(x):\n    return x + [1]",
+    "input": "[2]",
+    "output": "[2, 1]",
+}
 CODEIO: dict[str, Json] = {
     "problem_description": "Double a number.",
     "refcode": "def main_solution(n):\n    return 2 * n",
@@ -43,7 +48,10 @@ def test_cruxeval_asks_for_the_output_or_for_any_input_that_gives_it() -> None:
 
 
 def test_codeio_asks_both_ways_about_the_first_pair() -> None:
-    out, into = FORMATS["codeio_o"].draft(CODEIO), FORMATS["codeio_i"].draft({**CODEIO, "funcname": "main_solution"})
+    out, into = (
+        FORMATS["codeio_o"].draft(CODEIO),
+        FORMATS["codeio_i"].draft({**CODEIO, "funcname": "main_solution"}),
+    )
     assert (out.answer, into.answer, into.payload["entry"]) == ("6", '{"n": 3}', "main_solution")
     assert verdict(out, "```json\n6\n```") is Verdict.CORRECT
     assert verdict(into, '```json\n{"n": 3}\n```') is Verdict.CORRECT
@@ -54,7 +62,9 @@ def test_codeio_asks_both_ways_about_the_first_pair() -> None:
 def test_livecodebench_takes_cases_or_calls_and_unpickles_nothing() -> None:
     cases: Json = [{"input": "1 2", "output": "3", "testtype": "stdin"}]
     draft = FORMATS["livecodebench"].draft({**LIVE, "public_test_cases": json.dumps(cases)})
-    assert draft.payload["cases"] == [{"input": "1 2", "output": "3"}] and draft.level == pytest.approx(0.1)
+    assert draft.payload["cases"] == [
+        {"input": "1 2", "output": "3"}
+    ] and draft.level == pytest.approx(0.1)
     calls: Json = [{"input": "1\n[2]", "output": "[1, 2]", "testtype": "functional"}]
     row = {**LIVE, "public_test_cases": calls, "private_test_cases": calls}
     found = FORMATS["livecodebench"].draft(
@@ -81,7 +91,10 @@ def test_taco_keeps_its_first_solution() -> None:
 
 
 def test_several_right_outputs_without_a_checker_are_unsupported() -> None:
-    row: dict[str, Json] = {"problem": "Print any valid answer.", "tests": [{"input": "1", "output": "2"}]}
+    row: dict[str, Json] = {
+        "problem": "Print any valid answer.",
+        "tests": [{"input": "1", "output": "2"}],
+    }
     reason = FORMATS["codeforces_stdin"].draft(row).unsupported
     assert reason is not None and reason.startswith("several outputs are right")
 
@@ -100,49 +113,111 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
     [
         ("gsm8k_test", {"question": "x"}, "has no field 'answer'; its fields are question"),
         ("gsm8k_test", {"question": "x", "answer": "5"}, "should end with #### and the answer"),
-        ("gsm8k_test", {"question": 5, "answer": "#### 5"}, "field 'question' should be text, not 5"),
+        (
+            "gsm8k_test",
+            {"question": 5, "answer": "#### 5"},
+            "field 'question' should be text, not 5",
+        ),
         (
             "gsm8k_test",
             {"question": "x", "answer": "#### 5", "hint": "y"},
             "unknown field 'hint'; known are question, answer",
         ),
         ("math_test", {"problem": "x", "solution": "none", "level": "Level 1"}, r"has no \\boxed"),
-        ("math_test", {"problem": "x", "solution": "\\boxed{1", "level": "Level 1"}, "is not closed"),
-        ("math_test", {"problem": "x", "solution": "\\boxed{1}", "level": "Level ?"}, "should be a level from 1 to 5"),
-        ("math_train", {"problem": "x", "answer": "1", "difficulty": "hard"}, "should be a level from 1 to 5"),
-        ("mawps", {"input": "x", "target": True}, "field 'target' should be text or a number, not true"),
+        (
+            "math_test",
+            {"problem": "x", "solution": "\\boxed{1", "level": "Level 1"},
+            "is not closed",
+        ),
+        (
+            "math_test",
+            {"problem": "x", "solution": "\\boxed{1}", "level": "Level ?"},
+            "should be a level from 1 to 5",
+        ),
+        (
+            "math_train",
+            {"problem": "x", "answer": "1", "difficulty": "hard"},
+            "should be a level from 1 to 5",
+        ),
+        (
+            "mawps",
+            {"input": "x", "target": True},
+            "field 'target' should be text or a number, not true",
+        ),
         ("olympiadbench", {"question": "x", "final_answer": []}, "should be a list of texts"),
-        ("aqua", {"question": "x", "options": ["A)1", "2"], "correct": "A"}, "should begin with their letters"),
-        ("aqua", {"question": "x", "options": ["A)1", "B)2"], "correct": "C"}, "should be one of A, B, not 'C'"),
+        (
+            "aqua",
+            {"question": "x", "options": ["A)1", "2"], "correct": "A"},
+            "should begin with their letters",
+        ),
+        (
+            "aqua",
+            {"question": "x", "options": ["A)1", "B)2"], "correct": "C"},
+            "should be one of A, B, not 'C'",
+        ),
         ("sat_math", {"question": "x", "options": "1 or 2", "Answer": "A"}, "should list A"),
-        ("mmlu_stem", {"question": "x", "choices": ["a", "b"], "answer": 2}, "should be an index below 2"),
+        (
+            "mmlu_stem",
+            {"question": "x", "choices": ["a", "b"], "answer": 2},
+            "should be an index below 2",
+        ),
         ("bbh_logic", {"task": "t", "input": "x", "target": "(A)"}, "should end with Options"),
         ("strategyqa_dev", {"question": "x", "answer": "yes"}, "should be true or false"),
         (
             "knights_knaves",
-            {"quiz": "x", "names": ["A"], "solution": [1], "solution_text_format": "y", "statements": "()"},
+            {
+                "quiz": "x",
+                "names": ["A"],
+                "solution": [1],
+                "solution_text_format": "y",
+                "statements": "()",
+            },
             "should be true or false for each of 1 names",
         ),
         (
             "knights_knaves",
-            {"quiz": "x", "names": ["A"], "solution": [True], "solution_text_format": "y", "statements": "a"},
+            {
+                "quiz": "x",
+                "names": ["A"],
+                "solution": [True],
+                "solution_text_format": "y",
+                "statements": "a",
+            },
             "should be a list of statements",
         ),
         (
             "knights_knaves",
-            {"quiz": "x", "names": ["A"], "solution": [True], "solution_text_format": "y", "statements": "[{a: b}]"},
+            {
+                "quiz": "x",
+                "names": ["A"],
+                "solution": [True],
+                "solution_text_format": "y",
+                "statements": "[{a: b}]",
+            },
             "should hold lists and words",
         ),
         ("game24", {"values": [1, 2, 3]}, "four whole numbers from 1 to 13"),
         ("game24", {"Rank": "1"}, "has no field 'input'"),
         (
             "grapharena_problems",
-            {"task": "VRP", "statement": "x", "graph": {}, "optimal_value": 1, "one_optimal_answer": []},
+            {
+                "task": "VRP",
+                "statement": "x",
+                "graph": {},
+                "optimal_value": 1,
+                "one_optimal_answer": [],
+            },
             "graph task 'VRP' is not known; known are TSP, GED",
         ),
         (
             "grapharena_problems",
-            {"task": "MIS", "statement": "x", "graph": {}, "optimal_value": "1", "one_optimal_answer": []},
+            {
+                "task": "MIS",
+                "statement": "x",
+                "graph": {},
+                "optimal_value": "1",
+                "one_optimal_answer": [],
+            },
             "'optimal_value' should be a number",
         ),
         (
@@ -152,7 +227,13 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
         ),
         (
             "humaneval",
-            {"task_id": "1", "prompt": "def f(:", "entry_point": "f", "canonical_solution": "x", "test": "y"},
+            {
+                "task_id": "1",
+                "prompt": "def f(:",
+                "entry_point": "f",
+                "canonical_solution": "x",
+                "test": "y",
+            },
             "Python that cannot be read",
         ),
         (
@@ -162,14 +243,20 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
         ),
     ],
 )
-def test_a_row_that_does_not_fit_its_layout_is_refused(name: str, row: dict[str, Json], sentence: str) -> None:
+def test_a_row_that_does_not_fit_its_layout_is_refused(
+    name: str, row: dict[str, Json], sentence: str
+) -> None:
     with pytest.raises(DataError, match=sentence):
         FORMATS[name].draft(row)
 
 
 @pytest.mark.parametrize(
     ("solution", "answer"),
-    [(r"\boxed{1} then \boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"so \boxed 7$ is it", "7"), (r"\boxed {x}", "x")],
+    [
+        (r"\boxed{1} then \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"so \boxed 7$ is it", "7"),
+        (r"\boxed {x}", "x"),
+    ],
 )
 def test_the_last_box_counts(solution: str, answer: str) -> None:
     assert last_boxed(solution) == answer
@@ -227,9 +314,13 @@ JUNK: tuple[Json, ...] = (
 def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
     layout, rng, graders, num_refused = FORMATS[name], Random(0), Graders(), 0
     for _ in range(150):
-        row = {field: rng.choice(JUNK) for field in (*layout.needs, *layout.may) if rng.random() < 0.9}
+        row = {
+            field: rng.choice(JUNK) for field in (*layout.needs, *layout.may) if rng.random() < 0.9
+        }
         if "data_source" in row:
-            row["data_source"] = rng.choice(("math__x", "codegen__x", "table__x", "TSP_x", "GED", "MIS", "kk_logic"))
+            row["data_source"] = rng.choice(
+                ("math__x", "codegen__x", "table__x", "TSP_x", "GED", "MIS", "kk_logic")
+            )
         try:
             draft = layout.draft(row)
             graders.check(finished(draft, split="rl", override=None, source=name, place="a:1"))

@@ -1,4 +1,5 @@
-"""Rows of verl's schema find their task by their source; what a reward would miss is refused when the row is read."""
+"""Rows of verl's schema find their task by their source; what a reward would miss is refused when
+the row is read."""
 
 import json
 
@@ -15,7 +16,10 @@ GRAPH = {
     "nodes": [{"id": 0, "name": "Ann"}, {"id": 1, "name": "Bob"}, {"id": 2, "name": "Cy"}],
     "links": [{"source": 0, "target": 1}, {"source": 1, "target": 2}],
 }
-CHAIN = {"nodes": [{"id": n, "label": "C"} for n in range(3)], "links": [{"source": 0, "target": 1}]}
+CHAIN = {
+    "nodes": [{"id": n, "label": "C"} for n in range(3)],
+    "links": [{"source": 0, "target": 1}],
+}
 
 
 def row(
@@ -60,8 +64,20 @@ def test_a_row_keeps_prompt_id_and_split() -> None:
             "<answer>['Ann', 'Bob']</answer>",
             "<answer>['Bob', 'Ann']</answer>",
         ),
-        ("logic__graph_logical", "blomish", "graph_logic", "<answer>Blomish</answer>", "<answer>other</answer>"),
-        ("simulation__arcagi1", [[1, 0], [0, 1]], "arc", "<answer>[[1, 0], [0, 1]]</answer>", "<answer>[[0]]</answer>"),
+        (
+            "logic__graph_logical",
+            "blomish",
+            "graph_logic",
+            "<answer>Blomish</answer>",
+            "<answer>other</answer>",
+        ),
+        (
+            "simulation__arcagi1",
+            [[1, 0], [0, 1]],
+            "arc",
+            "<answer>[[1, 0], [0, 1]]</answer>",
+            "<answer>[[0]]</answer>",
+        ),
         (
             "simulation__codeio",
             '"output": {"a": 1}',
@@ -88,7 +104,13 @@ def test_a_row_keeps_prompt_id_and_split() -> None:
         ),
         ("StrategyQA", True, "yes_no", "\\boxed{yes}", "\\boxed{no}"),
         ("BGQA", "Uncertain", "table", "\\boxed{Uncertain}", "\\boxed{True}"),
-        ("CRUXEval", "['a', 1]", "cruxeval", "<answer>['a', 1]</answer>", "<answer>['a', 2]</answer>"),
+        (
+            "CRUXEval",
+            "['a', 1]",
+            "cruxeval",
+            "<answer>['a', 1]</answer>",
+            "<answer>['a', 2]</answer>",
+        ),
     ],
 )
 def test_a_source_leads_to_its_task_and_its_gold_is_right(
@@ -101,20 +123,33 @@ def test_a_source_leads_to_its_task_and_its_gold_is_right(
 
 
 def test_free_answers_go_to_the_judge_with_their_question() -> None:
-    draft = FORMATS["guru"].draft(row("stem_web", "a photon", extra={"question": "What is emitted?"}))
-    assert (draft.task, draft.answer, draft.payload) == ("judge", "a photon", {"question": "What is emitted?"})
+    draft = FORMATS["guru"].draft(
+        row("stem_web", "a photon", extra={"question": "What is emitted?"})
+    )
+    assert (draft.task, draft.answer, draft.payload) == (
+        "judge",
+        "a photon",
+        {"question": "What is emitted?"},
+    )
 
 
 def test_tests_that_call_check_lose_the_call_and_name_the_entry() -> None:
     truth = json.dumps({"functional": CHECK})
-    draft = FORMATS["guru"].draft(row("codegen__leetcode2k", truth, extra={"prefix": "import math"}))
+    draft = FORMATS["guru"].draft(
+        row("codegen__leetcode2k", truth, extra={"prefix": "import math"})
+    )
     assert draft.payload["entry"] == "Solution().double" and draft.payload["setup"] == "import math"
     assert (
-        verdict(draft, "```python\nclass Solution:\n    def double(self, x):\n        return 2 * x\n```")
+        verdict(
+            draft, "```python\nclass Solution:\n    def double(self, x):\n        return 2 * x\n```"
+        )
         is Verdict.CORRECT
     )
     assert (
-        verdict(draft, "```python\nclass Solution:\n    def double(self, x):\n        raise SystemExit(0)\n```")
+        verdict(
+            draft,
+            "```python\nclass Solution:\n    def double(self, x):\n        raise SystemExit(0)\n```",
+        )
         is Verdict.WRONG
     )
 
@@ -122,7 +157,9 @@ def test_tests_that_call_check_lose_the_call_and_name_the_entry() -> None:
 def test_bare_assertions_name_the_function_they_call() -> None:
     draft = FORMATS["guru"].draft(row("codegen__mbpp", {"functional": "assert area(2) == 4"}))
     assert draft.payload["entry"] == "area"
-    method = FORMATS["guru"].draft(row("codegen__lcb", {"functional": "assert Solution().area(List(2)) == 4"}))
+    method = FORMATS["guru"].draft(
+        row("codegen__lcb", {"functional": "assert Solution().area(List(2)) == 4"})
+    )
     assert method.payload["entry"] == "Solution"
 
 
@@ -130,18 +167,29 @@ def test_inputs_and_outputs_become_cases_and_calls() -> None:
     truth: Json = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", "7"]}
     draft = FORMATS["verl"].draft(row("taco", json.dumps(truth)))
     assert draft.task == "code_stdin"
-    assert draft.payload["cases"] == [{"input": "1 2\n", "output": "3\n"}, {"input": "3\n4", "output": "7"}]
-    calls = FORMATS["verl"].draft(row("apps", {"inputs": [[[1, 2]]], "outputs": [[[2, 1]]], "fn_name": "turn"}))
+    assert draft.payload["cases"] == [
+        {"input": "1 2\n", "output": "3\n"},
+        {"input": "3\n4", "output": "7"},
+    ]
+    calls = FORMATS["verl"].draft(
+        row("apps", {"inputs": [[[1, 2]]], "outputs": [[[2, 1]]], "fn_name": "turn"})
+    )
     assert calls.payload["entry"] == "Solution().turn"
     assert (
-        verdict(calls, "```python\nclass Solution:\n    def turn(self, x):\n        return tuple(x[::-1])\n```")
+        verdict(
+            calls,
+            "```python\nclass Solution:\n    def turn(self, x):\n        return tuple(x[::-1])\n```",
+        )
         is Verdict.CORRECT
     )
 
 
 def test_pytest_modules_are_kept_or_left_out_with_the_reason() -> None:
     fine = FORMATS["guru"].draft(
-        row("codegen__x", {"pytest": "from solution import f\ndef test_f():\n    assert f(1) == 1\n"})
+        row(
+            "codegen__x",
+            {"pytest": "from solution import f\ndef test_f():\n    assert f(1) == 1\n"},
+        )
     )
     assert fine.task == "code_pytest" and fine.unsupported is None
     other = FORMATS["guru"].draft(
@@ -152,22 +200,35 @@ def test_pytest_modules_are_kept_or_left_out_with_the_reason() -> None:
 
 def test_what_only_the_prompt_holds_is_unsupported() -> None:
     codeio = FORMATS["guru"].draft(row("simulation__codeio", '"input": {"n": 3}'))
-    crux = FORMATS["guru"].draft(row("simulation__cruxeval-o", {"functional": "def f(x): return x"}))
+    crux = FORMATS["guru"].draft(
+        row("simulation__cruxeval-o", {"functional": "def f(x): return x"})
+    )
     assert codeio.unsupported is not None and crux.unsupported is not None
     asked = "```python\nassert f(??) == 'ab'\n```"
-    found = FORMATS["guru"].draft(row("simulation__cruxeval-i", {"functional": "def f(x): return x"}, asked=asked))
+    found = FORMATS["guru"].draft(
+        row("simulation__cruxeval-i", {"functional": "def f(x): return x"}, asked=asked)
+    )
     assert found.payload["output"] == "'ab'" and found.unsupported is None
 
 
 @pytest.mark.parametrize(
     ("source", "graph", "tail", "payload"),
     [
-        ("MIS_easy_binary", GRAPH, "", {"nodes": ["Ann", "Bob", "Cy"], "edges": [["Ann", "Bob"], ["Bob", "Cy"]]}),
+        (
+            "MIS_easy_binary",
+            GRAPH,
+            "",
+            {"nodes": ["Ann", "Bob", "Cy"], "edges": [["Ann", "Bob"], ["Bob", "Cy"]]},
+        ),
         (
             "Distance_complicated",
             GRAPH,
             "Please determine the shortest path between Ann and Cy in this network.",
-            {"nodes": ["Ann", "Bob", "Cy"], "edges": [["Ann", "Bob"], ["Bob", "Cy"]], "pair": ["Ann", "Cy"]},
+            {
+                "nodes": ["Ann", "Bob", "Cy"],
+                "edges": [["Ann", "Bob"], ["Bob", "Cy"]],
+                "pair": ["Ann", "Cy"],
+            },
         ),
         (
             "TSP_binary",
@@ -179,12 +240,22 @@ def test_what_only_the_prompt_holds_is_unsupported() -> None:
             "GED_hard_binary",
             [CHAIN, CHAIN],
             "",
-            {"A": {"labels": ["C"] * 3, "bonds": [[0, 1]]}, "B": {"labels": ["C"] * 3, "bonds": [[0, 1]]}},
+            {
+                "A": {"labels": ["C"] * 3, "bonds": [[0, 1]]},
+                "B": {"labels": ["C"] * 3, "bonds": [[0, 1]]},
+            },
         ),
-        ("MCS", [CHAIN, CHAIN], "", {"A": {"n": 3, "bonds": [[0, 1]]}, "B": {"n": 3, "bonds": [[0, 1]]}}),
+        (
+            "MCS",
+            [CHAIN, CHAIN],
+            "",
+            {"A": {"n": 3, "bonds": [[0, 1]]}, "B": {"n": 3, "bonds": [[0, 1]]}},
+        ),
     ],
 )
-def test_graphs_of_npg_come_from_their_node_link_form(source: str, graph: Json, tail: str, payload: Json) -> None:
+def test_graphs_of_npg_come_from_their_node_link_form(
+    source: str, graph: Json, tail: str, payload: Json
+) -> None:
     extra: dict[str, Json] = {
         "graph": json.dumps(graph),
         "problem_text": f"Ask.\n**Problem to Solve**\n{tail}",
@@ -197,7 +268,11 @@ def test_graphs_of_npg_come_from_their_node_link_form(source: str, graph: Json, 
 
 
 def test_an_optimum_that_the_row_does_not_tell_is_found() -> None:
-    extra: dict[str, Json] = {"graph": json.dumps(GRAPH), "problem_text": "Ask.", "exact_answer": None}
+    extra: dict[str, Json] = {
+        "graph": json.dumps(GRAPH),
+        "problem_text": "Ask.",
+        "exact_answer": None,
+    }
     draft = FORMATS["npg"].draft(row("MIS_hard_binary", None, extra=extra))
     assert (draft.payload["optimum"], draft.payload["proven"]) == (2, True)
     assert verdict(draft, "[Ann, Cy]") is Verdict.CORRECT
@@ -205,12 +280,19 @@ def test_an_optimum_that_the_row_does_not_tell_is_found() -> None:
 
 
 def test_the_pass_rate_of_a_weak_model_is_the_level() -> None:
-    draft = FORMATS["guru"].draft({**row("math__x", "1"), "qwen2.5_7b_pass_rate": 0.25, "qwen3_30b_pass_rate": 0.9})
+    draft = FORMATS["guru"].draft(
+        {**row("math__x", "1"), "qwen2.5_7b_pass_rate": 0.25, "qwen3_30b_pass_rate": 0.9}
+    )
     assert draft.level == 0.75
 
 
 def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
-    given = {**row("math__x", "1"), "apply_chat_template": False, "raw_prompt": "User: 1?", "responses": ["one", ""]}
+    given = {
+        **row("math__x", "1"),
+        "apply_chat_template": False,
+        "raw_prompt": "User: 1?",
+        "responses": ["one", ""],
+    }
     draft = FORMATS["verl"].draft(given)
     assert draft.prompt[0].content == "User: 1?"
     assert [answer.text for answer in draft.answers] == ["one"]
@@ -219,32 +301,56 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"data_source": "geo3k"}, r"data_source 'geo3k' is not known; known are openai/gsm8k, .*math\*"),
+        (
+            {"data_source": "geo3k"},
+            r"data_source 'geo3k' is not known; known are openai/gsm8k, .*math\*",
+        ),
         (
             {"reward_model": {"style": "vote", "ground_truth": "1"}},
             "reward_model should have a ground_truth and the style",
         ),
         ({"reward_model": {"style": "rule"}}, "reward_model should have a ground_truth"),
-        ({"reward_model": {"ground_truth": "1", "margin": 2}}, "reward_model has the unknown field 'margin'"),
+        (
+            {"reward_model": {"ground_truth": "1", "margin": 2}},
+            "reward_model has the unknown field 'margin'",
+        ),
         ({"reward_model": "1"}, "field 'reward_model' should be an object"),
         ({"data_source": "codegen__x"}, "field 'ground_truth' should be an object"),
-        ({"prompt": [{"role": "tool", "content": "x"}]}, "role 'tool' is not known; known are system, user"),
+        (
+            {"prompt": [{"role": "tool", "content": "x"}]},
+            "role 'tool' is not known; known are system, user",
+        ),
         ({"colour": "red"}, "has the unknown field 'colour'; known are data_source"),
-        ({"extra_info": {"reward_metric": "vibes"}}, 'reward_metric "vibes" is not known; known are default'),
+        (
+            {"extra_info": {"reward_metric": "vibes"}},
+            'reward_metric "vibes" is not known; known are default',
+        ),
         ({"extra_info": {"split": "holdout"}}, "split 'holdout' is not known; known are sft"),
-        ({"data_source": "stem__gpqa", "reward_model": {"ground_truth": "cat"}}, "should be a letter from A to J"),
-        ({"data_source": "StrategyQA", "reward_model": {"ground_truth": "perhaps"}}, "should be true or false"),
+        (
+            {"data_source": "stem__gpqa", "reward_model": {"ground_truth": "cat"}},
+            "should be a letter from A to J",
+        ),
+        (
+            {"data_source": "StrategyQA", "reward_model": {"ground_truth": "perhaps"}},
+            "should be true or false",
+        ),
         ({"data_source": "simulation__codeio"}, 'should be "input": value or "output": value'),
         (
             {"data_source": "codegen__x", "reward_model": {"ground_truth": {"stdin": 1}}},
             "unknown field 'stdin'; known are functional",
         ),
         (
-            {"data_source": "codegen__x", "reward_model": {"ground_truth": {"functional": "assert ("}}},
+            {
+                "data_source": "codegen__x",
+                "reward_model": {"ground_truth": {"functional": "assert ("}},
+            },
             "Python that cannot be read",
         ),
         (
-            {"data_source": "taco", "reward_model": {"ground_truth": {"inputs": ["1"], "outputs": []}}},
+            {
+                "data_source": "taco",
+                "reward_model": {"ground_truth": {"inputs": ["1"], "outputs": []}},
+            },
             "1 inputs and 0 outputs",
         ),
         ({"data_source": "MIS_x"}, "has no field 'problem_text'"),
@@ -252,7 +358,10 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
             {"data_source": "MIS", "extra_info": {"problem_text": "x", "graph": "7"}},
             "should be a graph in node-link form",
         ),
-        ({"data_source": "GED", "extra_info": {"problem_text": "x", "graph": "[]"}}, "should be two graphs for ged"),
+        (
+            {"data_source": "GED", "extra_info": {"problem_text": "x", "graph": "[]"}},
+            "should be two graphs for ged",
+        ),
     ],
 )
 def test_what_a_reward_could_not_use_is_refused_with_what_would_be_right(
@@ -276,9 +385,15 @@ def test_areal_loses_the_marks_of_its_template_and_its_boxes() -> None:
     }
     draft = FORMATS["areal"].draft(given)
     assert draft.prompt[0].content == "Find x.\nBox it."
-    assert (draft.answer, draft.payload, draft.source_id) == ("2", {"answers": ["2", "\\frac{4}{2}"]}, "q1")
+    assert (draft.answer, draft.payload, draft.source_id) == (
+        "2",
+        {"answers": ["2", "\\frac{4}{2}"]},
+        "q1",
+    )
     tests: Json = {"inputs": ["1"], "outputs": ["2"]}
-    code = FORMATS["areal"].draft({"prompt": "Add one.", "task": "code", "input_output": json.dumps(tests)})
+    code = FORMATS["areal"].draft(
+        {"prompt": "Add one.", "task": "code", "input_output": json.dumps(tests)}
+    )
     assert code.payload["cases"] == [{"input": "1", "output": "2"}]
     with pytest.raises(DataError, match="task 'stem' is not known; known are math, code"):
         FORMATS["areal"].draft({**given, "task": "stem"})

@@ -1,4 +1,5 @@
-"""CLRS-Text: printouts are compared exactly, real rows are right, and the algorithms give what the real rows say."""
+"""CLRS-Text: printouts are compared exactly, real rows are right, and the algorithms give what the
+real rows say."""
 
 import json
 import re
@@ -30,7 +31,14 @@ def rows() -> list[dict[str, Any]]:
 def asked(answer: str) -> Problem:
     prompt = (Message(role="user", content="?"),)
     return Problem(
-        id="clrs/0", task="clrs", prompt=prompt, answer=answer, payload={}, level=None, split="test", source=""
+        id="clrs/0",
+        task="clrs",
+        prompt=prompt,
+        answer=answer,
+        payload={},
+        level=None,
+        split="test",
+        source="",
     )
 
 
@@ -86,14 +94,19 @@ def test_other_values_shapes_and_brackets_are_wrong(response: str, gold: str) ->
     assert graded(response, gold)[0] is Verdict.WRONG
 
 
-@pytest.mark.parametrize("response", ["", "[1 0", "1]", "[1 0)", "one", "[1 x]", "12abc", "|", "1 | ", "nan", "[" * 50])
+@pytest.mark.parametrize(
+    "response", ["", "[1 0", "1]", "[1 0)", "one", "[1 x]", "12abc", "|", "1 | ", "nan", "[" * 50]
+)
 def test_what_is_no_printout_is_no_answer(response: str) -> None:
     assert graded(response, "[1 0 1]") == (Verdict.NO_ANSWER, {"correct": 0.0, "output": 0.0})
 
 
 def test_a_trace_is_part_of_the_answer_where_it_is_asked_for() -> None:
     gold = "[1 0], [1 1] | [0 1]"
-    assert graded("[1 0], [0 1] | [0 1]", gold) == (Verdict.WRONG, {"correct": 0.0, "output": 1.0, "trace": 0.5})
+    assert graded("[1 0], [0 1] | [0 1]", gold) == (
+        Verdict.WRONG,
+        {"correct": 0.0, "output": 1.0, "trace": 0.5},
+    )
     assert graded("[0 1]", gold) == (Verdict.WRONG, {"correct": 0.0, "output": 1.0, "trace": 0.0})
     assert graded(gold, gold) == (Verdict.CORRECT, {"correct": 1.0, "output": 1.0, "trace": 1.0})
 
@@ -114,11 +127,21 @@ def plain(item: Item) -> Any:
 def fields(question: str) -> dict[str, Any]:
     """Read the named inputs of a real question."""
     found: dict[str, Any] = {}
-    for part in question.split("\n")[1].replace(", initial_trace", "\ninitial_trace").split("\n")[0].split(": ")[:-1]:
+    for part in (
+        question.split("\n")[1]
+        .replace(", initial_trace", "\ninitial_trace")
+        .split("\n")[0]
+        .split(": ")[:-1]
+    ):
         name = part.split(" ")[-1]
         text = question.split("\n")[1].split(f"{name}: ")[1].split(", initial_trace")[0]
         end = next(
-            (place for place in range(len(text)) if text[place] == "," and ": " in text[place : place + 12]), None
+            (
+                place
+                for place in range(len(text))
+                if text[place] == "," and ": " in text[place : place + 12]
+            ),
+            None,
         )
         items = parse(text[:end])
         assert items is not None
@@ -173,7 +196,9 @@ def test_the_algorithms_give_what_the_real_rows_say(algorithm: str) -> None:
         if row["use_hints"] and algorithm in ("binary_search", "find_maximum_subarray_kadane"):
             continue  # the last state is asked for there, not the output
         output = [plain(item) for item in gold.output]
-        assert RUNS[algorithm](fields(row["question"])) == (output[0] if len(output) == 1 else output), row["id"]
+        assert RUNS[algorithm](fields(row["question"])) == (
+            output[0] if len(output) == 1 else output
+        ), row["id"]
 
 
 def test_every_algorithm_of_the_real_rows_is_made_here_and_run_above() -> None:
@@ -241,7 +266,10 @@ def test_all_algorithms_are_asked_and_their_golds_are_right() -> None:
 
 
 def test_harder_inputs_are_longer() -> None:
-    sizes = [[TASK.generate(seed, level).payload["size"] for seed in range(20)] for level in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    sizes = [
+        [TASK.generate(seed, level).payload["size"] for seed in range(20)]
+        for level in (0.1, 0.3, 0.5, 0.7, 0.9)
+    ]
     totals = [sum(int(str(size)) for size in group) for group in sizes]
     assert all(harder > 1.15 * easier for easier, harder in pairwise(totals)), totals
 

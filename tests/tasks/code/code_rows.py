@@ -13,7 +13,14 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 
 def make(task: str, payload: dict[str, Json], answer: str | None = None, id: str = "x") -> Problem:
     return Problem(
-        id=f"{task}/{id}", task=task, prompt=(), answer=answer, payload=payload, level=None, split="test", source="test"
+        id=f"{task}/{id}",
+        task=task,
+        prompt=(),
+        answer=answer,
+        payload=payload,
+        level=None,
+        split="test",
+        source="test",
     )
 
 
@@ -42,7 +49,14 @@ def mbpp() -> list[Problem]:
         tests = [str(text) for text in [*row["test_imports"], *row["test_list"]]]
         defined = re.findall(r"^def (\w+)", str(row["code"]), re.MULTILINE)
         entry = next(name for name in defined if any(f"{name}(" in text for text in tests))
-        problems.append(make("code_function", {"entry": entry, "tests": tests}, str(row["code"]), str(row["task_id"])))
+        problems.append(
+            make(
+                "code_function",
+                {"entry": entry, "tests": tests},
+                str(row["code"]),
+                str(row["task_id"]),
+            )
+        )
     return problems
 
 

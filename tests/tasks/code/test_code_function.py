@@ -24,7 +24,9 @@ def test_every_row_is_supported_and_its_reference_passes(file: str) -> None:
     scores = {problem.id: task.score(problem, task.solve(problem, 0) or "") for problem in problems}
 
     assert refused == {}
-    assert {id: score.note for id, score in scores.items() if score.verdict != Verdict.CORRECT} == {}
+    assert {
+        id: score.note for id, score in scores.items() if score.verdict != Verdict.CORRECT
+    } == {}
     assert len(problems) == COUNTS[file]
 
 
@@ -38,7 +40,9 @@ def test_the_next_rows_reference_is_wrong(file: str) -> None:
     assert set(verdicts) == {Verdict.WRONG}
 
 
-FIVE = make("code_function", {"entry": "f", "tests": ["assert f(2) == 5", "assert not f(3) == 5"]}, None)
+FIVE = make(
+    "code_function", {"entry": "f", "tests": ["assert f(2) == 5", "assert not f(3) == 5"]}, None
+)
 
 
 def test_a_right_function_passes_and_a_wrong_one_fails_with_the_line() -> None:
@@ -51,7 +55,9 @@ def test_a_right_function_passes_and_a_wrong_one_fails_with_the_line() -> None:
     assert (wrong.verdict, wrong.note) == (Verdict.WRONG, "assert f(2) == 5: AssertionError: ")
 
 
-@pytest.mark.parametrize("program", ["def f(x):\n    raise SystemExit(0)", "import os\nos._exit(0)"])
+@pytest.mark.parametrize(
+    "program", ["def f(x):\n    raise SystemExit(0)", "import os\nos._exit(0)"]
+)
 def test_an_early_exit_passes_the_original_rule_and_not_this_one(program: str) -> None:
     """Reasoning360 joined program and tests into one script, and took exit status 0 for success."""
     with tempfile.TemporaryFile() as nothing:
@@ -62,7 +68,9 @@ def test_an_early_exit_passes_the_original_rule_and_not_this_one(program: str) -
 
 
 def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> None:
-    program = "class E:\n    def __eq__(self, other):\n        return True\ndef f(x):\n    return E()"
+    program = (
+        "class E:\n    def __eq__(self, other):\n        return True\ndef f(x):\n    return E()"
+    )
     with tempfile.TemporaryFile() as nothing:
         ran = Sandbox().script(program + "\nassert f(2) == 5", nothing, Limits())
 
@@ -72,7 +80,9 @@ def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> N
 
 def test_the_same_answers_come_every_time_from_a_program_that_draws_lots() -> None:
     task = CodeFunction()
-    program = fenced("import random\ndef f(x):\n    return 5 if hash('a') % 2 == random.getrandbits(1) else 4")
+    program = fenced(
+        "import random\ndef f(x):\n    return 5 if hash('a') % 2 == random.getrandbits(1) else 4"
+    )
 
     assert len({task.score(FIVE, program).verdict for _ in range(6)}) == 1
 
@@ -86,13 +96,18 @@ def test_the_last_block_that_defines_the_entry_counts() -> None:
     assert CodeFunction().score(FIVE, "def f(x):\n    return 2 * x + 1").verdict == Verdict.CORRECT
 
 
-@pytest.mark.parametrize("text", ["", "```python\ndef f(x):\n    return 5", "<think>" + fenced("def f(x): pass"), "f"])
+@pytest.mark.parametrize(
+    "text", ["", "```python\ndef f(x):\n    return 5", "<think>" + fenced("def f(x): pass"), "f"]
+)
 def test_a_response_without_a_closed_block_has_no_answer(text: str) -> None:
     assert CodeFunction().score(FIVE, text).verdict == Verdict.NO_ANSWER
 
 
 def test_a_row_is_refused_with_the_reason() -> None:
-    assert unsupported(make("code_function", {"tests": ["assert f(1)"]})) == "there is no entry to call"
+    assert (
+        unsupported(make("code_function", {"tests": ["assert f(1)"]}))
+        == "there is no entry to call"
+    )
     row = make("code_function", {"entry": "f", "tests": ["def check(candidate):\n    assert True"]})
     assert unsupported(row) == "the tests never call the program"
 
@@ -106,17 +121,29 @@ def test_tests_that_never_call_the_program_leave_it_unscored() -> None:
 @pytest.mark.parametrize(
     ("tests", "program"),
     [
-        ("s = Stack()\ns.push(3)\nassert s.pop() == 3", "class Stack(list):\n    push = list.append"),
-        ("q = Q()\nassert q.same(q) is True", "class Q:\n    def same(self, other):\n        return self is other"),
+        (
+            "s = Stack()\ns.push(3)\nassert s.pop() == 3",
+            "class Stack(list):\n    push = list.append",
+        ),
+        (
+            "q = Q()\nassert q.same(q) is True",
+            "class Q:\n    def same(self, other):\n        return self is other",
+        ),
         ("assert f(1)", "import re\ndef f(x):\n    return re.match('a', 'a')"),
         ("assert not f(1)", "import re\ndef f(x):\n    return re.match('b', 'a')"),
         (
             "try:\n    f(1)\n    assert False\nexcept ValueError as e:\n    assert 'no' in str(e)",
             "def f(x):\n    raise ValueError('no')",
         ),
-        ("assert f(b'a', {1: (2,)}, n=None) == [b'a', {1: (2,)}, None]", "def f(a, b, n):\n    return [a, b, n]"),
+        (
+            "assert f(b'a', {1: (2,)}, n=None) == [b'a', {1: (2,)}, None]",
+            "def f(a, b, n):\n    return [a, b, n]",
+        ),
         ("import sys\nassert f(10 ** 5000) == 10 ** 5000 + 1", "def f(n):\n    return n + 1"),
-        ("assert Solution().twice(4) == 8", "class Solution:\n    def twice(self, n):\n        return 2 * n"),
+        (
+            "assert Solution().twice(4) == 8",
+            "class Solution:\n    def twice(self, n):\n        return 2 * n",
+        ),
     ],
 )
 def test_tests_may_use_objects_exceptions_and_every_plain_type(tests: str, program: str) -> None:
@@ -130,7 +157,10 @@ def test_tests_may_use_objects_exceptions_and_every_plain_type(tests: str, progr
 def test_arguments_are_copies_so_that_a_program_cannot_edit_the_tests() -> None:
     row = make("code_function", {"entry": "f", "tests": ["a = [3, 1]\nassert f(a) == sorted(a)"]})
 
-    assert CodeFunction().score(row, fenced("def f(a):\n    a.clear()\n    return []")).verdict == Verdict.WRONG
+    assert (
+        CodeFunction().score(row, fenced("def f(a):\n    a.clear()\n    return []")).verdict
+        == Verdict.WRONG
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +175,9 @@ def test_arguments_are_copies_so_that_a_program_cannot_edit_the_tests() -> None:
         {"tests": ["assert f(1) == 2"]},
     ],
 )
-def test_a_payload_of_another_shape_is_the_problems_fault_whatever_the_response(payload: dict[str, Json]) -> None:
+def test_a_payload_of_another_shape_is_the_problems_fault_whatever_the_response(
+    payload: dict[str, Json],
+) -> None:
     for text in ("", fenced("def f(n):\n    return 2 * n")):
         with pytest.raises(DataError, match=r"problem code_function/x needs .* in payload\."):
             CodeFunction().score(make("code_function", payload), text)

@@ -79,7 +79,10 @@ def test_unittest_cases_run() -> None:
 def test_a_star_import_does_not_let_a_program_into_the_tests() -> None:
     """With the real import the program's own `sorted` would answer for the expected value."""
     row = make(
-        "code_pytest", {"tests": "from solution import *\ndef test_it():\n    assert order([2, 1]) == sorted([2, 1])"}
+        "code_pytest",
+        {
+            "tests": "from solution import *\ndef test_it():\n    assert order([2, 1]) == sorted([2, 1])"
+        },
     )
     cheat = "def order(a):\n    return 'same'\nsorted = order"
 
@@ -88,7 +91,10 @@ def test_a_star_import_does_not_let_a_program_into_the_tests() -> None:
 
 
 def test_a_module_of_another_name_can_be_tested_whole() -> None:
-    row = make("code_pytest", {"tests": "import thing\ndef test_it():\n    assert thing.f(2) == 4", "module": "thing"})
+    row = make(
+        "code_pytest",
+        {"tests": "import thing\ndef test_it():\n    assert thing.f(2) == 4", "module": "thing"},
+    )
 
     assert CodePytest().score(row, fenced("def f(n):\n    return n * n")).verdict == Verdict.CORRECT
 
@@ -100,7 +106,10 @@ def test_a_module_of_another_name_can_be_tested_whole() -> None:
             "import pytest\n@pytest.fixture\ndef x():\n    pass\ndef test_a(x):\n    f(x)",
             "the tests use pytest.fixture",
         ),
-        ("import pytest\n@pytest.mark.skip\ndef test_a():\n    f()", "the tests use pytest.mark.skip"),
+        (
+            "import pytest\n@pytest.mark.skip\ndef test_a():\n    f()",
+            "the tests use pytest.mark.skip",
+        ),
         (
             "import hypothesis\nfrom solution import f",
             "the tests import hypothesis, which is not in the standard library",

@@ -36,7 +36,9 @@ def test_an_empty_block_is_not_a_program() -> None:
         ("```python\ndef f(): pass", None),
     ],
 )
-def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(text: str, found: str | None) -> None:
+def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(
+    text: str, found: str | None
+) -> None:
     assert defining(text, "f") == found
 
 
@@ -56,7 +58,9 @@ def test_free_names_leave_out_everything_the_tests_make() -> None:
 def test_tests_may_import_the_program_and_the_standard_library_only() -> None:
     assert unsupported("from solution import f\nassert f(1)", entry="", module="solution") is None
     assert unsupported("from . import f", entry="", module="solution") is not None
-    assert unsupported("assert f(1)", entry="f", module="solution", setup="import numpy") is not None
+    assert (
+        unsupported("assert f(1)", entry="f", module="solution", setup="import numpy") is not None
+    )
 
 
 def test_programs_that_run_text_are_known() -> None:

@@ -4,7 +4,13 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
-from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig, policies, same_output, unsupported
+from whet.tasks.code.code_stdin import (
+    CodeStdin,
+    CodeStdinConfig,
+    policies,
+    same_output,
+    unsupported,
+)
 from whet.tasks.code.program import fenced
 from whet.tasks.worker import scored
 from whet.types import Json, Verdict
@@ -30,16 +36,31 @@ def test_the_reference_passes_and_a_program_that_knows_one_case_does_not() -> No
 
 def test_programs_may_use_main_threads_exit_and_atexit() -> None:
     assert (
-        verdict("def main():\n    print(sum(map(int, input().split())))\nif __name__ == '__main__':\n    main()")
+        verdict(
+            "def main():\n    print(sum(map(int, input().split())))\nif __name__ == '__main__':\n    main()"
+        )
         == "correct"
     )
     assert (
-        verdict("import threading\nthreading.Thread(target=lambda: print(eval(input().replace(' ', '+')))).start()")
+        verdict(
+            "import threading\nthreading.Thread(target=lambda: print(eval(input().replace(' ', '+')))).start()"
+        )
         == "correct"
     )
-    assert verdict("import sys\nprint(sum(map(int, sys.stdin.readline().split())))\nsys.exit(0)") == "correct"
-    assert verdict("import atexit\natexit.register(lambda: print(sum(map(int, input().split()))))") == "correct"
-    assert verdict("import os\nos.write(1, b'%d' % sum(map(int, os.read(0, 99).split())))\nos._exit(0)") == "correct"
+    assert (
+        verdict("import sys\nprint(sum(map(int, sys.stdin.readline().split())))\nsys.exit(0)")
+        == "correct"
+    )
+    assert (
+        verdict("import atexit\natexit.register(lambda: print(sum(map(int, input().split()))))")
+        == "correct"
+    )
+    assert (
+        verdict(
+            "import os\nos.write(1, b'%d' % sum(map(int, os.read(0, 99).split())))\nos._exit(0)"
+        )
+        == "correct"
+    )
 
 
 def test_the_first_wrong_case_ends_the_run() -> None:
@@ -56,7 +77,10 @@ def test_a_program_reads_large_input_and_writes_large_output() -> None:
     text = "\n".join(map(str, range(200_000)))
 
     assert (
-        verdict("import sys\nsys.stdout.write(sys.stdin.read())", {"cases": [{"input": text, "output": text}]})
+        verdict(
+            "import sys\nsys.stdout.write(sys.stdin.read())",
+            {"cases": [{"input": text, "output": text}]},
+        )
         == "correct"
     )
 
@@ -97,7 +121,9 @@ def test_outputs_are_compared_under_the_declared_whitespace(
         ("3 3", "3", False),
     ],
 )
-def test_numbers_may_differ_only_by_the_tolerance_a_row_declares(said: str, wanted: str, same: bool) -> None:
+def test_numbers_may_differ_only_by_the_tolerance_a_row_declares(
+    said: str, wanted: str, same: bool
+) -> None:
     assert same_output(said, wanted, whitespace="lines", tolerance=1e-6, any_case=False) is same
 
 
@@ -117,14 +143,19 @@ def test_a_tolerance_in_the_row_is_used() -> None:
 
 def test_statements_say_what_may_differ() -> None:
     assert policies("You can output the answer in any case (upper or lower).") == {"any_case": True}
-    assert policies("if the absolute or relative error does not exceed $10^{-9}$") == {"tolerance": 1e-9}
+    assert policies("if the absolute or relative error does not exceed $10^{-9}$") == {
+        "tolerance": 1e-9
+    }
     assert policies("the absolute value of x is at most $10^5$") == {}
 
 
 def test_every_codeforces_row_is_taken_or_refused_with_the_reason() -> None:
     rows = read("codeforces_stdin")
     reasons = [
-        unsupported(str(row["problem"]), make("code_stdin", {"cases": row["tests"]}, id=str(row["id"]))) for row in rows
+        unsupported(
+            str(row["problem"]), make("code_stdin", {"cases": row["tests"]}, id=str(row["id"]))
+        )
+        for row in rows
     ]
 
     assert len(rows) == 200
@@ -148,8 +179,12 @@ def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     assert scored(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
 
 
-@pytest.mark.parametrize("payload", [{}, {"cases": "x"}, {"cases": 5}, {"cases": [{"input": "1"}]}, {"cases": ["1"]}])
-def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(payload: dict[str, Json]) -> None:
+@pytest.mark.parametrize(
+    "payload", [{}, {"cases": "x"}, {"cases": 5}, {"cases": [{"input": "1"}]}, {"cases": ["1"]}]
+)
+def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(
+    payload: dict[str, Json],
+) -> None:
     for text in ("", fenced("print(1)")):
         with pytest.raises(DataError, match=r"problem code_stdin/x .* in payload\.cases"):
             CodeStdin().score(make("code_stdin", payload), text)
@@ -157,4 +192,6 @@ def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(pay
 
 def test_a_response_without_a_program_has_no_answer() -> None:
     assert CodeStdin().score(SUM, "print(3)").verdict == Verdict.NO_ANSWER
-    assert CodeStdin(CodeStdinConfig(whitespace="tokens")).score(SUM, "").verdict == Verdict.NO_ANSWER
+    assert (
+        CodeStdin(CodeStdinConfig(whitespace="tokens")).score(SUM, "").verdict == Verdict.NO_ANSWER
+    )

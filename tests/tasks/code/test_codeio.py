@@ -29,7 +29,10 @@ def test_another_input_with_the_same_output_is_right_here_and_wrong_by_the_origi
     other = {"a": 6, "b": 1}
 
     assert not equal(other, PAYLOAD["input"])
-    assert CodeIO().score(GIVEN, '```json\n{"input": {"a": 6, "b": 1}}\n```').verdict == Verdict.CORRECT
+    assert (
+        CodeIO().score(GIVEN, '```json\n{"input": {"a": 6, "b": 1}}\n```').verdict
+        == Verdict.CORRECT
+    )
 
 
 def test_the_last_block_counts_where_the_original_took_the_first() -> None:

@@ -9,7 +9,12 @@ from whet.tasks.code.assertions import literal
 from whet.tasks.code.cruxeval import CruxEval, problem_of, unsupported
 from whet.types import Verdict
 
-ROW = {"code": "def f(text, n):\n    return text[:n][::-1]", "input": "'hello', 3", "output": "'leh'", "id": "sample_0"}
+ROW = {
+    "code": "def f(text, n):\n    return text[:n][::-1]",
+    "input": "'hello', 3",
+    "output": "'leh'",
+    "id": "sample_0",
+}
 GIVEN = problem_of(ROW, "input")
 RESULT = problem_of(ROW, "output")
 
@@ -35,7 +40,9 @@ def test_any_input_that_gives_the_output_is_right(text: str) -> None:
     assert CruxEval().score(GIVEN, text).verdict == Verdict.CORRECT
 
 
-@pytest.mark.parametrize("text", ["f('heal', 3)", "f('leh')", "f('leh', 'n')", "'h', 3", "f()", "f(None, None)"])
+@pytest.mark.parametrize(
+    "text", ["f('heal', 3)", "f('leh')", "f('leh', 'n')", "'h', 3", "f()", "f(None, None)"]
+)
 def test_other_inputs_are_wrong(text: str) -> None:
     assert CruxEval().score(GIVEN, text).verdict == Verdict.WRONG
 
@@ -59,7 +66,8 @@ def test_other_inputs_are_wrong(text: str) -> None:
     ],
 )
 def test_what_is_not_a_call_on_literals_is_no_answer(text: str) -> None:
-    """The original ran the model's assertion in the grader's process: `assert True` passed, and any code ran."""
+    """The original ran the model's assertion in the grader's process: `assert True` passed, and any
+    code ran."""
     assert CruxEval().score(GIVEN, text).verdict == Verdict.NO_ANSWER
 
 
@@ -97,8 +105,14 @@ def test_an_output_is_compared_as_a_literal(text: str, verdict: Verdict) -> None
     ],
 )
 def test_an_output_has_the_types_and_the_call_that_were_asked(text: str, note: str) -> None:
-    """Python's own equality takes True for 1, and an assertion about another call says nothing of this one."""
-    row = {"code": "def f(n, k=0):\n    return [1, 2, {0: 'a'}]", "input": "5", "output": "[1, 2, {0: 'a'}]", "id": "0"}
+    """Python's own equality takes True for 1, and an assertion about another call says nothing of
+    this one."""
+    row = {
+        "code": "def f(n, k=0):\n    return [1, 2, {0: 'a'}]",
+        "input": "5",
+        "output": "[1, 2, {0: 'a'}]",
+        "id": "0",
+    }
 
     score = CruxEval().score(problem_of(row, "output"), text)
 
@@ -112,14 +126,23 @@ def test_an_assertion_of_another_output_is_wrong_whatever_its_arguments() -> Non
 
 def test_a_program_that_gives_the_output_in_another_type_does_not_give_it() -> None:
     row = {"code": "def f(n):\n    return n", "input": "1", "output": "1", "id": "0"}
-    verdicts = [CruxEval().score(problem_of(row, "input"), f"f({given})").verdict for given in ("1", "True", "1.0")]
+    verdicts = [
+        CruxEval().score(problem_of(row, "input"), f"f({given})").verdict
+        for given in ("1", "True", "1.0")
+    ]
 
     assert verdicts == [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG]
 
 
 def test_a_function_that_does_not_end_on_an_input_is_wrong() -> None:
     loop = problem_of(
-        {"code": "def f(n):\n    while n:\n        pass\n    return 1", "input": "0", "output": "1", "id": "1"}, "input"
+        {
+            "code": "def f(n):\n    while n:\n        pass\n    return 1",
+            "input": "0",
+            "output": "1",
+            "id": "1",
+        },
+        "input",
     )
     task = CruxEval(CruxEval().config.model_copy(update={"seconds": 1.0}))
 
@@ -131,9 +154,17 @@ def test_a_function_that_does_not_end_on_an_input_is_wrong() -> None:
 def test_rows_that_cannot_be_graded_are_refused() -> None:
     evil = {**ROW, "code": "def f(x):\n    return eval(x)"}
 
-    assert unsupported(problem_of(evil, "input")) == "the program uses eval, which can run its input as code"
-    assert unsupported(problem_of({**ROW, "code": "def f("}, "input")) == "the program is not Python"
-    assert unsupported(problem_of({**ROW, "output": "f"}, "input")) == "the recorded output is not a literal"
+    assert (
+        unsupported(problem_of(evil, "input"))
+        == "the program uses eval, which can run its input as code"
+    )
+    assert (
+        unsupported(problem_of({**ROW, "code": "def f("}, "input")) == "the program is not Python"
+    )
+    assert (
+        unsupported(problem_of({**ROW, "output": "f"}, "input"))
+        == "the recorded output is not a literal"
+    )
     with pytest.raises(DataError, match=r"payload\.output"):
         CruxEval().score(make("cruxeval", {"direction": "output"}), "1")
 

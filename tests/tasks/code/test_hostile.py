@@ -1,7 +1,7 @@
 """Programs that attack the grader, each contained and graded wrong.
 
-The first kind tries to get at something and gives the right answer only where that worked; contained, it raises. The
-second kind cheats: it never computes the answer and hopes to be believed.
+The first kind tries to get at something and gives the right answer only where that worked;
+contained, it raises. The second kind cheats: it never computes the answer and hopes to be believed.
 """
 
 import socket
@@ -23,7 +23,14 @@ TESTS = "def check(candidate):\n    marker = 'the-hidden-tests'\n" + "".join(
 
 def problem(task: str, payload: dict[str, Json]) -> Problem:
     return Problem(
-        id=f"{task}/x", task=task, prompt=(), answer=None, payload=payload, level=None, split="test", source="test"
+        id=f"{task}/x",
+        task=task,
+        prompt=(),
+        answer=None,
+        payload=payload,
+        level=None,
+        split="test",
+        source="test",
     )
 
 
@@ -170,7 +177,9 @@ def test_a_program_does_not_get_away_when_it(attack: str, quick: CodeFunctionCon
 
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig) -> None:
-    score = CodeFunction(quick.model_copy(update={"seconds": 1.5})).score(ADD, fenced(CHEATS[cheat] + "\n"))
+    score = CodeFunction(quick.model_copy(update={"seconds": 1.5})).score(
+        ADD, fenced(CHEATS[cheat] + "\n")
+    )
 
     assert score.verdict == Verdict.WRONG, score.note
 
@@ -190,7 +199,9 @@ def listening() -> Iterator[socket.socket]:
         yield server
 
 
-def test_a_server_on_the_machine_is_out_of_reach(listening: socket.socket, quick: CodeFunctionConfig) -> None:
+def test_a_server_on_the_machine_is_out_of_reach(
+    listening: socket.socket, quick: CodeFunctionConfig
+) -> None:
     port = listening.getsockname()[1]
     attack = f"socket.create_connection(('127.0.0.1', {port}), 1)"
 

@@ -1,4 +1,5 @@
-"""The two sides of a sandbox, spoken to over a socket in this process, with harmless programs only."""
+"""The two sides of a sandbox, spoken to over a socket in this process, with harmless programs
+only."""
 
 import json
 import socket
@@ -20,7 +21,9 @@ def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.update(before)
 
 
-def judged(tests: str, program: str, *, kind: str = "function", entry: str = "f", setup: str = "") -> tuple[bool, str]:
+def judged(
+    tests: str, program: str, *, kind: str = "function", entry: str = "f", setup: str = ""
+) -> tuple[bool, str]:
     """Play the grader: relay calls from the referee to the program until the verdict."""
     ours, inside = socket.socketpair()
     theirs, tested = socket.socketpair()
@@ -29,7 +32,13 @@ def judged(tests: str, program: str, *, kind: str = "function", entry: str = "f"
     job = {"kind": "function", "setup": setup, "program": program, "entry": entry}
     frames.send(theirs, json.dumps(job).encode())
     assert frames.receive(theirs) == b"R"
-    row = {"kind": kind, "tests": tests, "setup": setup, "entry": entry, "module": "solution_under_test"}
+    row = {
+        "kind": kind,
+        "tests": tests,
+        "setup": setup,
+        "entry": entry,
+        "module": "solution_under_test",
+    }
     frames.send(ours, json.dumps(row).encode())
     runner = threading.Thread(target=referee.run, args=(inside,), daemon=True)
     runner.start()
@@ -46,7 +55,9 @@ def judged(tests: str, program: str, *, kind: str = "function", entry: str = "f"
     return report["passed"], report["note"]
 
 
-SUCCESSOR = "class S:\n    def g(self, x):\n        return x + 1\n    def me(self):\n        return self"
+SUCCESSOR = (
+    "class S:\n    def g(self, x):\n        return x + 1\n    def me(self):\n        return self"
+)
 SILENT = "class E(Exception):\n    def __str__(self):\n        raise self\ndef f(x):\n    raise E"
 UNMADE = "def f(x):\n    raise UnicodeDecodeError('a', b'', 0, 1, 'no')"
 
@@ -60,7 +71,11 @@ UNMADE = "def f(x):\n    raise UnicodeDecodeError('a', b'', 0, 1, 'no')"
         ("s = S()\nassert s.g(1) == 2\nassert s.me().g(1) == 2", SUCCESSOR, "S"),
         ("assert sys.maxsize == f()", "import sys\ndef f():\n    return sys.maxsize", "f"),
         ("assert colorsys.rgb_to_hls(0, 0, 0) == f()", "def f():\n    return (0.0, 0.0, 0.0)", "f"),
-        ("try:\n    f()\nexcept KeyError as e:\n    assert e.args == (\"'a'\",)", "def f():\n    return {}['a']", "f"),
+        (
+            "try:\n    f()\nexcept KeyError as e:\n    assert e.args == (\"'a'\",)",
+            "def f():\n    return {}['a']",
+            "f",
+        ),
     ],
 )
 def test_right_programs_pass(tests: str, program: str, entry: str) -> None:
@@ -71,18 +86,44 @@ def test_right_programs_pass(tests: str, program: str, entry: str) -> None:
     ("tests", "program", "note"),
     [
         ("assert f(1) == 2", "def f(x):\n    return x", "assert f(1) == 2: AssertionError: "),
-        ("f(1)", "class Odd(Exception):\n    pass\ndef f(x):\n    raise Odd('no')", "f(1): ModelError: Odd: no"),
+        (
+            "f(1)",
+            "class Odd(Exception):\n    pass\ndef f(x):\n    raise Odd('no')",
+            "f(1): ModelError: Odd: no",
+        ),
         ("f(1)", UNMADE, "f(1): ModelError: UnicodeDecodeError"),
-        ("list(map(f, [1]))", "def f(x):\n    raise StopIteration", "list(map(f, [1])): ModelError: StopIteration: "),
+        (
+            "list(map(f, [1]))",
+            "def f(x):\n    raise StopIteration",
+            "list(map(f, [1])): ModelError: StopIteration: ",
+        ),
         ("f(1)", SILENT, "f(1): ModelError: E: "),
-        ("assert f(1) == 1", "def f(x):\n    return f", "assert f(1) == 1: TypeError: a function of the program"),
-        ("assert f", "def f(x):\n    pass", "assert f: TypeError: f of the program is not plain data"),
-        ("assert f.__wrapped__", "def f(x):\n    pass", "assert f.__wrapped__: AttributeError: __wrapped__"),
+        (
+            "assert f(1) == 1",
+            "def f(x):\n    return f",
+            "assert f(1) == 1: TypeError: a function of the program",
+        ),
+        (
+            "assert f",
+            "def f(x):\n    pass",
+            "assert f: TypeError: f of the program is not plain data",
+        ),
+        (
+            "assert f.__wrapped__",
+            "def f(x):\n    pass",
+            "assert f.__wrapped__: AttributeError: __wrapped__",
+        ),
         ("assert g(1)", "def f(x):\n    pass", "assert g(1): KeyError: "),
-        ("f(object())", "def f(x):\n    pass", "f(object()): NotPlainError: a object is not plain data"),
+        (
+            "f(object())",
+            "def f(x):\n    pass",
+            "f(object()): NotPlainError: a object is not plain data",
+        ),
     ],
 )
-def test_wrong_programs_fail_with_the_line_and_the_reason(tests: str, program: str, note: str) -> None:
+def test_wrong_programs_fail_with_the_line_and_the_reason(
+    tests: str, program: str, note: str
+) -> None:
     passed, said = judged(tests, program)
 
     assert not passed
@@ -114,14 +155,23 @@ def test_test_modules_are_run() -> None:
 
 def test_a_broken_answer_fails_the_test() -> None:
     ours, inside = socket.socketpair()
-    row = {"kind": "function", "tests": "f(1)", "setup": "", "entry": "f", "module": "solution_under_test"}
+    row = {
+        "kind": "function",
+        "tests": "f(1)",
+        "setup": "",
+        "entry": "f",
+        "module": "solution_under_test",
+    }
     frames.send(ours, json.dumps(row).encode())
     runner = threading.Thread(target=referee.run, args=(inside,), daemon=True)
     runner.start()
     assert frames.receive(ours)[:1] == b"C"
     frames.send(ours, b"not json")
 
-    assert json.loads(frames.receive(ours)[1:])["note"] == "f(1): ModelError: the answer is not plain data"
+    assert (
+        json.loads(frames.receive(ours)[1:])["note"]
+        == "f(1): ModelError: the answer is not plain data"
+    )
     for line in (ours, inside):
         line.close()
 
@@ -138,7 +188,10 @@ def test_a_program_that_does_not_load_says_why() -> None:
 
 
 def test_a_script_says_why_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    for program, said in (("print(1)\n1 / 0", b"ZeroDivisionError: division by zero"), ("raise SystemExit(2)", b"")):
+    for program, said in (
+        ("print(1)\n1 / 0", b"ZeroDivisionError: division by zero"),
+        ("raise SystemExit(2)", b""),
+    ):
         ours, inside = socket.socketpair()
         frames.send(ours, json.dumps({"kind": "script", "program": program}).encode())
         with pytest.raises(SystemExit):

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from whet.tasks.code import plain
 from whet.tasks.code.plain import NotPlainError, decode, encode
 
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+)
 KEYS = st.integers() | st.text() | st.tuples(st.integers(), st.text())
 VALUES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(KEYS, inner) | st.sets(KEYS),
+    lambda inner: (
+        st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(KEYS, inner) | st.sets(KEYS)
+    ),
     max_leaves=20,
 )
 
@@ -56,7 +60,9 @@ def test_subclasses_come_back_as_what_they_are_made_of() -> None:
 
     pair = namedtuple("pair", "a b")
     kind = IntEnum("kind", "ONE TWO")
-    back = decode(encode([Sly(3), pair(1, 2), kind.TWO, Counter("aab"), OrderedDict(a=1), bytearray(b"x")]))
+    back = decode(
+        encode([Sly(3), pair(1, 2), kind.TWO, Counter("aab"), OrderedDict(a=1), bytearray(b"x")])
+    )
 
     assert back == [3, (1, 2), 2, {"a": 2, "b": 1}, {"a": 1}, b"x"]
     assert back[0] != 4

@@ -1,10 +1,13 @@
-"""Programs and predictions as models put them: several blocks, samples of input, bare text, prose around a literal."""
+"""Programs and predictions as models put them: several blocks, samples of input, bare text, prose
+around a literal."""
 
 from whet.tasks.registry import named
 from whet.types import Problem, Verdict
 
 
-def test_a_response_with_code_is_graded_as_a_person_would(spoken_case: tuple[Problem, str, bool]) -> None:
+def test_a_response_with_code_is_graded_as_a_person_would(
+    spoken_case: tuple[Problem, str, bool],
+) -> None:
     problem, response, is_right = spoken_case
     score = named(problem.task).score(problem, response)
 

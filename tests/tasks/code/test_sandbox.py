@@ -18,7 +18,9 @@ from whet.tasks.code.sandbox import Ran, Sandbox, described, require, trouble
 from whet.types import Verdict
 
 
-def run(program: str, given: bytes = b"", within: Sandbox | None = None, limits: Limits | None = None) -> Ran:
+def run(
+    program: str, given: bytes = b"", within: Sandbox | None = None, limits: Limits | None = None
+) -> Ran:
     with tempfile.TemporaryFile() as file:
         file.write(given)
         file.seek(0)
@@ -51,7 +53,9 @@ def test_a_program_does_not_run_as_root_and_has_no_rights() -> None:
 
 
 def test_the_libraries_are_mounted_read_only() -> None:
-    seen = run("import os\nprint([os.statvfs(path).f_flag & os.ST_RDONLY for path in ('/', os.__file__, '/tmp')])")
+    seen = run(
+        "import os\nprint([os.statvfs(path).f_flag & os.ST_RDONLY for path in ('/', os.__file__, '/tmp')])"
+    )
 
     assert seen.output == b"[1, 1, 0]\n"
 
@@ -75,7 +79,10 @@ def test_programs_may_import_sorted_containers_and_numpy() -> None:
     [
         ("raise ValueError('bad')", "ValueError: bad"),
         ("import sys\nsys.exit(3)", "exit status 3"),
-        ("import os\nos.kill(os.getpid(), 11)\nimport ctypes\nctypes.string_at(0)", "ended by signal 11"),
+        (
+            "import os\nos.kill(os.getpid(), 11)\nimport ctypes\nctypes.string_at(0)",
+            "ended by signal 11",
+        ),
         ("while True: pass", "not done after 1 s"),
         ("print('x' * 2000)", "more than 1000 bytes of output"),
         ("x = bytearray(1 << 30)", "MemoryError: "),
@@ -115,7 +122,9 @@ def test_programs_start_from_one_process_that_has_loaded_the_usual_modules() -> 
     run("pass")
     first = launcher_for("namespaces")._process
 
-    ran = run("import sys\nprint({'collections', 'decimal', 'statistics', 'typing', 'unittest'} - sys.modules.keys())")
+    ran = run(
+        "import sys\nprint({'collections', 'decimal', 'statistics', 'typing', 'unittest'} - sys.modules.keys())"
+    )
 
     assert ran.output == b"set()\n"
     assert launcher_for("namespaces")._process is first
@@ -167,12 +176,16 @@ def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> No
     with other, watcher:
         watcher.send(b'{"failed": "unshare: Operation not permitted", "refused": 1}\n')
         process = Process(mine, watch)
-        with pytest.raises(ConfigError, match=r'\(unshare: Operation not permitted\).*set sandbox = "none"'):
+        with pytest.raises(
+            ConfigError, match=r'\(unshare: Operation not permitted\).*set sandbox = "none"'
+        ):
             process.status(time.monotonic() + 1)
         process.close()
 
 
-@pytest.mark.parametrize("said", [b"", b'{"failed": "mount: Cannot allocate memory", "refused": 0}\n'])
+@pytest.mark.parametrize(
+    "said", [b"", b'{"failed": "mount: Cannot allocate memory", "refused": 0}\n']
+)
 def test_a_watcher_that_says_nothing_or_lacks_memory_is_a_lost_sandbox(said: bytes) -> None:
     mine, other = launching.socket.socketpair()
     watch, watcher = launching.socket.socketpair()
@@ -203,7 +216,10 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
 
     assert CodeFunction().config.sandbox == "namespaces"
     assert unprotected.score(row, fenced("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
-    assert run("while True: pass", within=Sandbox("none"), limits=Limits(seconds=0.5)).fault == "not done after 0.5 s"
+    assert (
+        run("while True: pass", within=Sandbox("none"), limits=Limits(seconds=0.5)).fault
+        == "not done after 0.5 s"
+    )
 
 
 def test_the_filter_knows_both_machine_types_and_no_other() -> None:
@@ -256,7 +272,11 @@ def without_rights(path: str) -> str:
         pytest.skip("only root can give up root's rights")
     done = subprocess.run(
         [common_python(), "-c", WITHOUT_RIGHTS],
-        env={"PATH": path, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            "PATH": path,
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
     )
@@ -280,7 +300,9 @@ def test_where_neither_works_both_reasons_are_given(tmp_path: Path) -> None:
     assert 'install bubblewrap, or set sandbox = "none"' in said
 
 
-def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool = tmp_path / "bwrap"
     tool.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     tool.chmod(0o755)
@@ -288,12 +310,16 @@ def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(tmp_path: Path, m
     launcher_for("bubblewrap").stop()  # it may know the real one from another test
 
     assert trouble("bubblewrap") == "bwrap: No permissions to create new namespace"
-    tool.write_text("#!/bin/sh\necho 'bwrap: Creating new namespace failed: Cannot allocate memory' >&2\nexit 1\n")
+    tool.write_text(
+        "#!/bin/sh\necho 'bwrap: Creating new namespace failed: Cannot allocate memory' >&2\nexit 1\n"
+    )
     with pytest.raises(LostError, match="Cannot allocate memory"):
         trouble("bubblewrap")
 
 
-def test_asked_for_by_name_bubblewrap_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asked_for_by_name_bubblewrap_must_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sandbox, "_CHOSEN", {})
 

@@ -76,7 +76,12 @@ def expressions(draw, depth=3):
     symbol = draw(st.sampled_from("+-*/"))
     if a is None or b is None or (symbol == "/" and b == 0):
         return f"({left} {symbol} {right})", None
-    return f"({left} {symbol} {right})", {"+": a + b, "-": a - b, "*": a * b, "/": a / b if b else None}[symbol]
+    return f"({left} {symbol} {right})", {
+        "+": a + b,
+        "-": a - b,
+        "*": a * b,
+        "/": a / b if b else None,
+    }[symbol]
 
 
 @given(expressions())

@@ -43,8 +43,13 @@ def test_right_answers_are_right_in_any_format(text):
 
 
 def test_fractions_on_the_way_are_exact():
-    assert graded("8 / 3 = 8/3\n3 - 8/3 = 1/3\n8 / 1/3 = 24", (3, 3, 8, 8)).verdict is Verdict.CORRECT
-    assert graded("8 / 3 = 2.666667\n3 - 2.666667 = 0.333333\n8 / 0.333333 = 24", (3, 3, 8, 8)).verdict is Verdict.WRONG
+    assert (
+        graded("8 / 3 = 8/3\n3 - 8/3 = 1/3\n8 / 1/3 = 24", (3, 3, 8, 8)).verdict is Verdict.CORRECT
+    )
+    assert (
+        graded("8 / 3 = 2.666667\n3 - 2.666667 = 0.333333\n8 / 0.333333 = 24", (3, 3, 8, 8)).verdict
+        is Verdict.WRONG
+    )
 
 
 def test_a_last_line_that_reads_as_a_step_may_be_the_whole_expression():
@@ -97,10 +102,15 @@ def test_a_response_without_an_answer_on_its_last_line_has_none(text):
 
 def test_no_solution_is_right_where_there_is_none():
     assert graded("No solution.", (1, 1, 1, 1), is_solvable=False).verdict is Verdict.CORRECT
-    assert graded("1 + 1 = 2\n1 + 1 = 2\n2 * 2 = 4", (1, 1, 1, 1), is_solvable=False).verdict is Verdict.WRONG
+    assert (
+        graded("1 + 1 = 2\n1 + 1 = 2\n2 * 2 = 4", (1, 1, 1, 1), is_solvable=False).verdict
+        is Verdict.WRONG
+    )
 
 
-@pytest.mark.parametrize("text", ["<think>\nno solution\n", "<think>\nno solution\n</think>\nIt is so."])
+@pytest.mark.parametrize(
+    "text", ["<think>\nno solution\n", "<think>\nno solution\n</think>\nIt is so."]
+)
 def test_no_solution_in_the_thinking_part_is_no_answer(text):
     assert graded(text, (1, 1, 1, 1), is_solvable=False).verdict is Verdict.NO_ANSWER
 
@@ -115,7 +125,9 @@ def test_the_length_part_halves_at_24_lines():
     step = "13 - 1 = 12, left: 12 8 6\nback, left: 13 8 6 1\n"
     answer = "6 * (13 - 1 - 8)"
     assert graded(step + answer).brevity == 1.0
-    assert graded(step * 2 + answer).brevity == pytest.approx(0.9781, abs=1e-4)  # 5 lines: 1 / (1 + e^-3.8)
+    assert graded(step * 2 + answer).brevity == pytest.approx(
+        0.9781, abs=1e-4
+    )  # 5 lines: 1 / (1 + e^-3.8)
     assert graded(step * 11 + "back, left: 13 8 6 1\n" + answer).brevity == 0.5
     assert graded(step * 2000 + answer).brevity == pytest.approx(0.0)
 
@@ -139,7 +151,9 @@ def test_roll_backs_must_return_to_an_earlier_state_of_the_path():
     assert faults(first + "back, left: 12 8 6\nback, left: 13 8 6 1") == []
     assert faults(first + "back, left: 13 8 6 1") == []
     assert faults(first + "back, left: 4 6") == ["rolls back to where it already is"]
-    assert faults(first + "back, left: 7 8 6") == ["rolls back to numbers that were not on this path"]
+    assert faults(first + "back, left: 7 8 6") == [
+        "rolls back to numbers that were not on this path"
+    ]
     assert faults(first + "back") == ["the numbers left cannot be read"]
     assert faults("back, left: 13 8 6 1\nback, left: 13 8 6 2") == [
         "rolls back to where it already is",
@@ -193,8 +207,16 @@ def test_tricks_earn_nothing_beyond_what_is_due(text, reward):
 
 def test_grading_is_bounded_in_time():
     noise = random.Random(0)
-    texts = ["1\n" * 32_000, "(" * 65_000, "=" * 65_000, "left:" * 13_000, "1 + 1 = 2, left: " * 3_500]
-    texts += ["".join(noise.choice("0123456789+-*/()= \nleft:,") for _ in range(65_000)) for _ in range(3)]
+    texts = [
+        "1\n" * 32_000,
+        "(" * 65_000,
+        "=" * 65_000,
+        "left:" * 13_000,
+        "1 + 1 = 2, left: " * 3_500,
+    ]
+    texts += [
+        "".join(noise.choice("0123456789+-*/()= \nleft:,") for _ in range(65_000)) for _ in range(3)
+    ]
     start = time.perf_counter()
     for text in texts:
         graded(text)
@@ -254,7 +276,9 @@ def rows(name: str) -> list[dict]:
 def test_the_verdict_agrees_with_checked_answers_of_a_large_model():
     for row in rows("game24_outputs.jsonl"):
         hand = tuple(int(card) for card in row["puzzle"].split())
-        assert (graded(row["output"], hand).verdict is Verdict.CORRECT) == bool(row["checked_reward"]), row
+        assert (graded(row["output"], hand).verdict is Verdict.CORRECT) == bool(
+            row["checked_reward"]
+        ), row
 
 
 def test_answers_claims_and_first_false_lines_agree_with_checked_searches():

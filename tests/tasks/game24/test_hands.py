@@ -39,7 +39,9 @@ def test_splits_never_move():
 
 @pytest.mark.parametrize("split", ["test", "dev", "sft", "rl"])
 def test_every_split_has_the_same_mix_of_levels(split):
-    levels = sorted(level(hand) for hand in all_hands() if is_solvable(hand) and split_of(hand) == split)
+    levels = sorted(
+        level(hand) for hand in all_hands() if is_solvable(hand) and split_of(hand) == split
+    )
     for fifth in range(5):
         share = sum(fifth / 5 <= rating < (fifth + 1) / 5 for rating in levels) / len(levels)
         assert 0.17 < share < 0.23
@@ -57,10 +59,15 @@ def test_well_known_hands_are_rated_as_people_do():
     assert num_solutions((1, 2, 3, 4)) > 1
 
 
-@pytest.mark.skipif(not PEOPLE.exists(), reason="the table of human solving rates is not beside the repository")
+@pytest.mark.skipif(
+    not PEOPLE.exists(), reason="the table of human solving rates is not beside the repository"
+)
 def test_levels_agree_with_people():
     with PEOPLE.open() as file:
-        rows = [(hand_of([int(card) for card in row["Puzzles"].split()]), row) for row in csv.DictReader(file)]
+        rows = [
+            (hand_of([int(card) for card in row["Puzzles"].split()]), row)
+            for row in csv.DictReader(file)
+        ]
     rates = [float(row["Solved rate"].rstrip("%")) for _, row in rows]
     seconds = [float(row["AMT (s)"]) for _, row in rows]
     levels = [level(hand) for hand, _ in rows]

@@ -13,7 +13,9 @@ from whet.tasks.game24.reading import Answer, Left, RollBack, Step, lines_of, re
     ],
 )
 def test_a_step_may_be_written_in_every_format(line):
-    assert read_line(line) == Step((13, 1), "-", (1, 1), (12, 1), Left(((6, 1), (8, 1), (12, 1)), None), True)
+    assert read_line(line) == Step(
+        (13, 1), "-", (1, 1), (12, 1), Left(((6, 1), (8, 1), (12, 1)), None), True
+    )
 
 
 def test_a_step_without_a_list_has_none():
@@ -28,7 +30,8 @@ def test_left_items_with_expressions_name_their_cards():
 
 
 @pytest.mark.parametrize(
-    "items", ["", " ", "12 8 six", "1 2 3 4 5", "(13 - 1) = 11, 8", "(13 - = 12, 8", "(2 * 6) = 12 8"]
+    "items",
+    ["", " ", "12 8 six", "1 2 3 4 5", "(13 - 1) = 11, 8", "(13 - = 12, 8", "(2 * 6) = 12 8"],
 )
 def test_a_list_that_cannot_be_read_is_none(items):
     step = read_line(f"13 - 1 = 12, left:{items}")
@@ -38,7 +41,11 @@ def test_a_list_that_cannot_be_read_is_none(items):
 
 def test_roll_backs_come_in_two_words_or_one():
     root = Left(((1, 1), (6, 1), (8, 1), (13, 1)), None)
-    assert read_line("roll back, left: 13 8 6 1") == read_line("back, left: 13, 8, 6, 1") == RollBack(root)
+    assert (
+        read_line("roll back, left: 13 8 6 1")
+        == read_line("back, left: 13, 8, 6, 1")
+        == RollBack(root)
+    )
     assert read_line("roll back") == RollBack(None)
 
 
@@ -66,7 +73,9 @@ def test_other_lines_are_nothing(line):
 
 
 def test_printed_signs_are_read_as_plain_ones():
-    assert lines_of("  13 \N{MINUS SIGN} 1 = 12 \n\n 6 \N{MULTIPLICATION SIGN} 4 \N{DIVISION SIGN} 1 ") == [
+    assert lines_of(
+        "  13 \N{MINUS SIGN} 1 = 12 \n\n 6 \N{MULTIPLICATION SIGN} 4 \N{DIVISION SIGN} 1 "
+    ) == [
         "13 - 1 = 12",
         "6 * 4 / 1",
     ]

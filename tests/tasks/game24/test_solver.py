@@ -33,7 +33,8 @@ def test_order_grouping_and_sign_do_not_make_another_solution():
 
 
 def test_times_one_and_over_one_are_two_solutions():
-    # 1 + 10 + 13 is 24, and the other 1 multiplies or divides any of 1, 10, 13, their three pairs and the whole
+    # 1 + 10 + 13 is 24, and the other 1 multiplies or divides any of 1, 10, 13, their three pairs
+    # and the whole
     assert one(1, 1, 10, 13).num_solutions[0] == 7 * 2
 
 
@@ -60,7 +61,8 @@ def test_easy_hands_are_found_sooner():
 
 
 def brute_force(hand):
-    """Collect solutions as functions: exact values at two other points where equal cards stay equal."""
+    """Collect solutions as functions: exact values at two other points where equal cards stay
+    equal."""
     first = {card: Fraction(10_007 * card * card + 31, 7) for card in hand}
     second = {card: Fraction(101 * card**3 + 5 * card + 3, 11) for card in hand}
     found = set()
@@ -100,7 +102,8 @@ def brute_size(items):
 
 
 def searched(items, random):
-    """Search depth first in random order: whether 24 was found, and the nodes visited below this one."""
+    """Search depth first in random order: whether 24 was found, and the nodes visited below this
+    one."""
     if len(items) == 1:
         return items[0] == 24, 0
     order, visited = list(children(items)), 0

@@ -25,7 +25,10 @@ def test_unsolvable_hands_are_asked_only_when_wanted():
     assert sum(1 for _ in Game24().problems("test")) == 409
     problems = list(Game24(Game24Config(unsolvable=True)).problems("test"))
     assert len(problems) == 409 + 138
-    assert {(problem.answer, problem.level is None) for problem in problems} == {("24", False), ("no solution", True)}
+    assert {(problem.answer, problem.level is None) for problem in problems} == {
+        ("24", False),
+        ("no solution", True),
+    }
 
 
 def test_a_problem_asks_the_numbers_in_a_fixed_order_that_can_be_changed():
@@ -34,7 +37,9 @@ def test_a_problem_asks_the_numbers_in_a_fixed_order_that_can_be_changed():
     orders = {task.problem(hand, order).prompt[0].content for order in range(200)}
     assert len(orders) == 24
     assert {task.problem(hand, order).id for order in range(5)} == {task.problem(hand).id}
-    assert task.problem(hand).prompt[0].content == " ".join(map(str, task.problem(hand).payload["numbers"]))
+    assert task.problem(hand).prompt[0].content == " ".join(
+        map(str, task.problem(hand).payload["numbers"])
+    )
 
 
 def test_a_varied_problem_is_the_same_hand_in_another_order():
@@ -65,7 +70,8 @@ def test_longer_lengths_write_more_lines():
     problem = Game24().problem((3, 3, 8, 8))
     lines = {
         length: sum(
-            Game24(Game24Config(format="v2", length=length)).solve(problem, seed).count("\n") for seed in range(30)
+            Game24(Game24Config(format="v2", length=length)).solve(problem, seed).count("\n")
+            for seed in range(30)
         )
         for length in ("short", "medium", "long")
     }
@@ -76,10 +82,22 @@ def test_a_score_states_its_parts():
     task = Game24()
     problem = task.problem((1, 6, 8, 13))
     score = task.score(problem, "13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24")
-    assert dict(score.parts) == {"correct": 1.0, "process": 1.0, "length": 1.0, "lines": 3.0, "finished": 1.0}
+    assert dict(score.parts) == {
+        "correct": 1.0,
+        "process": 1.0,
+        "length": 1.0,
+        "lines": 3.0,
+        "finished": 1.0,
+    }
     assert score.answer == "13 - 1 = 12; 12 - 8 = 4; 6 * 4 = 24"
     wrong = task.score(problem, "13 - 1 = 12\n12 - 8 = 5")
-    assert dict(wrong.parts) == {"correct": 0.0, "process": 0.5, "length": 0.0, "lines": 2.0, "finished": 0.0}
+    assert dict(wrong.parts) == {
+        "correct": 0.0,
+        "process": 0.5,
+        "length": 0.0,
+        "lines": 2.0,
+        "finished": 0.0,
+    }
 
 
 def test_steps_carry_the_graders_word_on_each_line():
@@ -93,7 +111,9 @@ def test_steps_carry_the_graders_word_on_each_line():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_instructions_explain_the_format_in_a_system_message(format):
-    system, user = Game24(Game24Config(format=format, instructions=True)).problem((1, 6, 8, 13)).prompt
+    system, user = (
+        Game24(Game24Config(format=format, instructions=True)).problem((1, 6, 8, 13)).prompt
+    )
     assert (system.role, user.role) == ("system", "user")
     assert "24" in system.content and "no solution" in system.content
 
@@ -103,7 +123,9 @@ def test_the_instructions_show_lines_the_grader_takes():
         task = Game24(Game24Config(format=format, instructions=True))
         problem = task.problem((1, 6, 8, 13))
         shown = [
-            line for line in problem.prompt[0].content.split("`")[1::2] if line.startswith(("13 - 1", "(13) - (1)"))
+            line
+            for line in problem.prompt[0].content.split("`")[1::2]
+            if line.startswith(("13 - 1", "(13) - (1)"))
         ]
         assert len(shown) == 1
         assert task.notes(problem, shown[0])[0].ok
@@ -125,7 +147,9 @@ def test_unknown_formats_are_refused():
 def test_five_thousand_answers_are_scored_in_a_second():
     task = Game24()
     pairs = [
-        (task.problem(hand), task.solve(task.problem(hand), seed)) for hand in all_hands()[::20] for seed in range(5)
+        (task.problem(hand), task.solve(task.problem(hand), seed))
+        for hand in all_hands()[::20]
+        for seed in range(5)
     ]
     start = time.process_time()  # whoever else is on the machine
     for problem, text in pairs * 5:

@@ -87,7 +87,15 @@ def test_v0_is_three_steps_and_nothing_else():
 def test_a_search_shows_at_most_its_budget_of_steps(format):
     for seed in range(50):
         text = trace((3, 8, 3, 8), Random(seed), format=format, budget=12)
-        assert 3 <= sum(" = " in line and "back" not in line for line in text.split("\n") if "reach" not in line) <= 12
+        assert (
+            3
+            <= sum(
+                " = " in line and "back" not in line
+                for line in text.split("\n")
+                if "reach" not in line
+            )
+            <= 12
+        )
 
 
 def test_hard_hands_use_the_whole_budget():
@@ -117,7 +125,9 @@ def test_solutions_are_drawn_evenly():
 def test_no_numbers_are_tried_twice():
     for seed in range(50):
         steps = [
-            line for line in trace((2, 2, 6, 6), Random(seed), format="v4", budget=40).split("\n") if "back" not in line
+            line
+            for line in trace((2, 2, 6, 6), Random(seed), format="v4", budget=40).split("\n")
+            if "back" not in line
         ]
         states = [tuple(sorted(line.split("left: ")[1].split())) for line in steps]
         open_states = [state for state in states if len(state) > 1]
@@ -126,12 +136,20 @@ def test_no_numbers_are_tried_twice():
 
 def test_moves_to_the_same_numbers_are_all_shown():
     texts = [trace((2, 2, 6, 6), Random(seed), format="v2", budget=17) for seed in range(100)]
-    assert any("(2) + (2) = 4" in text for text in texts) and any("(2) * (2) = 4" in text for text in texts)
+    assert any("(2) + (2) = 4" in text for text in texts) and any(
+        "(2) * (2) = 4" in text for text in texts
+    )
 
 
 def test_a_tidy_search_writes_numbers_rising_and_each_move_in_one_way():
-    texts = [trace((13, 8, 6, 1), Random(seed), format="v4", budget=17, depth=2) for seed in range(60)]
-    left = [[int(word) for word in line.split("left: ")[1].split()] for text in texts for line in text.split("\n")]
+    texts = [
+        trace((13, 8, 6, 1), Random(seed), format="v4", budget=17, depth=2) for seed in range(60)
+    ]
+    left = [
+        [int(word) for word in line.split("left: ")[1].split()]
+        for text in texts
+        for line in text.split("\n")
+    ]
     assert all(numbers == sorted(numbers) for numbers in left)
     steps = {line.split(" =")[0] for text in texts for line in text.split("\n") if " = " in line}
     assert "6 + 8" in steps and "8 + 6" not in steps
@@ -144,7 +162,11 @@ def test_a_tidy_search_tries_whole_results_of_zero_or_more_where_they_do():
         for seed in range(60)
         for line in trace((13, 8, 6, 1), Random(seed), format="v4", budget=17, depth=2).split("\n")
     ]
-    assert all(re.fullmatch(r"[0-9]+", line.split(" = ")[1].split(",")[0]) for line in lines if " = " in line)
+    assert all(
+        re.fullmatch(r"[0-9]+", line.split(" = ")[1].split(",")[0])
+        for line in lines
+        if " = " in line
+    )
 
 
 def test_a_hand_that_needs_a_fraction_is_searched_beyond_whole_results():

@@ -13,7 +13,20 @@ def test_reading_reduces_and_keeps_the_sign_above():
 
 
 def test_only_plain_numbers_are_read():
-    for text in ("", "1e400", "٣", "1/0", "1//2", "--1", "1 ", "1_0", "0x10", "9" * 10, "+3", "1/2/3"):
+    for text in (
+        "",
+        "1e400",
+        "٣",
+        "1/0",
+        "1//2",
+        "--1",
+        "1 ",
+        "1_0",
+        "0x10",
+        "9" * 10,
+        "+3",
+        "1/2/3",
+    ):
         assert read(text) is None
 
 
@@ -24,7 +37,12 @@ def test_division_by_zero_has_no_value():
 @given(st.fractions(max_denominator=99), st.sampled_from("+-*/"), st.fractions(max_denominator=99))
 def test_operations_agree_with_fractions(a, symbol, b):
     left, right = (a.numerator, a.denominator), (b.numerator, b.denominator)
-    expected = {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b if b else None}[symbol]()
+    expected = {
+        "+": lambda: a + b,
+        "-": lambda: a - b,
+        "*": lambda: a * b,
+        "/": lambda: a / b if b else None,
+    }[symbol]()
     found = combine(left, symbol, right)
     assert found == (None if expected is None else (expected.numerator, expected.denominator))
 

@@ -2,9 +2,24 @@ import time
 
 import pytest
 
-from whet.tasks.graphs.answers import MAX_CHARS, boxed, final_part, read_names, read_numbers, read_two
+from whet.tasks.graphs.answers import (
+    MAX_CHARS,
+    boxed,
+    final_part,
+    read_names,
+    read_numbers,
+    read_two,
+)
 
-NAMES = ["Ida Vogel", "Omar Khan", "Manfred Schauß", "Manfred Schauss", "Paris, Texas", "Foo [bar]", "O'Higgins Region"]
+NAMES = [
+    "Ida Vogel",
+    "Omar Khan",
+    "Manfred Schauß",
+    "Manfred Schauss",
+    "Paris, Texas",
+    "Foo [bar]",
+    "O'Higgins Region",
+]
 
 
 def nodes(text, names=NAMES):
@@ -69,14 +84,17 @@ def test_names_that_are_no_node_are_kept_apart():
 
 
 def test_a_final_list_of_strangers_is_the_answer_all_the_same():
-    reply = read_names("Perhaps [Ida Vogel]. The group is [Max Mustermann, Erika Mustermann].", NAMES)
+    reply = read_names(
+        "Perhaps [Ida Vogel]. The group is [Max Mustermann, Erika Mustermann].", NAMES
+    )
 
     assert reply.lists == ((),)
     assert read_names("[Max Mustermann]", NAMES).unknown == ("Max Mustermann",)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Ida Vogel, Omar Khan", "[Ida Vogel, Omar", "Ida]", r"\[ x \]", r"\boxed{7", r"\boxed{7}"]
+    "text",
+    ["", "Ida Vogel, Omar Khan", "[Ida Vogel, Omar", "Ida]", r"\[ x \]", r"\boxed{7", r"\boxed{7}"],
 )
 def test_without_a_list_nothing_is_read(text):
     assert read_names(text, NAMES) is None
@@ -122,7 +140,9 @@ def test_the_final_list_of_numbers_is_read(text, expected):
     assert read_numbers(text).lists == (expected,)
 
 
-@pytest.mark.parametrize("text", ["[1, x]", "[1.5, 2]", "[-1, 2]", "[" + "9" * 5000 + "]", "[1 2]", "[1, 0, 2, ...]"])
+@pytest.mark.parametrize(
+    "text", ["[1, x]", "[1.5, 2]", "[-1, 2]", "[" + "9" * 5000 + "]", "[1 2]", "[1, 0, 2, ...]"]
+)
 def test_other_lists_are_no_lists_of_numbers(text):
     assert read_numbers(text) is None
 

@@ -1,4 +1,5 @@
-"""GraphArena, GraphWiz and NLGraph: gold answers, labelled responses, and graphs read out of prompts."""
+"""GraphArena, GraphWiz and NLGraph: gold answers, labelled responses, and graphs read out of
+prompts."""
 
 import json
 from functools import cache
@@ -12,7 +13,9 @@ from whet.tasks.graphs.graphwiz import Graphwiz
 from whet.types import Message, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
-needs_data = pytest.mark.skipif(not (DATA / "graphwiz.jsonl").exists(), reason="the benchmark files are not beside us")
+needs_data = pytest.mark.skipif(
+    not (DATA / "graphwiz.jsonl").exists(), reason="the benchmark files are not beside us"
+)
 
 
 @cache
@@ -63,7 +66,9 @@ def test_graph_arena_gold_is_right_and_the_next_gold_is_not():
     for row in rows("grapharena_problems"):
         if row["upstream_answer"]:
             problem = arena()[row["id"]]
-            assert task(problem.task).score(problem, row["upstream_answer"]).verdict == Verdict.CORRECT
+            assert (
+                task(problem.task).score(problem, row["upstream_answer"]).verdict == Verdict.CORRECT
+            )
 
 
 @needs_data
@@ -79,7 +84,8 @@ def test_labelled_responses_are_graded_as_labelled():
 
 
 def gold_of(row):
-    """GraphWiz's two demonstrations of an order say `valid order` where the order itself is in `answer`."""
+    """GraphWiz's two demonstrations of an order say `valid order` where the order itself is in
+    `answer`."""
     checked = row.get("checked_answer", row["answer"])
     return row["answer"] if checked == "valid order" else checked
 
@@ -92,12 +98,18 @@ def test_gold_is_right_the_next_gold_is_not_and_our_own_solution_agrees(name, te
     for row in rows(name):
         prompt = (Message(role="user", content=row[text]),)
         problem = asked(name, graph_in(KINDS[row["task"]], row[text]), gold_of(row))
-        problems.append(Problem(**{**problem_fields(problem), "prompt": prompt, "source_id": row["id"]}))
+        problems.append(
+            Problem(**{**problem_fields(problem), "prompt": prompt, "source_id": row["id"]})
+        )
     for problem, other in zip(problems, problems[1:] + problems[:1], strict=True):
         unanswered = Problem(**{**problem_fields(problem), "answer": None})
         assert grader.score(problem, problem.answer).verdict == Verdict.CORRECT, problem.source_id
-        assert grader.score(problem, grader.solve(unanswered, 0)).verdict == Verdict.CORRECT, problem.source_id
-        assert grader.score(unanswered, problem.answer).verdict == Verdict.CORRECT, problem.source_id
+        assert grader.score(problem, grader.solve(unanswered, 0)).verdict == Verdict.CORRECT, (
+            problem.source_id
+        )
+        assert grader.score(unanswered, problem.answer).verdict == Verdict.CORRECT, (
+            problem.source_id
+        )
         assert grader.score(problem, problem.prompt[0].content).verdict == Verdict.NO_ANSWER
         if other.answer.lower() != problem.answer.lower():
             assert grader.score(problem, other.answer).verdict != Verdict.CORRECT, problem.source_id
@@ -111,7 +123,9 @@ def problem_fields(problem):
 def test_graph_wiz_rationales_are_read_to_their_end():
     for row in rows("graphwiz"):
         if row["rationale"]:
-            problem = asked("graphwiz", graph_in(KINDS[row["task"]], row["input_prompt"]), gold_of(row))
+            problem = asked(
+                "graphwiz", graph_in(KINDS[row["task"]], row["input_prompt"]), gold_of(row)
+            )
             text = f"{row['rationale']}\n{row['answer']}"
             assert task("graphwiz").score(problem, text).verdict == Verdict.CORRECT, row["id"]
 
@@ -119,7 +133,9 @@ def test_graph_wiz_rationales_are_read_to_their_end():
 @pytest.mark.parametrize("kind", Graphwiz.forms)
 def test_our_graph_wiz_questions_say_the_whole_graph(kind):
     problem = task("graphwiz", kinds=(kind,)).generate(5, 0.1)
-    text = problem.prompt[0].content.replace("(i->j)", "").replace("nodes 0 to", "numbered from 0 to")
+    text = (
+        problem.prompt[0].content.replace("(i->j)", "").replace("nodes 0 to", "numbered from 0 to")
+    )
     read = graph_in(kind, text.replace("nodes a to", "numbered from a to"))
 
     assert read == {key: problem.payload[key] for key in read}

@@ -1,4 +1,5 @@
-"""Questions about numbered graphs: what is read from a response, and the algorithms against networkx."""
+"""Questions about numbered graphs: what is read from a response, and the algorithms against
+networkx."""
 
 import time
 from fractions import Fraction
@@ -12,7 +13,12 @@ from graph_cases import asked, task
 from whet.tasks.graphs.draws import SPANS, draw
 from whet.tasks.graphs.instance import bitsets
 from whet.tasks.graphs.kinds import solution
-from whet.tasks.graphs.solvers.directed import lightest_path, max_flow, max_matching, topological_order
+from whet.tasks.graphs.solvers.directed import (
+    lightest_path,
+    max_flow,
+    max_matching,
+    topological_order,
+)
 from whet.tasks.graphs.solvers.paths import components, diameter, distance, shortest_path
 from whet.tasks.graphs.solvers.search import contains, hamiltonian_path
 from whet.tasks.graphs.table import Table
@@ -94,7 +100,10 @@ def test_pairs_are_those_of_the_last_block_and_rows_the_last_of_each_node():
 
     assert pairs(text) == [(0, 2), (1, 0)]
     assert pairs("applicants want jobs") == []
-    assert rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {0: (3, 4), 1: (5, -6)}
+    assert rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {
+        0: (3, 4),
+        1: (5, -6),
+    }
 
 
 @pytest.mark.parametrize(
@@ -117,14 +126,44 @@ def test_pairs_are_those_of_the_last_block_and_rows_the_last_of_each_node():
         ({"kind": "topology"}, None, "The solution is: 1,0,3,2", Verdict.WRONG),
         ({"kind": "topology"}, None, "The solution is: 0,1,2", Verdict.WRONG),
         ({"kind": "topology"}, None, "none", Verdict.NO_ANSWER),
-        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1\napplicant 1: job 2", Verdict.CORRECT),
+        (
+            {"kind": "matching", "jobs": 4},
+            None,
+            "applicant 0: job 1\napplicant 1: job 2",
+            Verdict.CORRECT,
+        ),
         ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1", Verdict.WRONG),
-        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 1\napplicant 0: job 2", Verdict.WRONG),
-        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 2\napplicant 1: job 2", Verdict.WRONG),
-        ({"kind": "matching", "jobs": 4}, None, "applicant 0: job 0\napplicant 1: job 2", Verdict.WRONG),
+        (
+            {"kind": "matching", "jobs": 4},
+            None,
+            "applicant 0: job 1\napplicant 0: job 2",
+            Verdict.WRONG,
+        ),
+        (
+            {"kind": "matching", "jobs": 4},
+            None,
+            "applicant 0: job 2\napplicant 1: job 2",
+            Verdict.WRONG,
+        ),
+        (
+            {"kind": "matching", "jobs": 4},
+            None,
+            "applicant 0: job 0\napplicant 1: job 2",
+            Verdict.WRONG,
+        ),
         ({"kind": "matching", "jobs": 4}, None, "2 of them", Verdict.NO_ANSWER),
-        ({"kind": "flow", "pair": [0, 2]}, None, "The flow from node 0 to node 2 is 6.", Verdict.CORRECT),
-        ({"kind": "flow", "pair": [0, 2]}, None, "The flow from node 0 to node 1 is 6.", Verdict.WRONG),
+        (
+            {"kind": "flow", "pair": [0, 2]},
+            None,
+            "The flow from node 0 to node 2 is 6.",
+            Verdict.CORRECT,
+        ),
+        (
+            {"kind": "flow", "pair": [0, 2]},
+            None,
+            "The flow from node 0 to node 1 is 6.",
+            Verdict.WRONG,
+        ),
         ({"kind": "flow", "pair": [0, 2]}, None, "The flow is 5.", Verdict.WRONG),
         ({"kind": "flow", "pair": [0, 2]}, None, "much", Verdict.NO_ANSWER),
         ({"kind": "cycle"}, None, "No", Verdict.WRONG),
@@ -143,10 +182,21 @@ def test_answers_are_judged_against_the_graph(payload, answer, text, verdict):
 
 
 def test_embeddings_must_all_be_there_and_right():
-    payload = {"kind": "gnn", "nodes": 2, "edges": [[0, 1]], "embeddings": [[1, 0], [2, 3]], "layers": 1}
+    payload = {
+        "kind": "gnn",
+        "nodes": 2,
+        "edges": [[0, 1]],
+        "embeddings": [[1, 0], [2, 3]],
+        "layers": 1,
+    }
     problem = asked("nlgraph", payload)
 
-    texts = ["node 0: [2,3]\nnode 1: [1,0]", "node 0: [2,3]", "node 0: [2,3]\nnode 1: [1,1]", "nothing"]
+    texts = [
+        "node 0: [2,3]\nnode 1: [1,0]",
+        "node 0: [2,3]",
+        "node 0: [2,3]\nnode 1: [1,1]",
+        "nothing",
+    ]
     verdicts = [task("nlgraph").score(problem, text).verdict for text in texts]
 
     assert verdicts == [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG, Verdict.NO_ANSWER]
@@ -154,7 +204,9 @@ def test_embeddings_must_all_be_there_and_right():
 
 def sample(seed, kind):
     rng = Random(seed)
-    return Table.from_payload(draw(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3])))
+    return Table.from_payload(
+        draw(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3]))
+    )
 
 
 def as_graph(table, cls=nx.Graph):
@@ -172,7 +224,9 @@ def test_solutions_agree_with_networkx(seed):
     assert path[0] == nx.shortest_path_length(as_graph(table), *table.pair, weight="weight")
 
     table = sample(seed, "flow")
-    assert max_flow(table.weighted, *table.pair) == nx.maximum_flow_value(as_graph(table, nx.DiGraph), *table.pair)
+    assert max_flow(table.weighted, *table.pair) == nx.maximum_flow_value(
+        as_graph(table, nx.DiGraph), *table.pair
+    )
 
     table = sample(seed, "cycle")
     assert (solution(table)[0] == "Yes") == bool(nx.cycle_basis(as_graph(table)))
@@ -192,13 +246,19 @@ def test_solutions_agree_with_networkx(seed):
     table = sample(seed, "matching")
     both = nx.Graph([(("a", a), ("j", b)) for a, b in table.pairs])
     top = [node for node in both if node[0] == "a"]
-    assert len(max_matching(table.pairs)) == len(nx.bipartite.maximum_matching(both, top_nodes=top)) // 2
+    assert (
+        len(max_matching(table.pairs))
+        == len(nx.bipartite.maximum_matching(both, top_nodes=top)) // 2
+    )
 
     table = sample(seed, "substructure")
     pattern = nx.DiGraph(table.pattern)
     pattern.add_nodes_from(range(table.pattern_n))
     matcher = nx.isomorphism.DiGraphMatcher(as_graph(table, nx.DiGraph), pattern)
-    assert contains(table.n, table.pairs, table.pattern_n, table.pattern) == matcher.subgraph_is_monomorphic()
+    assert (
+        contains(table.n, table.pairs, table.pattern_n, table.pattern)
+        == matcher.subgraph_is_monomorphic()
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -245,11 +305,26 @@ def test_a_cycle_has_no_order_and_parted_nodes_no_path():
     assert topological_order(2, [(0, 1), (1, 0)]) is None
     assert lightest_path(3, [(0, 1, 1)], 0, 2) is None
     assert shortest_path(bitsets(3, [(0, 1)]), 0, 2) is None
-    assert solution(Table.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0] == "No"
+    assert (
+        solution(Table.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0]
+        == "No"
+    )
 
 
 HOSTILE = (
-    *("1,", "1", "is ", "yes no ", "node 0: [1,", "(1,2)", "###", "applicant 1: job ", " ", "answer ", "1 - "),
+    *(
+        "1,",
+        "1",
+        "is ",
+        "yes no ",
+        "node 0: [1,",
+        "(1,2)",
+        "###",
+        "applicant 1: job ",
+        " ",
+        "answer ",
+        "1 - ",
+    ),
     *("there is a ", "the answer is 1 or ", "1\n", "a=1\n", "yes\n", "from node 1 to node 2 is "),
 )
 
@@ -284,4 +359,6 @@ def test_a_path_that_is_shown_for_a_yes_must_be_one_of_this_graph(text, verdict)
 
 def test_graph_wiz_asks_for_a_yes_alone_and_a_wrong_path_beside_it_is_not_held_against_it():
     problem = asked("graphwiz", {**SQUARE, "kind": "connectivity"}, "Yes")
-    assert task("graphwiz").score(problem, "The path is [0,2,3].\n### Yes").verdict == Verdict.CORRECT
+    assert (
+        task("graphwiz").score(problem, "The path is [0,2,3].\n### Yes").verdict == Verdict.CORRECT
+    )

@@ -45,12 +45,28 @@ def test_sets_of_nodes_are_as_large_as_cp_sat_finds_them(seed):
     around = bitsets(n, edges)
     missing = [pair for pair in combinations(range(n), 2) if pair not in set(edges)]
 
-    clique, independent, cover = max_clique(around), max_independent_set(around), min_vertex_cover(around)
+    clique, independent, cover = (
+        max_clique(around),
+        max_independent_set(around),
+        min_vertex_cover(around),
+    )
 
-    assert clique.value == len(clique.lists[0]) == chosen_where(n, missing, at_most_one=True, most=True)
-    assert independent.value == len(independent.lists[0]) == chosen_where(n, edges, at_most_one=True, most=True)
-    assert cover.value == len(cover.lists[0]) == chosen_where(n, edges, at_most_one=False, most=False)
-    assert all(set(pair) <= set(edge_ends(edges, pair)) for pair in combinations(clique.lists[0], 2))
+    assert (
+        clique.value
+        == len(clique.lists[0])
+        == chosen_where(n, missing, at_most_one=True, most=True)
+    )
+    assert (
+        independent.value
+        == len(independent.lists[0])
+        == chosen_where(n, edges, at_most_one=True, most=True)
+    )
+    assert (
+        cover.value == len(cover.lists[0]) == chosen_where(n, edges, at_most_one=False, most=False)
+    )
+    assert all(
+        set(pair) <= set(edge_ends(edges, pair)) for pair in combinations(clique.lists[0], 2)
+    )
     assert not any(set(edge) <= set(independent.lists[0]) for edge in edges)
     assert all(set(edge) & set(cover.lists[0]) for edge in edges)
     assert clique.is_proven and independent.is_proven and cover.is_proven
@@ -75,7 +91,10 @@ def test_tours_are_as_short_as_cp_sat_finds_them(seed):
     model.add_circuit(arcs)
     model.minimize(sum(distances[a][b] * taken for a, b, taken in arcs))
     assert found.value == tour_length(found.lists[0], distances) == optimum(model)
-    assert sorted(found.lists[0][1:]) == list(range(n)) and found.lists[0][0] == found.lists[0][-1] == 0
+    assert (
+        sorted(found.lists[0][1:]) == list(range(n))
+        and found.lists[0][0] == found.lists[0][-1] == 0
+    )
 
 
 def pairing_model(n, m):
@@ -123,7 +142,10 @@ def test_common_subgraphs_are_as_large_as_cp_sat_finds_them(seed):
         a, b = drawn(seed, n)[1], drawn(seed + 1000, m)[1]
     else:
         rng = Random(seed)
-        a, b = (bitsets(k, [pair for pair in combinations(range(k), 2) if rng.random() < 0.5]) for k in (n, m))
+        a, b = (
+            bitsets(k, [pair for pair in combinations(range(k), 2) if rng.random() < 0.5])
+            for k in (n, m)
+        )
 
     found = max_common_subgraph(a, b)
 
@@ -147,7 +169,12 @@ def test_a_renumbered_graph_is_isomorphic_and_one_with_a_moved_edge_is_mostly_no
 
     assert are_isomorphic(bitsets(n, edges), moved) is True
     if edges:
-        assert are_isomorphic(bitsets(n, edges), bitsets(n, [(order[a], order[b]) for a, b in edges[1:]])) is False
+        assert (
+            are_isomorphic(
+                bitsets(n, edges), bitsets(n, [(order[a], order[b]) for a, b in edges[1:]])
+            )
+            is False
+        )
 
 
 def test_graphs_with_the_same_degrees_can_differ():
@@ -198,8 +225,8 @@ def test_the_smallest_tours(n):
 
 
 def test_the_tasks_are_listed_without_loading_scipy():
-    program = (
-        "import sys, whet.tasks.registry as r; [r.named(name) for name in r.names()]; print('scipy' in sys.modules)"
+    program = "import sys, whet.tasks.registry as r; [r.named(name) for name in r.names()]; print('scipy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

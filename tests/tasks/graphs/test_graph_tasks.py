@@ -26,12 +26,18 @@ def test_gold_is_right_in_every_wording_and_the_next_gold_and_the_question_are_n
     grader = task(name, count=40)
     problems = list(grader.problems("rl"))
     for problem, other in zip(problems, problems[1:] + problems[:1], strict=True):
-        assert all(grader.score(problem, grader.solve(problem, seed)).verdict == Verdict.CORRECT for seed in range(3))
-        assert grader.score(problem, f"<think>\nso [A, B] or yes\n</think>\n{grader.solve(problem, 0)}").parts[
-            "correct"
-        ]
+        assert all(
+            grader.score(problem, grader.solve(problem, seed)).verdict == Verdict.CORRECT
+            for seed in range(3)
+        )
+        assert grader.score(
+            problem, f"<think>\nso [A, B] or yes\n</think>\n{grader.solve(problem, 0)}"
+        ).parts["correct"]
         assert grader.score(problem, problem.prompt[-1].content).verdict != Verdict.CORRECT
-        assert grader.score(problem, f"<think>\n{grader.solve(problem, 0)}").verdict == Verdict.NO_ANSWER
+        assert (
+            grader.score(problem, f"<think>\n{grader.solve(problem, 0)}").verdict
+            == Verdict.NO_ANSWER
+        )
         if name not in NUMBERED:
             assert grader.score(problem, grader.solve(other, 0)).verdict != Verdict.CORRECT
 
@@ -74,7 +80,10 @@ def test_no_problem_is_in_two_splits_whatever_the_seeds(name):
 def test_each_level_takes_a_solver_more_effort_than_the_one_before(name):
     maker = task(name)
     effort = [
-        mean(maker.generate(seed, (fifth + (seed % 10) / 10) / 5).payload["nodes_searched"] for seed in range(20))
+        mean(
+            maker.generate(seed, (fifth + (seed % 10) / 10) / 5).payload["nodes_searched"]
+            for seed in range(20)
+        )
         for fifth in range(5)
     ]
 
@@ -111,14 +120,19 @@ def test_ten_thousand_garbled_texts_over_all_tasks_are_never_right(name):
         problem = problems[number % 6]
         gold = golds[number % 6]
         middle = "".join(source.choices(string.printable + "[]{},<>", k=source.randrange(120)))
-        text = source.choice([middle, f"[{middle}]", f"\\boxed{{{middle}}}", f"Answer: [{middle}]", f"### {middle}"])
+        text = source.choice(
+            [middle, f"[{middle}]", f"\\boxed{{{middle}}}", f"Answer: [{middle}]", f"### {middle}"]
+        )
         assert grader.score(problem, text).verdict != Verdict.CORRECT, text
         garbled = gold[: source.randrange(len(gold))] + middle
         assert set(grader.score(problem, garbled).parts) >= {"correct", "feasible"}
 
 
 def test_an_optimal_answer_is_correct_a_worse_one_feasible_and_an_impossible_one_neither():
-    square = {"nodes": ["A", "B", "C", "D"], "edges": [["A", "B"], ["B", "C"], ["C", "D"], ["D", "A"]]}
+    square = {
+        "nodes": ["A", "B", "C", "D"],
+        "edges": [["A", "B"], ["B", "C"], ["C", "D"], ["D", "A"]],
+    }
     grader, problem = task("mis"), asked("mis", square)
 
     best, worse, broken, empty, nothing = (
@@ -126,12 +140,26 @@ def test_an_optimal_answer_is_correct_a_worse_one_feasible_and_an_impossible_one
     )
 
     assert best.verdict == Verdict.CORRECT
-    assert best.parts == {"correct": 1.0, "feasible": 1.0, "value": 2.0, "optimum": 2.0, "quality": 1.0}
+    assert best.parts == {
+        "correct": 1.0,
+        "feasible": 1.0,
+        "value": 2.0,
+        "optimum": 2.0,
+        "quality": 1.0,
+    }
     assert worse.verdict == Verdict.WRONG
-    assert worse.parts == {"correct": 0.0, "feasible": 1.0, "value": 1.0, "optimum": 2.0, "quality": 0.5}
+    assert worse.parts == {
+        "correct": 0.0,
+        "feasible": 1.0,
+        "value": 1.0,
+        "optimum": 2.0,
+        "quality": 0.5,
+    }
     assert broken.verdict == empty.verdict == Verdict.WRONG
     assert (
-        broken.parts == empty.parts == {"correct": 0.0, "feasible": 0.0, "value": -1.0, "optimum": 2.0, "quality": 0.0}
+        broken.parts
+        == empty.parts
+        == {"correct": 0.0, "feasible": 0.0, "value": -1.0, "optimum": 2.0, "quality": 0.0}
     )
     assert nothing.verdict == Verdict.NO_ANSWER
     assert nothing.parts == broken.parts
@@ -177,7 +205,15 @@ def test_values_are_what_one_counts_by_hand(name, payload, text, value):
 
     assert score.parts["feasible"] == float(value is not None)
     assert score.parts["value"] == (-1.0 if value is None else value)
-    best = {"tsp": 4, "mcp": 3, "mvc": 2, "neighbor": 1, "distance": 2, "connected": 2, "diameter": 2}[name]
+    best = {
+        "tsp": 4,
+        "mcp": 3,
+        "mvc": 2,
+        "neighbor": 1,
+        "distance": 2,
+        "connected": 2,
+        "diameter": 2,
+    }[name]
     assert (score.verdict == Verdict.CORRECT) == (value == best)
 
 

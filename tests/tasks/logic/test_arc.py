@@ -35,7 +35,14 @@ def graded(response: str, gold: str = "[[1, 2], [0, 3]]") -> tuple[Verdict, floa
 
 
 @pytest.mark.parametrize(
-    "answer", ["[[1, 2], [0, 3]]", "[\n [1,2],\n [0,3]\n]", "1 2\n0 3", "[[1, 2],[0, 3]]", "```\n[[1, 2], [0, 3]]\n```"]
+    "answer",
+    [
+        "[[1, 2], [0, 3]]",
+        "[\n [1,2],\n [0,3]\n]",
+        "1 2\n0 3",
+        "[[1, 2],[0, 3]]",
+        "```\n[[1, 2], [0, 3]]\n```",
+    ],
 )
 def test_the_grid_is_right_however_it_is_spaced(answer: str) -> None:
     assert graded(f"<answer>{answer}</answer>") == (Verdict.CORRECT, 1.0)
@@ -120,7 +127,9 @@ def test_no_rule_of_as_many_moves_fits_the_pairs_and_gives_another_output(level:
         pairs, last = made.payload["pairs"], grid_of(json.dumps(made.payload["input"]))
         assert isinstance(pairs, list) and last is not None
         grids = [
-            (grid_of(json.dumps(pair[0])), grid_of(json.dumps(pair[1]))) for pair in pairs if isinstance(pair, list)
+            (grid_of(json.dumps(pair[0])), grid_of(json.dumps(pair[1])))
+            for pair in pairs
+            if isinstance(pair, list)
         ]
         inputs = [grid for grid, _ in grids if grid is not None]
         fitting = {
@@ -134,7 +143,9 @@ def test_no_rule_of_as_many_moves_fits_the_pairs_and_gives_another_output(level:
 
 def test_pairs_that_two_rules_fit_do_not_settle_the_output() -> None:
     row, square = ((1, 0),), ((4, 0), (5, 6))
-    assert not is_settled([row, GRID], [flipped(row), flipped(GRID)], 1), "a half turn fits the row as well"
+    assert not is_settled([row, GRID], [flipped(row), flipped(GRID)], 1), (
+        "a half turn fits the row as well"
+    )
     assert is_settled([row, square, GRID], [flipped(row), flipped(square), flipped(GRID)], 1)
     assert not is_settled([square, square], [square, square], 1), "nothing is to be done"
     assert not is_settled([square, GRID], [flipped(square), flipped(GRID)], 2), "one move does it"
@@ -148,7 +159,11 @@ def test_harder_puzzles_have_more_rules_to_try() -> None:
             made = TASK.generate(seed, level)
             grid = grid_of(json.dumps(made.payload["input"]))
             assert grid is not None
-            total += len(results([grid], 1 if level < 0.4 else 2 if level < 0.8 else 3)) * len(grid) * len(grid[0])
+            total += (
+                len(results([grid], 1 if level < 0.4 else 2 if level < 0.8 else 3))
+                * len(grid)
+                * len(grid[0])
+            )
         work.append(total)
     assert work == sorted(work) and work[4] > 5 * work[0], work
 

@@ -48,7 +48,12 @@ def test_next_steps_are_those_that_reach_the_goal() -> None:
 
 @pytest.mark.parametrize(
     "response",
-    ["<answer>Blomish</answer>", "<answer>\n blomish.\n</answer>", "<answer>Ada is blomish.</answer>", "blomish"],
+    [
+        "<answer>Blomish</answer>",
+        "<answer>\n blomish.\n</answer>",
+        "<answer>Ada is blomish.</answer>",
+        "blomish",
+    ],
 )
 def test_the_word_is_right_in_its_usual_forms(response: str) -> None:
     assert TASK.score(problem("graph_logic", "blomish"), response).verdict is Verdict.CORRECT

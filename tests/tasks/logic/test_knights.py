@@ -1,4 +1,5 @@
-"""Knights and knaves: the grader on real rows and on hedges, the truth tables against the real statements."""
+"""Knights and knaves: the grader on real rows and on hedges, the truth tables against the real
+statements."""
 
 import ast
 from itertools import pairwise, product
@@ -28,8 +29,12 @@ def test_every_real_gold_is_right_and_the_next_rows_is_not() -> None:
     for row, following in zip(table, table[1:] + table[:1], strict=True):
         gold, other = row["solution_text_format"], following["solution_text_format"]
         assert graded(f"<answer>{gold}</answer>", gold)[0] is Verdict.CORRECT, row["id"]
-        assert graded(f"<answer>{row['solution_text']}</answer>", gold)[0] is Verdict.CORRECT, row["id"]
-        assert graded(f"<answer> {gold} </answer>", row["solution_text"])[0] is Verdict.CORRECT, row["id"]
+        assert graded(f"<answer>{row['solution_text']}</answer>", gold)[0] is Verdict.CORRECT, row[
+            "id"
+        ]
+        assert graded(f"<answer> {gold} </answer>", row["solution_text"])[0] is Verdict.CORRECT, (
+            row["id"]
+        )
         if other != gold:
             assert graded(f"<answer>{other}</answer>", gold)[0] is Verdict.WRONG, row["id"]
 
@@ -67,7 +72,10 @@ def test_generated_islands_have_one_solution_by_brute_force(level: float) -> Non
         worlds = [
             world
             for world in product((False, True), repeat=len(told))
-            if all(says(statement, world) is is_knight for statement, is_knight in zip(told, world, strict=True))
+            if all(
+                says(statement, world) is is_knight
+                for statement, is_knight in zip(told, world, strict=True)
+            )
         ]
         assert len(worlds) == 1
         roles = roles_of(made.answer or "")
@@ -123,5 +131,7 @@ def test_harder_islands_have_more_worlds_to_try_and_more_to_weigh() -> None:
     work = []
     for level in (0.1, 0.3, 0.5, 0.7, 0.9):
         forms = [TASK.generate(seed, level).payload["statements"] for seed in range(20)]
-        work.append(sum(2 ** len(form) * str(form).count("[") for form in forms if isinstance(form, list)))
+        work.append(
+            sum(2 ** len(form) * str(form).count("[") for form in forms if isinstance(form, list))
+        )
     assert all(harder > 2 * easier for easier, harder in pairwise(work)), work

@@ -26,16 +26,24 @@ def test_every_real_gold_is_right_and_the_next_rows_is_not() -> None:
     table = rows("ordering_puzzle.jsonl")
     for row, following in zip(table, table[1:] + table[:1], strict=True):
         asked = problem("ordering", json.dumps(row["ground_truth"]))
-        assert TASK.score(asked, f"<answer>{row['ground_truth']!r}</answer>").verdict is Verdict.CORRECT, row["id"]
+        assert (
+            TASK.score(asked, f"<answer>{row['ground_truth']!r}</answer>").verdict
+            is Verdict.CORRECT
+        ), row["id"]
         if following["ground_truth"] != row["ground_truth"]:
             other = json.dumps(following["ground_truth"])
-            assert TASK.score(asked, f"<answer>{other}</answer>").verdict is Verdict.WRONG, row["id"]
+            assert TASK.score(asked, f"<answer>{other}</answer>").verdict is Verdict.WRONG, row[
+                "id"
+            ]
 
 
 def test_the_solver_finds_the_one_order_of_every_real_puzzle() -> None:
     for row in rows("ordering_puzzle.jsonl"):
         names = row["ground_truth"]
-        clues = [ordering_clue(re.sub(r"^\d+\. ", "", line), names) for line in row["input"].strip().split("\n")]
+        clues = [
+            ordering_clue(re.sub(r"^\d+\. ", "", line), names)
+            for line in row["input"].strip().split("\n")
+        ]
         assert list(Grid(len(names), 1, clues).solutions()) == [tuple(range(len(names)))], row["id"]
 
 
@@ -48,7 +56,10 @@ def test_capitalised_names_can_be_right() -> None:
 
 
 def test_lists_over_several_lines_and_without_brackets_are_read() -> None:
-    assert graded('<answer>[\n  "Ada",\n  "Boris",\n  "Carla",\n  "Dora"\n]</answer>')[0] is Verdict.CORRECT
+    assert (
+        graded('<answer>[\n  "Ada",\n  "Boris",\n  "Carla",\n  "Dora"\n]</answer>')[0]
+        is Verdict.CORRECT
+    )
     assert graded("The order is\nAnswer: Ada, Boris, Carla, Dora")[0] is Verdict.CORRECT
     assert graded("\\boxed{Ada, Boris, Carla, Dora}")[0] is Verdict.CORRECT
 
@@ -66,7 +77,9 @@ def test_other_orders_are_wrong(answer: str, placed: float) -> None:
     assert graded(f"<answer>{answer}</answer>") == (Verdict.WRONG, placed)
 
 
-@pytest.mark.parametrize("answer", ["", "Ada", "[[Ada, Boris], [Carla, Dora]]", "[Ada, Boris", "__import__('os')"])
+@pytest.mark.parametrize(
+    "answer", ["", "Ada", "[[Ada, Boris], [Carla, Dora]]", "[Ada, Boris", "__import__('os')"]
+)
 def test_what_is_no_list_is_no_answer(answer: str) -> None:
     assert graded(f"<answer>{answer}</answer>") == (Verdict.NO_ANSWER, 0.0)
 
@@ -77,7 +90,11 @@ def test_generated_puzzles_have_one_order_by_brute_force() -> None:
         names, clues = made.payload["names"], made.payload["clues"]
         assert isinstance(names, list) and isinstance(clues, list)
         told = [Clue(str(c[0]), tuple(int(item) for item in c[1:-1]), int(c[-1])) for c in clues]  # type: ignore
-        worlds = [world for world in permutations(range(len(names))) if all(holds(c, world, len(names)) for c in told)]
+        worlds = [
+            world
+            for world in permutations(range(len(names)))
+            if all(holds(c, world, len(names)) for c in told)
+        ]
         assert len(worlds) == 1
         order = [names[worlds[0].index(place)] for place in range(len(names))]
         assert json.loads(made.answer or "") == order
@@ -103,7 +120,9 @@ def test_the_five_levels_take_a_solver_ever_more_work() -> None:
             made = TASK.generate(seed, level)
             names, clues = made.payload["names"], made.payload["clues"]
             assert isinstance(names, list) and isinstance(clues, list)
-            told = [Clue(str(c[0]), tuple(int(item) for item in c[1:-1]), int(c[-1])) for c in clues]  # type: ignore
+            told = [
+                Clue(str(c[0]), tuple(int(item) for item in c[1:-1]), int(c[-1])) for c in clues
+            ]  # type: ignore
             grid = Grid(len(names), 1, told)
             assert len(list(grid.solutions())) == 1
             total += grid.effort * len(told)

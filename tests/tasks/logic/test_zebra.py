@@ -1,4 +1,5 @@
-"""Zebra puzzles: the grader on real rows and on exploits, the solver against brute force, the levels."""
+"""Zebra puzzles: the grader on real rows and on exploits, the solver against brute force, the
+levels."""
 
 import json
 from itertools import pairwise, permutations, product
@@ -35,7 +36,9 @@ def test_every_real_gold_is_right_and_the_next_rows_is_not() -> None:
         gold, other = json.dumps(row["ground_truth"]), json.dumps(following["ground_truth"])
         asked = problem("zebra", gold)
         assert TASK.score(asked, f"<answer>{gold}</answer>").verdict is Verdict.CORRECT, row["id"]
-        assert TASK.score(asked, f"<answer>{other}</answer>").verdict is not Verdict.CORRECT, row["id"]
+        assert TASK.score(asked, f"<answer>{other}</answer>").verdict is not Verdict.CORRECT, row[
+            "id"
+        ]
 
 
 def test_the_solver_finds_the_one_solution_of_every_real_puzzle() -> None:
@@ -51,15 +54,27 @@ def test_the_solver_finds_the_one_solution_of_every_real_puzzle() -> None:
 
 
 def test_a_pretty_printed_table_counts_as_one_on_a_single_line() -> None:
-    assert graded(f"So:\n<answer>\n{json.dumps(GOLD, indent=2)}\n</answer>") == (Verdict.CORRECT, 1.0)
-    assert graded(f"<answer>```json\n{json.dumps(GOLD, indent=2)}\n```</answer>")[0] is Verdict.CORRECT
+    assert graded(f"So:\n<answer>\n{json.dumps(GOLD, indent=2)}\n</answer>") == (
+        Verdict.CORRECT,
+        1.0,
+    )
+    assert (
+        graded(f"<answer>```json\n{json.dumps(GOLD, indent=2)}\n```</answer>")[0] is Verdict.CORRECT
+    )
     assert graded(f"<answer>{GOLD!r}</answer>")[0] is Verdict.CORRECT
-    assert graded(f"I find {{so far}}\n{json.dumps(GOLD, indent=2)}\nThat is it.")[0] is Verdict.CORRECT
+    assert (
+        graded(f"I find {{so far}}\n{json.dumps(GOLD, indent=2)}\nThat is it.")[0]
+        is Verdict.CORRECT
+    )
 
 
 def test_the_position_column_earns_nothing() -> None:
     swapped = {"header": GOLD["header"], "rows": [["1", "dog", "milk"], ["2", "cat", "tea"]]}
-    pairs = [pair for lines in zip(swapped["rows"], GOLD["rows"], strict=True) for pair in zip(*lines, strict=True)]
+    pairs = [
+        pair
+        for lines in zip(swapped["rows"], GOLD["rows"], strict=True)
+        for pair in zip(*lines, strict=True)
+    ]
     original = sum(a == b for a, b in pairs) / len(pairs)
     assert original == pytest.approx(1 / 3)
 
@@ -76,7 +91,10 @@ def test_partial_tables_are_wrong_with_the_share_of_right_cells() -> None:
 
 
 def test_case_and_the_order_of_rows_and_columns_do_not_matter() -> None:
-    moved = {"header": ["drink", "POSITION", "pet"], "rows": [["Milk", 2, "Dog"], ["Tea", 1, "Cat"]]}
+    moved = {
+        "header": ["drink", "POSITION", "pet"],
+        "rows": [["Milk", 2, "Dog"], ["Tea", 1, "Cat"]],
+    }
     assert graded(f"<answer>{json.dumps(moved)}</answer>") == (Verdict.CORRECT, 1.0)
 
 
@@ -111,7 +129,14 @@ def test_clue_levels_bring_in_twelve_families_and_withdraw_eight() -> None:
     assert kinds_at(20) == [
         "amid", "not_before", "not_after", "same_parity", "other_parity", "one_same", "any_same", "any_differ",
     ]  # fmt: skip
-    assert [clue_level(level) for level in (0.0, 0.049, 0.05, 0.5, 0.999, 1.0)] == [1, 1, 2, 11, 20, 20]
+    assert [clue_level(level) for level in (0.0, 0.049, 0.05, 0.5, 0.999, 1.0)] == [
+        1,
+        1,
+        2,
+        11,
+        20,
+        20,
+    ]
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -131,7 +156,10 @@ def test_minimal_puzzles_need_every_clue() -> None:
     for seed in range(5):
         n, m, clues = clues_of(task.generate(seed, 0.5))
         for left_out in clues:
-            assert len(list(Grid(n, m, [clue for clue in clues if clue is not left_out]).solutions())) > 1
+            assert (
+                len(list(Grid(n, m, [clue for clue in clues if clue is not left_out]).solutions()))
+                > 1
+            )
 
 
 def test_a_grid_without_clues_has_every_order() -> None:

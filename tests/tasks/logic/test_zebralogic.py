@@ -1,4 +1,5 @@
-"""The JSON form of ZebraLogic: cells and whole puzzles, the last object counts, one solution each."""
+"""The JSON form of ZebraLogic: cells and whole puzzles, the last object counts, one solution
+each."""
 
 import json
 from dataclasses import replace
@@ -25,7 +26,10 @@ def graded(response: str) -> tuple[Verdict, float]:
 
 def answered(**houses: object) -> str:
     return json.dumps(
-        {"reasoning": "I {think}", "solution": {**GOLD, **{f"House {k[1:]}": v for k, v in houses.items()}}}
+        {
+            "reasoning": "I {think}",
+            "solution": {**GOLD, **{f"House {k[1:]}": v for k, v in houses.items()}},
+        }
     )
 
 
@@ -36,7 +40,9 @@ def answered(**houses: object) -> str:
         "Let me see.\n```json\n" + answered() + "\n```\nThat is all.",
         "{a first try} then\n" + json.dumps(GOLD, indent=1),
         f"<answer>{answered()}</answer>",
-        json.dumps({"solution": {"house 2": {"pet": "Cat", "name": " boris"}, "House 1": GOLD["House 1"]}}),
+        json.dumps(
+            {"solution": {"house 2": {"pet": "Cat", "name": " boris"}, "House 1": GOLD["House 1"]}}
+        ),
     ],
 )
 def test_the_last_whole_object_is_the_answer(response: str) -> None:
@@ -81,11 +87,17 @@ def test_braces_inside_quotes_do_not_count() -> None:
 
 
 def test_the_published_table_form_says_the_same() -> None:
-    table = {"header": ["House", "Name", "Pet"], "rows": [["1", "Ada", "guinea pig"], ["2", "Boris", "cat"]]}
+    table = {
+        "header": ["House", "Name", "Pet"],
+        "rows": [["1", "Ada", "guinea pig"], ["2", "Boris", "cat"]],
+    }
     asked = problem("zebralogic", json.dumps(table))
     assert TASK.score(asked, answered()).verdict is Verdict.CORRECT
     assert graded(json.dumps({"solution": table}))[0] is Verdict.CORRECT
-    for broken in ({"header": "House", "rows": table["rows"]}, {"header": ["House"], "rows": table["rows"]}):
+    for broken in (
+        {"header": "House", "rows": table["rows"]},
+        {"header": ["House"], "rows": table["rows"]},
+    ):
         assert graded(json.dumps(broken))[0] is Verdict.NO_ANSWER
 
 
@@ -120,7 +132,9 @@ def test_harder_puzzles_take_a_solver_more_work() -> None:
 
 
 def test_real_and_made_puzzles_have_two_to_six_houses_and_attributes() -> None:
-    real = [[int(side) for side in row["size"].split("*")] for row in rows("zebralogic_prompts.jsonl")]
+    real = [
+        [int(side) for side in row["size"].split("*")] for row in rows("zebralogic_prompts.jsonl")
+    ]
     made = [TASK.generate(seed, (seed % 20) / 25).payload["size"] for seed in range(40)]
     assert all(2 <= side <= 6 for size in real for side in size)
     assert all(2 <= int(str(side)) <= 6 for size in made if isinstance(size, list) for side in size)

@@ -81,5 +81,7 @@ def _clue(text: str, patterns: dict[str, str], items: list[str]) -> Clue:
         if found := re.fullmatch(pattern, text):
             named = found.groupdict()
             groups = [group for group in found.groups() if group not in named.values()]
-            return Clue(kind, tuple(items.index(group) for group in groups), int(named.get("k") or 0))
+            return Clue(
+                kind, tuple(items.index(group) for group in groups), int(named.get("k") or 0)
+            )
     raise AssertionError(f"unknown clue: {text}")

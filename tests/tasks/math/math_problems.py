@@ -13,11 +13,20 @@ DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
 
 def problem(answer: str | None, **payload: Json) -> Problem:
     return Problem(
-        id="math/test", task="math", prompt=(), answer=answer, payload=payload, level=None, split="test", source="test"
+        id="math/test",
+        task="math",
+        prompt=(),
+        answer=answer,
+        payload=payload,
+        level=None,
+        split="test",
+        source="test",
     )
 
 
-def verdict(gold: str | None, text: str, config: MathConfig | None = None, **payload: Json) -> Verdict:
+def verdict(
+    gold: str | None, text: str, config: MathConfig | None = None, **payload: Json
+) -> Verdict:
     return Math(config).score(problem(gold, **payload), text).verdict
 
 

@@ -1,4 +1,5 @@
-"""The shared data: test cases of other graders, labelled model outputs, and every reference of every benchmark."""
+"""The shared data: test cases of other graders, labelled model outputs, and every reference of
+every benchmark."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from whet.tasks.math import Math
 from whet.text.extract import boxed
 from whet.types import Verdict
 
-DISPUTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parents[1] / "disputed_math.json").read_text())
+DISPUTED: dict[str, dict[str, str]] = json.loads(
+    (Path(__file__).parents[1] / "disputed_math.json").read_text()
+)
 Gold = Callable[[dict], str | None]  # type: ignore[type-arg]
 
 
@@ -41,7 +44,16 @@ GOLDS: dict[str, Gold] = {
 } | {
     name: field("answer")
     for name in (
-        *("math500", "math_train", "aime_train", "aime24", "aime25", "amc23", "gaokao2023en", "gaokao2024_mix"),
+        *(
+            "math500",
+            "math_train",
+            "aime_train",
+            "aime24",
+            "aime25",
+            "amc23",
+            "gaokao2023en",
+            "gaokao2024_mix",
+        ),
         *("gaokao_math_cloze", "cn_middle_school", "carp_en", "college_math", "cmath", "tabmwp"),
     )
 }
@@ -66,7 +78,11 @@ def test_every_reference_is_right_and_the_next_row_is_not(name: str) -> None:
 @pytest.mark.parametrize(("level", "least"), [("answer", 0.97), ("response", 0.95)])
 def test_the_cases_of_other_graders_agree(level: str, least: float) -> None:
     task = Math()
-    chosen = [row for row in rows("equivalence") if row["category"] == "math" and row["convention"] is None]
+    chosen = [
+        row
+        for row in rows("equivalence")
+        if row["category"] == "math" and row["convention"] is None
+    ]
     cases = [row for row in chosen if row["level"] == level]
     agreed = 0
     for row in cases:
@@ -80,7 +96,9 @@ def test_the_cases_of_other_graders_agree(level: str, least: float) -> None:
 def test_hostile_cases_of_other_graders_are_graded_as_they_say() -> None:
     for row in rows("equivalence"):
         if row["category"] == "robustness":
-            is_equal = Math().score(problem(row["gold"]), row["prediction"]).verdict is Verdict.CORRECT
+            is_equal = (
+                Math().score(problem(row["gold"]), row["prediction"]).verdict is Verdict.CORRECT
+            )
             assert is_equal == row["expected_equal"], row
 
 
@@ -90,7 +108,11 @@ def test_labels_of_real_outputs_agree() -> None:
         (
             "gsm8k_model_solutions",
             [
-                (row["ground_truth"].rpartition("A:")[2].strip(), row["solution"], row["is_correct"])
+                (
+                    row["ground_truth"].rpartition("A:")[2].strip(),
+                    row["solution"],
+                    row["is_correct"],
+                )
                 for row in rows("gsm8k_model_solutions")
             ],
         ),
@@ -104,6 +126,7 @@ def test_labels_of_real_outputs_agree() -> None:
         ),
     ):
         agreed = sum(
-            (task.score(problem(gold), text).verdict is Verdict.CORRECT) == label for gold, text, label in cases
+            (task.score(problem(gold), text).verdict is Verdict.CORRECT) == label
+            for gold, text, label in cases
         )
         assert agreed / len(cases) >= 0.99, name

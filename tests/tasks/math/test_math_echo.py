@@ -10,14 +10,20 @@ from whet.types import Message, Verdict
 
 
 def graded(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
-    score = Math().score(replace(problem(gold), prompt=(Message(role="user", content=prompt),)), text)
+    score = Math().score(
+        replace(problem(gold), prompt=(Message(role="user", content=prompt),)), text
+    )
     return score.verdict, score.note
 
 
 @pytest.mark.parametrize(
     ("gold", "prompt", "text"),
     [
-        ("3", r"Compute $\frac{1}{31} \div \frac{1}{93}$.", r"\boxed{\frac{1}{31}\div\frac{1}{93}}"),
+        (
+            "3",
+            r"Compute $\frac{1}{31} \div \frac{1}{93}$.",
+            r"\boxed{\frac{1}{31}\div\frac{1}{93}}",
+        ),
         ("4t", "Simplify $3t+4-6t+7t-4$.", r"\boxed{3t+4-6t+7t-4}"),
         (r"\frac{4}{11}", r"Simplify $\frac{8}{22}$.", r"The answer is $\frac{8}{22}$."),
         ("(x-1)(x+1)", "Factor $x^2-1$.", r"\boxed{x^2-1}"),

@@ -37,7 +37,8 @@ def test_the_answer_is_found(text: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  \n", "<think>it is \\boxed{42}", "<think>\\boxed{42}</think>", "<answer></answer>"]
+    "text",
+    ["", "  \n", "<think>it is \\boxed{42}", "<think>\\boxed{42}</think>", "<answer></answer>"],
 )
 def test_no_answer_is_said_to_be_none(text: str) -> None:
     assert verdict("42", text) is Verdict.NO_ANSWER

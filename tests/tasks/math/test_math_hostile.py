@@ -44,7 +44,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("gold", ["42", "9613", r"x^2+\sqrt{2}"])
-def test_hostile_answers_are_wrong_soon(gold: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_answers_are_wrong_soon(
+    gold: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     start = time.perf_counter()
 
@@ -62,7 +64,10 @@ def test_a_tower_is_still_the_same_tower() -> None:
 
 def test_random_texts_never_raise_and_are_never_right() -> None:
     source, task = random.Random(0), Math()
-    golds = [problem(gold) for gold in (r"\frac{173}{29}", r"(-\infty, 733]", r"3\sqrt{733}x+1", "Tuesday")]
+    golds = [
+        problem(gold)
+        for gold in (r"\frac{173}{29}", r"(-\infty, 733]", r"3\sqrt{733}x+1", "Tuesday")
+    ]
     pieces = [
         r"\boxed{",
         "}",
@@ -107,11 +112,14 @@ def test_math_verify_is_asked_only_about_tame_latex() -> None:
 
 
 def loose(a: float, b: float) -> bool:
-    """The numeric rule of Reasoning360 and RLinf: 1e-4 relative, also for a hundredth and a hundredfold."""
+    """The numeric rule of Reasoning360 and RLinf: 1e-4 relative, also for a hundredth and a
+    hundredfold."""
     return any(abs(a - scale * b) <= 1e-4 * abs(scale * b) for scale in (0.01, 1, 100))
 
 
-@pytest.mark.parametrize(("gold", "answer"), [("500", "5"), ("50", "0.5"), ("5", "500"), ("10000", "10001")])
+@pytest.mark.parametrize(
+    ("gold", "answer"), [("500", "5"), ("50", "0.5"), ("5", "500"), ("10000", "10001")]
+)
 def test_answers_off_by_a_hundredfold_or_a_little_are_wrong(gold: str, answer: str) -> None:
     assert loose(float(gold), float(answer))
     assert not is_right(gold, answer)

@@ -39,7 +39,9 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("settings", "gold", "answer", "expected"), POLICIES)
-def test_a_setting_decides(settings: dict[str, object], gold: str, answer: str, expected: bool) -> None:
+def test_a_setting_decides(
+    settings: dict[str, object], gold: str, answer: str, expected: bool
+) -> None:
     assert is_right(gold, answer, MathConfig.model_validate(settings)) is expected
 
 
@@ -57,7 +59,9 @@ def test_any_of_several_references_is_right() -> None:
     assert verdict(None, r"\boxed{8}", answers=["7", "8"]) is Verdict.CORRECT
 
 
-@pytest.mark.parametrize("payload", [{"percent": "often"}, {"tolerance": -1}, {"error": "small"}, {"answers": [3]}])
+@pytest.mark.parametrize(
+    "payload", [{"percent": "often"}, {"tolerance": -1}, {"error": "small"}, {"answers": [3]}]
+)
 def test_a_payload_that_cannot_be_used_is_told_in_a_sentence(payload: dict) -> None:  # type: ignore[type-arg]
     with pytest.raises(DataError, match="math/test"):
         Math().score(problem("1", **payload), r"\boxed{1}")

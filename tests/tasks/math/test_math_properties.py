@@ -27,7 +27,11 @@ def spellings(value: Fraction) -> list[str]:
         found.append(rf"{sign}{top // bottom}\frac{{{top % bottom}}}{{{bottom}}}")
         found.append(f"{sign}{top // bottom} {top % bottom}/{bottom}")
     if bottom == 1:
-        found += [f"{value.numerator:,}", f"{value.numerator}.0", rf"{value.numerator} \text{{ units}}"]
+        found += [
+            f"{value.numerator:,}",
+            f"{value.numerator}.0",
+            rf"{value.numerator} \text{{ units}}",
+        ]
     if 10**6 % bottom == 0:
         found.append(f"{float(value):.6f}")
     return found
@@ -43,7 +47,9 @@ def test_a_rational_is_itself_in_every_spelling(value: Fraction, choice: random.
 
 @given(numbers, numbers, st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
-def test_different_rationals_are_never_the_same(a: Fraction, b: Fraction, choice: random.Random) -> None:
+def test_different_rationals_are_never_the_same(
+    a: Fraction, b: Fraction, choice: random.Random
+) -> None:
     gold, answer = choice.choice(spellings(a)), choice.choice(spellings(b))
 
     assert is_right(gold, answer) == (a == b), (gold, answer)
@@ -61,7 +67,10 @@ def test_sets_may_be_reordered_and_tuples_may_not(items: list[int], choice: rand
     assert not is_right(rf"\{{{listed}\}}", rf"\{{{listed}, 9999\}}")
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from("abxyz")), min_size=2, max_size=5), st.randoms())
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from("abxyz")), min_size=2, max_size=5),
+    st.randoms(),
+)
 @settings(max_examples=60, deadline=None)
 def test_sums_and_products_commute(terms: list[tuple[int, str]], choice: random.Random) -> None:
     written = [f"{number}{letter}" for number, letter in terms]
@@ -72,7 +81,12 @@ def test_sums_and_products_commute(terms: list[tuple[int, str]], choice: random.
     assert not is_right("+".join(written), "+".join(shuffled) + "+1")
 
 
-@given(whole, whole, st.sampled_from(["()", "[]", "(]", "[)"]), st.sampled_from(["()", "[]", "(]", "[)"]))
+@given(
+    whole,
+    whole,
+    st.sampled_from(["()", "[]", "(]", "[)"]),
+    st.sampled_from(["()", "[]", "(]", "[)"]),
+)
 @settings(max_examples=60, deadline=None)
 def test_intervals_are_the_same_only_with_the_same_ends(a: int, b: int, one: str, two: str) -> None:
     gold, answer = f"{one[0]}{a}, {b}{one[1]}", f"{two[0]}{a}.0, {b}{two[1]}"

@@ -1,4 +1,5 @@
-"""Two tables of cases, one a line: `yes` or `no`, a reference, and an answer or a whole response that gives it or not.
+"""Two tables of cases, one a line: `yes` or `no`, a reference, and an answer or a whole response
+that gives it or not.
 
 In `responses.txt` the sign `⏎` stands for a line break.
 """
@@ -31,7 +32,9 @@ def test_the_tables_hold_hundreds_of_cases_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize(("gold", "answer", "expected"), cases("answers.txt"))
-def test_an_answer_in_a_box_is_graded_as_a_person_would(gold: str, answer: str, expected: bool) -> None:
+def test_an_answer_in_a_box_is_graded_as_a_person_would(
+    gold: str, answer: str, expected: bool
+) -> None:
     assert is_right(gold, answer) is expected
 
 

@@ -29,12 +29,19 @@ def problem(task: str, answer: str | None, **payload: Json) -> Problem:
 
 
 def read(name: str) -> list[Row]:
-    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def choices(name: str) -> list[Problem]:
     """Read a multiple-choice file; rows that ask for something else are left out."""
-    return [problem("choice", answer, **payload) for row in read(name) for answer, payload in _choice(name, row)]
+    return [
+        problem("choice", answer, **payload)
+        for row in read(name)
+        for answer, payload in _choice(name, row)
+    ]
 
 
 def _choice(name: str, row: Row) -> list[tuple[str, dict[str, Json]]]:
@@ -64,6 +71,34 @@ def _texts(value: Json) -> list[str]:
 def fuzz(seed: int, count: int, words: list[str]) -> list[str]:
     """Write random texts of answer-like pieces that commit to nothing but rubbish."""
     rng = random.Random(seed)
-    pieces = [*words, "\\boxed{", "}", "<answer>", "</answer>", "<think>", "</think>", "\n", " ", "$", "**", "(", ")"]
-    pieces += ["The answer is ", "Answer:", "%", "\\frac{", "-", ",", "|", "é", "\x00", "￿", "答案是", "or", "not"]
+    pieces = [
+        *words,
+        "\\boxed{",
+        "}",
+        "<answer>",
+        "</answer>",
+        "<think>",
+        "</think>",
+        "\n",
+        " ",
+        "$",
+        "**",
+        "(",
+        ")",
+    ]
+    pieces += [
+        "The answer is ",
+        "Answer:",
+        "%",
+        "\\frac{",
+        "-",
+        ",",
+        "|",
+        "é",
+        "\x00",
+        "￿",
+        "答案是",
+        "or",
+        "not",
+    ]
     return ["".join(rng.choices(pieces, k=rng.randrange(30))) for _ in range(count)]

@@ -1,4 +1,5 @@
-"""Multiple choice: letters in every form, hedges, echoes, and all the golds of the benchmark files."""
+"""Multiple choice: letters in every form, hedges, echoes, and all the golds of the benchmark
+files."""
 
 import random
 import re
@@ -162,7 +163,8 @@ def test_options_differ_by_case_and_sign() -> None:
 
 
 def _first_letter_of_the_alphabet(box: str) -> str | None:
-    """The original rule of Reasoning360: the first of A to J that is anywhere in the box, else a random one."""
+    """The original rule of Reasoning360: the first of A to J that is anywhere in the box, else a
+    random one."""
     return next((letter for letter in "ABCDEFGHIJ" if letter in box), None)
 
 
@@ -174,7 +176,9 @@ def test_the_letter_is_read_where_the_original_rule_takes_one_from_a_word() -> N
     assert _verdict("B", f"\\boxed{{{box}}}") == "wrong"
 
 
-def test_an_unreadable_answer_gets_the_same_verdict_every_time_where_the_original_draws_a_letter() -> None:
+def test_an_unreadable_answer_gets_the_same_verdict_every_time_where_the_original_draws_a_letter() -> (
+    None
+):
     drawn = {random.Random(seed).choice(string.ascii_uppercase[:4]) for seed in range(20)}
 
     assert len(drawn) > 1
@@ -210,7 +214,12 @@ def test_every_gold_of_a_file_is_right_and_the_next_rows_is_not(name: str) -> No
     for this, following in zip(rows, [*rows[1:], rows[0]], strict=True):
         answer = this.answer or ""
         letter, options = answer.strip("()"), options_of(this)
-        texts = [answer, TASK.solve(this, 0) or "", f"Answer: {answer}", f"The answer is ({letter})."]
+        texts = [
+            answer,
+            TASK.solve(this, 0) or "",
+            f"Answer: {answer}",
+            f"The answer is ({letter}).",
+        ]
         if options.get(letter):
             texts += [f"The answer is {letter}. {options[letter]}", f"{letter}) {options[letter]}"]
         for text in texts:

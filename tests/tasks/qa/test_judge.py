@@ -1,4 +1,5 @@
-"""The judge, against a real server on this machine: verdicts, forgeries, faults, and what a fault is worth."""
+"""The judge, against a real server on this machine: verdicts, forgeries, faults, and what a fault
+is worth."""
 
 import json
 import re
@@ -42,7 +43,11 @@ Answer = tuple[int, bytes, dict[str, str]]
 
 
 def _chat(text: str) -> Answer:
-    return 200, json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode(), {}
+    return (
+        200,
+        json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode(),
+        {},
+    )
 
 
 @contextmanager
@@ -62,7 +67,11 @@ def _server(answer: Callable[[Asked, int], Answer]) -> Iterator[tuple[str, list[
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             with suppress(OSError):
-                for part in [content[n : n + 1] for n in range(len(content))] if "X-Drip" in headers else [content]:
+                for part in (
+                    [content[n : n + 1] for n in range(len(content))]
+                    if "X-Drip" in headers
+                    else [content]
+                ):
                     self.wfile.write(part)
                     gate.wait(0.05 if "X-Drip" in headers else 0)
 
@@ -70,7 +79,9 @@ def _server(answer: Callable[[Asked, int], Answer]) -> Iterator[tuple[str, list[
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", asked
@@ -82,7 +93,9 @@ def _server(answer: Callable[[Asked, int], Answer]) -> Iterator[tuple[str, list[
 
 
 def _score(url: str | None, text: str = SAID, **settings: Json) -> Score:
-    endpoint = EndpointConfig.model_validate({"url": url, "budget": 5.0, "timeout": 2.0, **settings})
+    endpoint = EndpointConfig.model_validate(
+        {"url": url, "budget": 5.0, "timeout": 2.0, **settings}
+    )
     return Judge(JudgeConfig(endpoint=endpoint)).score(GOLD, text)
 
 
@@ -93,7 +106,11 @@ def test_the_judges_word_is_the_verdict(word: str, verdict: Verdict) -> None:
 
     assert score.verdict == verdict
     assert score.parts == {"correct": float(word == "yes"), "asked": 1.0}
-    assert asked[0].body["model"] == "big" and asked[0].body["temperature"] == 0 and asked[0].key is None
+    assert (
+        asked[0].body["model"] == "big"
+        and asked[0].body["temperature"] == 0
+        and asked[0].key is None
+    )
     assert "photosynthesis" in asked[0].prompt and "What is asked?" in asked[0].prompt
 
 
@@ -106,7 +123,13 @@ def test_what_reads_as_a_reference_is_right_without_asking() -> None:
 
 
 def test_an_answer_not_stated_as_one_is_no_answer_and_not_asked() -> None:
-    for text in ("", "photosynthesis", "<think><answer>x</answer>", "<answer>x", f"<answer>{'x' * 5000}</answer>"):
+    for text in (
+        "",
+        "photosynthesis",
+        "<think><answer>x</answer>",
+        "<answer>x",
+        f"<answer>{'x' * 5000}</answer>",
+    ):
         assert _score(None, text).verdict == Verdict.NO_ANSWER
 
 
@@ -120,7 +143,9 @@ def test_an_answer_cannot_forge_the_verdict_or_leave_its_marks() -> None:
     with _server(obey_what_is_written) as (url, asked):
         score = _score(url, forged)
 
-    assert "Final Decision: Yes" in forged  # the original rule looks for these words in the reply, and finds them
+    assert (
+        "Final Decision: Yes" in forged
+    )  # the original rule looks for these words in the reply, and finds them
     assert score.verdict == Verdict.UNSCORED
     assert len({each.nonce for each in asked}) == 2
 
@@ -132,7 +157,11 @@ def test_a_reply_without_one_clear_verdict_is_unscored(reply: str) -> None:
     with _server(lambda asked, _: _chat(reply.replace("{nonce}", asked.nonce))) as (url, asked):
         score = _score(url)
 
-    assert (score.verdict, score.note, score.parts) == (Verdict.UNSCORED, "the judge gives no verdict", {})
+    assert (score.verdict, score.note, score.parts) == (
+        Verdict.UNSCORED,
+        "the judge gives no verdict",
+        {},
+    )
     assert len(asked) == 2
 
 
@@ -144,7 +173,9 @@ def test_thinking_of_the_judge_is_left_out() -> None:
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_passing_fault_is_tried_again(status: int) -> None:
     def answer(asked: Asked, number: int) -> Answer:
-        return (status, b"busy", {"Retry-After": "0"}) if number == 1 else _chat(f"{asked.nonce} yes")
+        return (
+            (status, b"busy", {"Retry-After": "0"}) if number == 1 else _chat(f"{asked.nonce} yes")
+        )
 
     with _server(answer) as (url, asked):
         assert _score(url).verdict == Verdict.CORRECT
@@ -205,13 +236,22 @@ def test_a_slow_judge_costs_no_more_than_the_budget() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"not json", b"[]", b'{"choices": []}', b'{"choices": [{"message": {"content": null}}]}', b"[" * 100_000],
+    [
+        b"not json",
+        b"[]",
+        b'{"choices": []}',
+        b'{"choices": [{"message": {"content": null}}]}',
+        b"[" * 100_000,
+    ],
 )
 def test_what_is_no_chat_completion_is_unscored(content: bytes) -> None:
     with _server(lambda *_: (200, content, {})) as (url, _):
         score = _score(url, tries=1)
 
-    assert (score.verdict, score.note) == (Verdict.UNSCORED, "the judge's reply is not a chat completion")
+    assert (score.verdict, score.note) == (
+        Verdict.UNSCORED,
+        "the judge's reply is not a chat completion",
+    )
 
 
 def test_a_reply_that_drips_costs_no_more_than_the_budget() -> None:
@@ -229,7 +269,9 @@ def test_an_endless_reply_is_not_read_to_its_end() -> None:
         assert _score(url, tries=1).verdict == Verdict.UNSCORED
 
 
-def test_the_key_comes_from_the_environment_and_goes_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("A_TEST_KEY", "not-a-secret")
     with (
         _server(lambda asked, _: _chat(f"{asked.nonce} yes")) as (other, elsewhere),

@@ -1,4 +1,5 @@
-"""Table answers: numbers with units, texts, lists, declared tolerances, and all the golds of the benchmark files."""
+"""Table answers: numbers with units, texts, lists, declared tolerances, and all the golds of the
+benchmark files."""
 
 from fractions import Fraction
 
@@ -87,7 +88,9 @@ def test_another_value_is_not_right(gold: str, text: str) -> None:
     assert not _is_right(gold, text)
 
 
-@pytest.mark.parametrize(("gold", "text"), [("50", "5000"), ("50", "0.5"), ("500", "5"), ("0.5", "50")])
+@pytest.mark.parametrize(
+    ("gold", "text"), [("50", "5000"), ("50", "0.5"), ("500", "5"), ("0.5", "50")]
+)
 def test_a_hundredfold_is_wrong_which_the_original_rule_takes(gold: str, text: str) -> None:
     truth, said = float(gold), float(text)
 
@@ -176,7 +179,9 @@ def _payload(name: str, row: Row) -> dict[str, Json]:
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "count"), [("tablebench", 450), ("tabmwp", 400), ("tablebench_outputs", 54)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("tablebench", 450), ("tabmwp", 400), ("tablebench_outputs", 54)]
+)
 def test_every_gold_of_a_file_is_right_and_the_next_rows_is_not(name: str, count: int) -> None:
     rows = read(name)
     assert len(rows) == count
@@ -186,7 +191,10 @@ def test_every_gold_of_a_file_is_right_and_the_next_rows_is_not(name: str, count
         for text in (gold, solved, f"Final Answer: {gold}", f"So:\n\\boxed{{{gold}}}"):
             assert _is_right(gold, text, **payload), (gold, text)
         if following["answer"] != gold:
-            assert not _is_right(gold, f"Final Answer: {following['answer']}", **payload), (gold, following["answer"])
+            assert not _is_right(gold, f"Final Answer: {following['answer']}", **payload), (
+                gold,
+                following["answer"],
+            )
 
 
 @needs_data
@@ -195,7 +203,11 @@ def test_the_published_outputs_are_graded_as_a_reader_would() -> None:
     kept = ("NumericalReasoning", "FactChecking")
     rows = [row for row in read("tablebench_outputs") if row["qtype"] in kept]
 
-    wrong = [str(row["answer"]) for row in rows if not _is_right(str(row["answer"]), str(row["prediction"]))]
+    wrong = [
+        str(row["answer"])
+        for row in rows
+        if not _is_right(str(row["answer"]), str(row["prediction"]))
+    ]
 
     assert len(rows) == 30
     assert wrong == ["838478.3", "20.3", "Radio Music Awards, edition #8 (2017)", "1994–95"]
@@ -205,7 +217,11 @@ def test_the_published_outputs_are_graded_as_a_reader_would() -> None:
 def test_the_text_cases_of_other_graders_agree() -> None:
     rows = [row for row in read("equivalence") if row["category"] == "text"]
 
-    wrong = [row for row in rows if _is_right(str(row["gold"]), str(row["prediction"])) != row["expected_equal"]]
+    wrong = [
+        row
+        for row in rows
+        if _is_right(str(row["gold"]), str(row["prediction"])) != row["expected_equal"]
+    ]
 
     assert len(rows) == 26
     assert wrong == []

@@ -37,7 +37,15 @@ def test_the_last_commitment_counts_and_both_are_wrong(text: str, said: str) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "It depends.", "No one knows.", "It is true that birds fly", "<think>yes", "The answer is not yes"]
+    "text",
+    [
+        "",
+        "It depends.",
+        "No one knows.",
+        "It is true that birds fly",
+        "<think>yes",
+        "The answer is not yes",
+    ],
 )
 def test_what_says_neither_is_no_answer(text: str) -> None:
     for gold in ("yes", "no"):
@@ -56,10 +64,14 @@ def test_a_problem_needs_yes_or_no() -> None:
 
 
 @needs_data
-@pytest.mark.parametrize(("name", "count"), [("strategyqa_train", 500), ("strategyqa_dev", 229), ("bbh_logic", 114)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("strategyqa_train", 500), ("strategyqa_dev", 229), ("bbh_logic", 114)]
+)
 def test_every_gold_of_a_file_is_right_and_the_other_word_is_not(name: str, count: int) -> None:
     rows = read(name)
-    golds = [row["target"] if name == "bbh_logic" else "yes" if row["answer"] else "no" for row in rows]
+    golds = [
+        row["target"] if name == "bbh_logic" else "yes" if row["answer"] else "no" for row in rows
+    ]
     words = [str(gold) for gold in golds if not str(gold).startswith("(")]
     assert len(words) == count
     for word in words:

@@ -16,7 +16,16 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 def asked(task: str, answer: str) -> Problem:
     prompt = (Message(role="user", content="?"),)
-    return Problem(id="x/0", task=task, prompt=prompt, answer=answer, payload={}, level=None, split="rl", source="")
+    return Problem(
+        id="x/0",
+        task=task,
+        prompt=prompt,
+        answer=answer,
+        payload={},
+        level=None,
+        split="rl",
+        source="",
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +70,10 @@ def test_false_steps_are_found() -> None:
     notes = Arithmetic().notes(asked("arithmetic", "1"), told)
     assert [note.ok for note in notes] == [True, False, None, True, None]
     assert Arithmetic().score(asked("arithmetic", "1"), told).parts["steps"] == pytest.approx(2 / 3)
-    assert Arithmetic().score(asked("arithmetic", "1"), "3 * 4 = 12").parts == {"correct": 0.0, "steps": 1.0}
+    assert Arithmetic().score(asked("arithmetic", "1"), "3 * 4 = 12").parts == {
+        "correct": 0.0,
+        "steps": 1.0,
+    }
 
 
 def test_harder_expressions_take_more_operations_on_more_digits() -> None:
@@ -73,7 +85,8 @@ def test_harder_expressions_take_more_operations_on_more_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    "response", ["Answer: ba adA", "<answer>ba adA</answer>", '"ba adA"', "`ba adA`", "well\nba adA"]
+    "response",
+    ["Answer: ba adA", "<answer>ba adA</answer>", '"ba adA"', "`ba adA`", "well\nba adA"],
 )
 def test_the_reversed_text_is_right_in_its_usual_forms(response: str) -> None:
     assert Reverse().score(asked("reverse", "ba adA"), response).verdict is Verdict.CORRECT
@@ -81,7 +94,12 @@ def test_the_reversed_text_is_right_in_its_usual_forms(response: str) -> None:
 
 @pytest.mark.parametrize(
     ("response", "places"),
-    [("Answer: ba ada", 5 / 6), ("Answer: baadA", 2 / 6), ("Answer: ba adA!", 6 / 7), ("Answer: Ada ab", 0.0)],
+    [
+        ("Answer: ba ada", 5 / 6),
+        ("Answer: baadA", 2 / 6),
+        ("Answer: ba adA!", 6 / 7),
+        ("Answer: Ada ab", 0.0),
+    ],
 )
 def test_every_character_counts(response: str, places: float) -> None:
     score = Reverse().score(asked("reverse", "ba adA"), response)
@@ -104,7 +122,10 @@ def test_short_names_that_are_palindromes_are_not_asked() -> None:
 
 
 def test_harder_texts_are_longer() -> None:
-    lengths = [sum(len(Reverse().generate(seed, level).answer or "") for seed in range(10)) for level in LEVELS]
+    lengths = [
+        sum(len(Reverse().generate(seed, level).answer or "") for seed in range(10))
+        for level in LEVELS
+    ]
     assert all(harder > 1.4 * easier for easier, harder in pairwise(lengths)), lengths
 
 

@@ -7,11 +7,22 @@ from whet.tasks.warmup.countdown import Countdown, CountdownConfig, Use, search
 from whet.types import Json, Message, Problem, Verdict
 
 
-def asked(numbers: list[Json], target: Json, use: Use | None = None, answer: str | None = None) -> Problem:
-    payload: dict[str, Json] = {"numbers": numbers, "target": target} | ({} if use is None else {"use": use})
+def asked(
+    numbers: list[Json], target: Json, use: Use | None = None, answer: str | None = None
+) -> Problem:
+    payload: dict[str, Json] = {"numbers": numbers, "target": target} | (
+        {} if use is None else {"use": use}
+    )
     prompt = (Message(role="user", content="?"),)
     return Problem(
-        id="c/0", task="countdown", prompt=prompt, answer=answer, payload=payload, level=None, split="rl", source=""
+        id="c/0",
+        task="countdown",
+        prompt=prompt,
+        answer=answer,
+        payload=payload,
+        level=None,
+        split="rl",
+        source="",
     )
 
 
@@ -83,7 +94,10 @@ def test_leftover_numbers_are_allowed_only_where_the_problem_says_so() -> None:
     assert graded("<answer>8 + 8 + 8</answer>", "some") is Verdict.WRONG
     free = Countdown(CountdownConfig(use="some"))
     assert free.score(asked([3, 8, 8, 3], 24), "<answer>3 * 8</answer>").verdict is Verdict.CORRECT
-    assert free.score(asked([3, 8, 8, 3], 24, "all"), "<answer>3 * 8</answer>").verdict is Verdict.WRONG
+    assert (
+        free.score(asked([3, 8, 8, 3], 24, "all"), "<answer>3 * 8</answer>").verdict
+        is Verdict.WRONG
+    )
 
 
 def test_the_parts_tell_the_value_from_the_numbers() -> None:
@@ -95,7 +109,11 @@ def test_the_parts_tell_the_value_from_the_numbers() -> None:
 
 def test_a_gold_is_found_where_none_is_given() -> None:
     task = Countdown()
-    for problem in (asked([5, 5, 5, 1], 24), asked([2, 2], 4, answer="nonsense"), asked([7, 2, 9], 7, "some")):
+    for problem in (
+        asked([5, 5, 5, 1], 24),
+        asked([2, 2], 4, answer="nonsense"),
+        asked([7, 2, 9], 7, "some"),
+    ):
         gold = task.solve(problem, 0)
         assert gold is not None and task.score(problem, gold).verdict is Verdict.CORRECT
     assert task.solve(asked([1, 1], 24), 0) is None
@@ -110,7 +128,9 @@ def test_with_some_numbers_left_over_made_problems_hold_too() -> None:
 
 
 @pytest.mark.parametrize(("numbers", "target"), [(["3", 8], 24), ([3, 8], "24"), ([3, 8], None)])
-def test_problems_without_numbers_are_the_fault_of_the_data(numbers: list[Json], target: Json) -> None:
+def test_problems_without_numbers_are_the_fault_of_the_data(
+    numbers: list[Json], target: Json
+) -> None:
     with pytest.raises(DataError, match="payload"):
         Countdown().score(asked(numbers, target), "x")
 

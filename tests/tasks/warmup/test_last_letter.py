@@ -14,7 +14,14 @@ def asked(words: Json) -> Problem:
     prompt = (Message(role="user", content="?"),)
     payload = {"words": words}
     return Problem(
-        id="l/0", task="last_letter", prompt=prompt, answer="an", payload=payload, level=None, split="rl", source=""
+        id="l/0",
+        task="last_letter",
+        prompt=prompt,
+        answer="an",
+        payload=payload,
+        level=None,
+        split="rl",
+        source="",
     )
 
 
@@ -22,7 +29,9 @@ ADA = asked(["Ada", "Ivan", "Noor"])
 STEPS = steps_of(["Ada", "Ivan", "Noor"])
 
 
-@pytest.mark.parametrize("response", ["Answer: anr", "answer: ANR.", '<answer>"anr"</answer>', "anr", "\\boxed{anr}"])
+@pytest.mark.parametrize(
+    "response", ["Answer: anr", "answer: ANR.", '<answer>"anr"</answer>', "anr", "\\boxed{anr}"]
+)
 def test_the_letters_are_right_in_their_usual_forms(response: str) -> None:
     assert TASK.score(ADA, response).verdict is Verdict.CORRECT
 
@@ -53,7 +62,9 @@ def test_wrong_steps_are_found_whatever_the_answer_is() -> None:
     told = '1. The last letter of "Ada" is "d".\n- the last letter of Ivan is n\nThe last letter of "Bo" is "o".\nanr'
     notes = TASK.notes(ADA, told)
     assert [note.ok for note in notes] == [False, True, False, None]
-    assert notes[0].note == "the last letter of Ada is a" and "not one of the words" in notes[2].note
+    assert (
+        notes[0].note == "the last letter of Ada is a" and "not one of the words" in notes[2].note
+    )
     assert TASK.score(ADA, told).parts == {"correct": 1.0, "steps": pytest.approx(1 / 3)}
 
 

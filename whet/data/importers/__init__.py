@@ -1,4 +1,5 @@
-"""Layouts of other systems' rows, by name. Each family is one small file; a layout is a function from a row to a draft.
+"""Layouts of other systems' rows, by name. Each family is one small file; a layout is a function
+from a row to a draft.
 
 The benchmarks carry the names of their files.
 """

@@ -1,16 +1,30 @@
-"""AReaL's rows, which RLinf trains on: a ready prompt with the marks of a chat template, and boxed solutions."""
+"""AReaL's rows, which RLinf trains on: a ready prompt with the marks of a chat template, and boxed
+solutions."""
 
 import re
 
 from whet.data.importers import code
-from whet.data.importers.base import Draft, Fields, Format, layout, one_of, optional_text, row_id, table, text, texts
+from whet.data.importers.base import (
+    Draft,
+    Fields,
+    Format,
+    layout,
+    one_of,
+    optional_text,
+    row_id,
+    table,
+    text,
+    texts,
+)
 from whet.data.importers.chats import messages
 from whet.data.importers.math import unboxed
 from whet.types import Json, Message
 
 TASKS = ("math", "code")
 
-_MARKS = re.compile(r"<[|｜](?:begin[_▁]of[_▁]sentence|User|Assistant|im_start|im_end)[|｜]>(?:user\n|assistant\n)?")
+_MARKS = re.compile(
+    r"<[|｜](?:begin[_▁]of[_▁]sentence|User|Assistant|im_start|im_end)[|｜]>(?:user\n|assistant\n)?"
+)
 _OPENED = re.compile(r"\s*<think>\s*$")
 
 
@@ -33,6 +47,10 @@ def _bare(prompt: str) -> Message:
 
 FORMATS: dict[str, Format] = {
     "areal": layout(
-        "AReaL's rows", areal, "prompt", "task query_id solutions input_output starter_code source", split="rl"
+        "AReaL's rows",
+        areal,
+        "prompt",
+        "task query_id solutions input_output starter_code source",
+        split="rl",
     ),
 }

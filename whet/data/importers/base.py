@@ -1,7 +1,8 @@
-"""What an importer makes of a row: a draft of a problem, and answers to it where the row holds some.
+"""What an importer makes of a row: a draft of a problem, and answers to it where the row holds
+some.
 
-Importers ask for fields through the functions here, so that a missing field, or one of another kind, is refused in one
-sentence when the file is read.
+Importers ask for fields through the functions here, so that a missing field, or one of another
+kind, is refused in one sentence when the file is read.
 """
 
 import json
@@ -24,7 +25,8 @@ class Answer:
     text: str
     model: str | None = None
     is_good: bool | None = None
-    """True for a chosen or correct answer, False for a rejected or wrong one, None where the row does not say."""
+    """True for a chosen or correct answer, False for a rejected or wrong one, None where the row
+    does not say."""
     note: str = ""
 
 
@@ -67,17 +69,26 @@ class Format:
             raise DataError(f"has no field {missing[0]!r}; its fields are {', '.join(row)}")
         if unknown:
             names = ", ".join([*self.needs, *self.may])
-            raise DataError(f"has the unknown field {unknown[0]!r}; known are {names}; for other columns use --map")
+            raise DataError(
+                f"has the unknown field {unknown[0]!r}; known are {names}; for other columns use --map"
+            )
         return self.read(row)
 
 
-def layout(about: str, read: Callable[[Fields], Draft], needs: str, may: str = "", *, split: Split = "test") -> Format:
+def layout(
+    about: str, read: Callable[[Fields], Draft], needs: str, may: str = "", *, split: Split = "test"
+) -> Format:
     """Describe a format whose field names have no spaces."""
-    return Format(about=about, needs=tuple(needs.split()), may=tuple(may.split()), read=read, split=split)
+    return Format(
+        about=about, needs=tuple(needs.split()), may=tuple(may.split()), read=read, split=split
+    )
 
 
-def finished(draft: Draft, *, split: Split, override: Split | None, source: str, place: str) -> Problem:
-    """Name a draft and say where it is from; `split` is for drafts that have none, `place` for those without an id."""
+def finished(
+    draft: Draft, *, split: Split, override: Split | None, source: str, place: str
+) -> Problem:
+    """Name a draft and say where it is from; `split` is for drafts that have none, `place` for
+    those without an id."""
     asked: Json = [[message.role, message.content] for message in draft.prompt]
     return Problem(
         id=draft.id or content_id(draft.task, [asked, draft.answer, dict(draft.payload)]),
@@ -94,7 +105,9 @@ def finished(draft: Draft, *, split: Split, override: Split | None, source: str,
 
 def user(*parts: str) -> tuple[Message, ...]:
     """Ask in one user message; parts stand apart, empty ones are left out."""
-    return (Message(role="user", content="\n\n".join(part.strip() for part in parts if part.strip())),)
+    return (
+        Message(role="user", content="\n\n".join(part.strip() for part in parts if part.strip())),
+    )
 
 
 def text(row: Fields, name: str) -> str:
@@ -123,7 +136,8 @@ def scalar(row: Fields, name: str) -> str:
 
 
 def reference(row: Fields, name: str) -> str:
-    """Take a reference answer as text; empty where the row has none, so that it counts as a problem without gold."""
+    """Take a reference answer as text; empty where the row has none, so that it counts as a problem
+    without gold."""
     return "" if name in row and row[name] in (None, "") else scalar(row, name)
 
 

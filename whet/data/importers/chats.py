@@ -23,7 +23,9 @@ def messages(value: Json, name: str) -> tuple[Message, ...]:
 
 def _message(item: Json, name: str) -> Message:
     if not isinstance(item, dict):
-        raise DataError(f"field {name!r} should hold messages with role and content, not {shown(item)}")
+        raise DataError(
+            f"field {name!r} should hold messages with role and content, not {shown(item)}"
+        )
     role = one_of("role", str(item.get("role", item.get("from"))), ROLES)
     content = item.get("content", item.get("value"))
     if isinstance(content, list):

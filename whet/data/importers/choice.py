@@ -1,4 +1,5 @@
-"""Multiple choice and yes or no: AQuA, SAT, MMLU, Chinese examinations, BIG-Bench Hard, StrategyQA."""
+"""Multiple choice and yes or no: AQuA, SAT, MMLU, Chinese examinations, BIG-Bench Hard,
+StrategyQA."""
 
 import re
 
@@ -36,7 +37,9 @@ def sat_math(row: Fields) -> Draft:
     options = text(row, "options")
     labels: list[re.Match[str]] = []
     for letter in LETTERS:
-        found = re.compile(rf"(?:^|\s){letter}[).]\s").search(options, labels[-1].end() - 1 if labels else 0)
+        found = re.compile(rf"(?:^|\s){letter}[).]\s").search(
+            options, labels[-1].end() - 1 if labels else 0
+        )
         if found is None:
             break
         labels.append(found)
@@ -44,7 +47,9 @@ def sat_math(row: Fields) -> Draft:
         raise DataError(f"field 'options' should list A) … B) … in order, not {options[:80]!r}")
     ends = [*(label.start() for label in labels[1:]), len(options)]
     split = [options[label.end() : end].strip() for label, end in zip(labels, ends, strict=True)]
-    return choice(text(row, "question"), by_letter(split), text(row, "Answer"), id=row_id(row, "id"))
+    return choice(
+        text(row, "question"), by_letter(split), text(row, "Answer"), id=row_id(row, "id")
+    )
 
 
 def mmlu(row: Fields) -> Draft:
@@ -52,22 +57,37 @@ def mmlu(row: Fields) -> Draft:
     options = by_letter(texts(row, "choices"))
     place = number(row, "answer")
     if place not in range(len(options)):
-        raise DataError(f"field 'answer' should be an index below {len(options)}, not {row['answer']}")
+        raise DataError(
+            f"field 'answer' should be an index below {len(options)}, not {row['answer']}"
+        )
     return choice(text(row, "question"), options, LETTERS[int(place)])
 
 
 def gaokao_qa(row: Fields) -> Draft:
     options = {letter: str(option) for letter, option in table(row, "options").items()}
-    question = "\n\n".join(part for part in (optional_text(row, "passage"), text(row, "question")) if part)
+    question = "\n\n".join(
+        part for part in (optional_text(row, "passage"), text(row, "question")) if part
+    )
     return choice(question, options, text(row, "label"))
 
 
 def mixed_exam(row: Fields) -> Draft:
-    """A row with a letter is multiple choice, its options standing in the question; one without is mathematics."""
+    """A row with a letter is multiple choice, its options standing in the question; one without is
+    mathematics."""
     id, letter = row_id(row, "idx"), optional_text(row, "choice_answer")
     if letter:
-        return Draft(task="choice", prompt=user(text(row, "question"), LETTER), answer=letter.strip(), source_id=id)
-    return Draft(task="math", prompt=user(text(row, "question"), BOXED), answer=scalar(row, "answer"), source_id=id)
+        return Draft(
+            task="choice",
+            prompt=user(text(row, "question"), LETTER),
+            answer=letter.strip(),
+            source_id=id,
+        )
+    return Draft(
+        task="math",
+        prompt=user(text(row, "question"), BOXED),
+        answer=scalar(row, "answer"),
+        source_id=id,
+    )
 
 
 def bbh_logic(row: Fields) -> Draft:
@@ -86,7 +106,8 @@ def strategyqa(row: Fields) -> Draft:
 
 
 def choice(question: str, options: dict[str, str], answer: str, *, id: str | None = None) -> Draft:
-    """Ask a question with its options below it, one a line; several letters may be right together."""
+    """Ask a question with its options below it, one a line; several letters may be right
+    together."""
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
     return Draft(
         task="choice",
@@ -98,7 +119,9 @@ def choice(question: str, options: dict[str, str], answer: str, *, id: str | Non
 
 
 def yes_no(question: str, answer: bool, *, id: str | None = None) -> Draft:
-    return Draft(task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no", source_id=id)
+    return Draft(
+        task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no", source_id=id
+    )
 
 
 def by_letter(options: list[str]) -> dict[str, str]:
@@ -111,7 +134,9 @@ def _labelled(options: list[str]) -> dict[str, str]:
     found = [(_LABEL.match(option), option) for option in options]
     split = {label[1]: option[label.end() :].strip() for label, option in found if label}
     if len(split) < len(options):
-        raise DataError(f"options should begin with their letters, A) … B) …, not {options[0][:80]!r}")
+        raise DataError(
+            f"options should begin with their letters, A) … B) …, not {options[0][:80]!r}"
+        )
     return split
 
 
@@ -124,13 +149,25 @@ def _known(answer: str, names: tuple[str, ...]) -> str:
 _STRATEGY = "qid term description facts decomposition evidence"
 
 FORMATS: dict[str, Format] = {
-    "aqua": layout("word problems with five options", aqua, "question options correct", "rationale"),
+    "aqua": layout(
+        "word problems with five options", aqua, "question options correct", "rationale"
+    ),
     "sat_math": layout("SAT mathematics", sat_math, "question options Answer", "id"),
     "mmlu_stem": layout("MMLU, the sciences", mmlu, "question choices answer", "type"),
-    "gaokao_math_qa": layout("Chinese entrance exam", gaokao_qa, "question options label", "passage answer other"),
-    "gaokao2024_mix": layout("Chinese entrance exam 2024", mixed_exam, "question answer choice_answer", "idx"),
-    "cn_middle_school": layout("Chinese middle school", mixed_exam, "question answer choice_answer", "idx"),
+    "gaokao_math_qa": layout(
+        "Chinese entrance exam", gaokao_qa, "question options label", "passage answer other"
+    ),
+    "gaokao2024_mix": layout(
+        "Chinese entrance exam 2024", mixed_exam, "question answer choice_answer", "idx"
+    ),
+    "cn_middle_school": layout(
+        "Chinese middle school", mixed_exam, "question answer choice_answer", "idx"
+    ),
     "bbh_logic": layout("BIG-Bench Hard: deduction and lies", bbh_logic, "task input target"),
-    "strategyqa_train": layout("questions of yes or no", strategyqa, "question answer", _STRATEGY, split="rl"),
-    "strategyqa_dev": layout("questions of yes or no", strategyqa, "question answer", _STRATEGY, split="dev"),
+    "strategyqa_train": layout(
+        "questions of yes or no", strategyqa, "question answer", _STRATEGY, split="rl"
+    ),
+    "strategyqa_dev": layout(
+        "questions of yes or no", strategyqa, "question answer", _STRATEGY, split="dev"
+    ),
 }

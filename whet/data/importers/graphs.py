@@ -1,4 +1,5 @@
-"""Graph problems: GraphArena's ten tasks, NPG-Muse's rows of them in node-link form, GraphWiz and NLGraph."""
+"""Graph problems: GraphArena's ten tasks, NPG-Muse's rows of them in node-link form, GraphWiz and
+NLGraph."""
 
 import re
 from dataclasses import replace
@@ -63,14 +64,17 @@ _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 
 def grapharena(row: Fields) -> Draft:
-    """A worked example has no prompt of its own; its statement ends with the answer, which is left out."""
+    """A worked example has no prompt of its own; its statement ends with the answer, which is left
+    out."""
     task = TASKS[one_of("graph task", text(row, "task"), TASKS)]
     graph, value = table(row, "graph"), row.get("optimal_value")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"field 'optimal_value' should be a number, not {shown(value)}")
     if row.get("prompt") is None:
         pair = " and ".join(str(name) for name in items(graph, "pair")) if "pair" in graph else ""
-        prompt = user(text(row, "statement").rstrip().rpartition("\n")[0], LEADS[task].format(pair=pair))
+        prompt = user(
+            text(row, "statement").rstrip().rpartition("\n")[0], LEADS[task].format(pair=pair)
+        )
     else:
         prompt = user(text(row, "prompt"))
     return Draft(
@@ -84,27 +88,39 @@ def grapharena(row: Fields) -> Draft:
 
 
 def graphwiz(row: Fields) -> Draft:
-    """Where the row has an answer of an independent solver, that one counts: some of the published ones are wrong."""
+    """Where the row has an answer of an independent solver, that one counts: some of the published
+    ones are wrong."""
     answer = optional_text(row, "checked_answer") or text(row, "answer").removeprefix("###").strip()
     return _numbered("graphwiz", text(row, "input_prompt"), row, answer)
 
 
 def nlgraph(row: Fields) -> Draft:
-    middle = {"easy": 0.1, "medium": 0.5, "hard": 0.9}[one_of("difficulty", text(row, "difficulty"), LEVELS)]
-    return replace(_numbered("nlgraph", text(row, "question"), row, text(row, "answer")), level=middle)
+    middle = {"easy": 0.1, "medium": 0.5, "hard": 0.9}[
+        one_of("difficulty", text(row, "difficulty"), LEVELS)
+    ]
+    return replace(
+        _numbered("nlgraph", text(row, "question"), row, text(row, "answer")), level=middle
+    )
 
 
 def node_link(task: str, extra: Fields) -> dict[str, Json]:
-    """Read NPG-Muse's graph of a task; distances and query pairs stand only in the problem's text."""
+    """Read NPG-Muse's graph of a task; distances and query pairs stand only in the problem's
+    text."""
     value, problem = parsed(extra.get("graph")), text(extra, "problem_text")
     if task in ("ged", "mcs"):
         if not isinstance(value, list) or len(value) != 2:
             raise DataError(f"extra_info.graph should be two graphs for {task}, not {shown(value)}")
-        return {key: _molecule(part, has_labels=task == "ged") for key, part in zip("AB", value, strict=True)}
+        return {
+            key: _molecule(part, has_labels=task == "ged")
+            for key, part in zip("AB", value, strict=True)
+        }
     if not isinstance(value, dict):
         raise DataError(f"extra_info.graph should be a graph in node-link form, not {shown(value)}")
     if task == "tsp":
-        legs = [(a, b, int(d)) for a, b, d in _LEG.findall(problem.rpartition("**Problem to Solve**")[2])]
+        legs = [
+            (a, b, int(d))
+            for a, b, d in _LEG.findall(problem.rpartition("**Problem to Solve**")[2])
+        ]
         nodes = list(dict.fromkeys(name for a, b, _ in legs for name in (a, b)))
         return {"nodes": list[Json](nodes), "edges": [[a, b, d] for a, b, d in legs]}
     names = {shown(_part(node, "id")): _name(node) for node in items(value, "nodes")}
@@ -112,7 +128,9 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
     for link in items(value, "links"):
         ends = [names.get(shown(_part(link, end))) for end in ("source", "target")]
         if None in ends:
-            raise DataError(f"a link of extra_info.graph should join two of its nodes, not {shown(link)}")
+            raise DataError(
+                f"a link of extra_info.graph should join two of its nodes, not {shown(link)}"
+            )
         edges.append(list[Json](ends))
     graph: dict[str, Json] = {"nodes": list[Json](names.values()), "edges": edges}
     if task in ("neighbor", "distance"):
@@ -137,7 +155,9 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
         if is_asked and (best is None or len(a + b) > len("".join(best))):
             best = a, b
     if best is None:
-        raise DataError(f"extra_info.problem_text should end with a question about two nodes, not {shown(tail[-80:])}")
+        raise DataError(
+            f"extra_info.problem_text should end with a question about two nodes, not {shown(tail[-80:])}"
+        )
     return [*best]
 
 
@@ -166,7 +186,9 @@ def _molecule(value: Json, *, has_labels: bool) -> Json:
             raise DataError(f"a bond should join two atoms of the molecule, not {shown(link)}")
         bonds.append(list[Json](ends))
     return (
-        {"labels": [_name(node) for node in nodes], "bonds": bonds} if has_labels else {"n": len(nodes), "bonds": bonds}
+        {"labels": [_name(node) for node in nodes], "bonds": bonds}
+        if has_labels
+        else {"n": len(nodes), "bonds": bonds}
     )
 
 
@@ -215,5 +237,7 @@ FORMATS: dict[str, Format] = {
         "task input_prompt answer",
         "id index node_range edge_range origin rationale checked_answer answer_agrees",
     ),
-    "nlgraph": layout("NLGraph's eight tasks", nlgraph, "task question answer difficulty", "id answer_checked"),
+    "nlgraph": layout(
+        "NLGraph's eight tasks", nlgraph, "task question answer difficulty", "id answer_checked"
+    ),
 }

@@ -33,10 +33,14 @@ def knights(row: Fields) -> Draft:
     """The statements in machine form, nested tuples written as text, become lists."""
     names, roles = texts(row, "names"), items(row, "solution")
     if len(roles) != len(names) or not all(isinstance(role, bool) for role in roles):
-        raise DataError(f"field 'solution' should be true or false for each of {len(names)} names, not {shown(roles)}")
+        raise DataError(
+            f"field 'solution' should be true or false for each of {len(names)} names, not {shown(roles)}"
+        )
     said = parse(text(row, "statements"))
     if not isinstance(said, list):
-        raise DataError(f"field 'statements' should be a list of statements, not {shown(row['statements'])}")
+        raise DataError(
+            f"field 'statements' should be a list of statements, not {shown(row['statements'])}"
+        )
     return Draft(
         task="knights",
         prompt=user(text(row, "quiz"), PEOPLE),
@@ -56,7 +60,9 @@ def zebra(row: Fields) -> Draft:
     return Draft(
         task="zebra",
         prompt=user(text(row, "instruction"), f"The clues are:\n{listed}", TABLE + form),
-        answer=json.dumps({"header": list[Json](header), "rows": items(gold, "rows")}, ensure_ascii=False),
+        answer=json.dumps(
+            {"header": list[Json](header), "rows": items(gold, "rows")}, ensure_ascii=False
+        ),
         level=fifth(number(table(row, "config"), "level"), 20),
         source_id=row_id(row, "id") or row_id(row, "puzzle_id"),
     )
@@ -79,7 +85,9 @@ def zebralogic(row: Fields) -> Draft:
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
     return Draft(
         task="zebralogic",
-        prompt=user(text(row, "puzzle"), f"End with a JSON object of this form, with every house:\n{form}"),
+        prompt=user(
+            text(row, "puzzle"), f"End with a JSON object of this form, with every house:\n{form}"
+        ),
         answer=None,
         source_id=row_id(row, "id"),
     )
@@ -98,13 +106,16 @@ def clrs(row: Fields) -> Draft:
 
 
 def game24(row: Fields) -> Draft:
-    """Read a list of four numbers, a trace with its hand, or a line of the table with human solving rates."""
+    """Read a list of four numbers, a trace with its hand, or a line of the table with human solving
+    rates."""
     output = row.get("output")
     hand = " ".join(str(card) for card in items(row, "values")) if "values" in row else ""
     hand = hand or text(row, "Puzzles" if "Puzzles" in row else "input")
     problem = Game24().asked(hand)
     if problem is None:
-        raise DataError(f"a hand of the 24 game is four whole numbers from 1 to 13, not {shown(hand)}")
+        raise DataError(
+            f"a hand of the 24 game is four whole numbers from 1 to 13, not {shown(hand)}"
+        )
     return Draft(
         task="game24",
         prompt=problem.prompt,
@@ -128,7 +139,8 @@ def _statement(tree: Tree) -> Json:
 
 
 def _level(size: int, tops: tuple[int, ...]) -> float:
-    """Grade a size by the largest of each fifth but the last, the same as for the task's own problems."""
+    """Grade a size by the largest of each fifth but the last, the same as for the task's own
+    problems."""
     return fifth(1 + sum(size > top for top in tops))
 
 
@@ -142,12 +154,20 @@ FORMATS: dict[str, Format] = {
         "id n_people solution_text cot_repeat_steps prompt",
     ),
     "zebra_puzzle": layout(
-        "Reasoning360 zebra tables", zebra, "instruction clues ground_truth config", "id puzzle_id worker_id unique"
+        "Reasoning360 zebra tables",
+        zebra,
+        "instruction clues ground_truth config",
+        "id puzzle_id worker_id unique",
     ),
     "ordering_puzzle": layout(
-        "Reasoning360 orderings", ordering, "instruction input ground_truth", "id num_objects n_solutions"
+        "Reasoning360 orderings",
+        ordering,
+        "instruction input ground_truth",
+        "id num_objects n_solutions",
     ),
-    "zebralogic_prompts": layout("ZebraLogic, without solutions", zebralogic, "puzzle header", "id size n_rows"),
+    "zebralogic_prompts": layout(
+        "ZebraLogic, without solutions", zebralogic, "puzzle header", "id size n_rows"
+    ),
     "clrs_text": layout("CLRS-Text", clrs, "question answer algo_name length", "id use_hints seed"),
     "game24": Format(
         about="hands of the 24 game: lists, traces, or the table of human solving rates",

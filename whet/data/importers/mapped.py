@@ -1,4 +1,5 @@
-"""A user's own rows: `field=column` says which column holds what; chats and preference pairs are rows like others.
+"""A user's own rows: `field=column` says which column holds what; chats and preference pairs are
+rows like others.
 
 A column name may be a path such as `extra_info.index`.
 """
@@ -62,12 +63,20 @@ class Mapped:
 
     def draft(self, row: Fields) -> Draft:
         found = {name: _column(row, column) for name, column in self.columns.items()}
-        payload = {name.removeprefix("payload."): found[name] for name in found if name.startswith("payload.")}
+        payload = {
+            name.removeprefix("payload."): found[name]
+            for name in found
+            if name.startswith("payload.")
+        }
         prompt, answers = _asked(found)
         references = [scalar({"answers": item}, "answers") for item in _several(found, "answers")]
         if references:
             payload["answers"] = list[Json](references)
-        answer = scalar(found, "answer") if found.get("answer") not in (None, "") else next(iter(references), None)
+        answer = (
+            scalar(found, "answer")
+            if found.get("answer") not in (None, "")
+            else next(iter(references), None)
+        )
         return Draft(
             task=scalar(found, "task") if "task" in found else self.task or UNGRADED,
             prompt=prompt,
@@ -86,7 +95,9 @@ def mapped(pairs: Sequence[str], task: str | None) -> Mapped:
     for pair in pairs:
         name, sign, column = (part.strip() for part in pair.partition("="))
         if not (sign and name and column):
-            raise ConfigError(f"--map {pair!r} should have the form field=column, such as prompt=question")
+            raise ConfigError(
+                f"--map {pair!r} should have the form field=column, such as prompt=question"
+            )
         if name not in FIELDS and not (name.startswith("payload.") and name != "payload."):
             raise ConfigError(
                 f"--map {pair!r}: there is no field {name!r}; fields are {', '.join(FIELDS)}, payload.NAME"
@@ -95,7 +106,9 @@ def mapped(pairs: Sequence[str], task: str | None) -> Mapped:
             raise ConfigError(f"--map gives {name!r} twice, as {columns[name]!r} and {column!r}")
         columns[name] = column
     if not columns.keys() & {"prompt", "messages", "chosen"}:
-        raise ConfigError("--map needs prompt=COLUMN, messages=COLUMN, or chosen=COLUMN and rejected=COLUMN")
+        raise ConfigError(
+            "--map needs prompt=COLUMN, messages=COLUMN, or chosen=COLUMN and rejected=COLUMN"
+        )
     if ("chosen" in columns) != ("rejected" in columns):
         raise ConfigError("--map needs both chosen=COLUMN and rejected=COLUMN, or neither")
     has_answers = columns.keys() & {"messages", "chosen", "response", "responses"}
@@ -126,7 +139,8 @@ def _asked(found: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:
             prompt = prompt or before
             answers.append(Answer(text=last, model=model, is_good=is_good, note=name))
     answers += [
-        Answer(text=text({"responses": item}, "responses"), model=model) for item in _several(found, "responses")
+        Answer(text=text({"responses": item}, "responses"), model=model)
+        for item in _several(found, "responses")
     ]
     if "response" in found:
         answers.append(Answer(text=text(found, "response"), model=model))
@@ -141,7 +155,9 @@ def _prompt(found: Fields) -> tuple[Message, ...]:
         return ()
     value = found["prompt"]
     asked = (
-        messages(value, "prompt") if isinstance(value, list) else (Message(role="user", content=text(found, "prompt")),)
+        messages(value, "prompt")
+        if isinstance(value, list)
+        else (Message(role="user", content=text(found, "prompt")),)
     )
     return (*system, *asked)
 
@@ -166,7 +182,9 @@ def _level(found: Fields) -> float | None:
     except ValueError:
         level = -1.0
     if not 0 <= level <= 1:
-        raise DataError(f"level should be a number from 0 (easiest) to 1 (hardest), not {shown(found['level'])}")
+        raise DataError(
+            f"level should be a number from 0 (easiest) to 1 (hardest), not {shown(found['level'])}"
+        )
     return level
 
 

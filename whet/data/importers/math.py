@@ -1,4 +1,5 @@
-"""Benchmarks of mathematics: word problems, competitions, textbooks, Chinese examinations. All are the task `math`."""
+"""Benchmarks of mathematics: word problems, competitions, textbooks, Chinese examinations. All are
+the task `math`."""
 
 import re
 
@@ -34,7 +35,10 @@ def gsm8k(row: Fields) -> Draft:
 
 def math500(row: Fields) -> Draft:
     return _draft(
-        text(row, "problem"), reference(row, "answer"), id=row_id(row, "unique_id"), level=_level(row, "level")
+        text(row, "problem"),
+        reference(row, "answer"),
+        id=row_id(row, "unique_id"),
+        level=_level(row, "level"),
     )
 
 
@@ -64,13 +68,17 @@ def competition(row: Fields) -> Draft:
 
 def olympiadbench(row: Fields) -> Draft:
     """An error that the row allows is an absolute one."""
-    question = "\n\n".join(part for part in (optional_text(row, "context"), text(row, "question")) if part)
+    question = "\n\n".join(
+        part for part in (optional_text(row, "context"), text(row, "question")) if part
+    )
     allowed: dict[str, Json] = {"error": amount(row, "error")} if row.get("error") else {}
     return _draft(question, *texts(row, "final_answer"), id=row_id(row, "id"), payload=allowed)
 
 
 def question_answer(row: Fields) -> Draft:
-    return _draft(text(row, "question"), reference(row, "answer"), id=row_id(row, "id") or row_id(row, "idx"))
+    return _draft(
+        text(row, "question"), reference(row, "answer"), id=row_id(row, "id") or row_id(row, "idx")
+    )
 
 
 def cloze(row: Fields) -> Draft:
@@ -79,7 +87,9 @@ def cloze(row: Fields) -> Draft:
 
 
 def cmath(row: Fields) -> Draft:
-    return _draft(text(row, "question"), reference(row, "answer"), level=fifth(number(row, "grade"), 6))
+    return _draft(
+        text(row, "question"), reference(row, "answer"), level=fifth(number(row, "grade"), 6)
+    )
 
 
 def carp(row: Fields) -> Draft:
@@ -150,7 +160,9 @@ def _draft(
     level: float | None = None,
     payload: dict[str, Json] | None = None,
 ) -> Draft:
-    several: dict[str, Json] = {"answers": [answer.strip() for answer in answers]} if len(answers) > 1 else {}
+    several: dict[str, Json] = (
+        {"answers": [answer.strip() for answer in answers]} if len(answers) > 1 else {}
+    )
     return Draft(
         task="math",
         prompt=user(question, BOXED),
@@ -167,14 +179,24 @@ _QUESTION = "question answer"
 FORMATS: dict[str, Format] = {
     "gsm8k_test": layout("grade school word problems", gsm8k, _QUESTION),
     "gsm8k_train": layout("grade school word problems", gsm8k, _QUESTION, split="rl"),
-    "math500": layout("MATH-500 by level", math500, "problem answer level", "solution subject unique_id"),
-    "math_test": layout("MATH, answers boxed in solutions", math_test, "problem solution level", "type idx"),
-    "math_train": layout("MATH, for training", math_train, "problem answer difficulty", "type", split="rl"),
-    "aime_train": layout("AIME up to 2023", aime_train, "problem answer difficulty", _AIME, split="rl"),
+    "math500": layout(
+        "MATH-500 by level", math500, "problem answer level", "solution subject unique_id"
+    ),
+    "math_test": layout(
+        "MATH, answers boxed in solutions", math_test, "problem solution level", "type idx"
+    ),
+    "math_train": layout(
+        "MATH, for training", math_train, "problem answer difficulty", "type", split="rl"
+    ),
+    "aime_train": layout(
+        "AIME up to 2023", aime_train, "problem answer difficulty", _AIME, split="rl"
+    ),
     "aime24": layout("AIME 2024", competition, "problem answer", _AIME),
     "aime25": layout("AIME 2025", competition, "problem answer", _AIME),
     "amc23": layout("AMC 2023", competition, "problem answer", _AIME),
-    "minerva_math": layout("university problems with units", minerva_math, "problem solution", "type idx"),
+    "minerva_math": layout(
+        "university problems with units", minerva_math, "problem solution", "type idx"
+    ),
     "olympiadbench": layout(
         "olympiad problems, with units and tolerances",
         olympiadbench,
@@ -184,14 +206,30 @@ FORMATS: dict[str, Format] = {
     "gaokao2023en": layout(
         "Chinese entrance exam, in English", question_answer, _QUESTION, "source sourcename id lang"
     ),
-    "gaokao_math_cloze": layout("Chinese entrance exam, blanks", cloze, _QUESTION, "passage options label other"),
-    "cmath": layout("Chinese primary school", cmath, "question answer grade", "reasoning_step num_digits"),
-    "carp_en": layout("middle school algebra", carp, "content answer", "steps expr_cands exprs edges"),
-    "college_math": layout(
-        "college textbooks", college_math, "question answer data_source question_number", "license data_topic"
+    "gaokao_math_cloze": layout(
+        "Chinese entrance exam, blanks", cloze, _QUESTION, "passage options label other"
     ),
-    "svamp": layout("word problems with distractors", svamp, "Body Question Answer", "Equation Type ID idx"),
-    "asdiv": layout("word problems, units in brackets", asdiv, "body question answer", "solution_type formula idx"),
+    "cmath": layout(
+        "Chinese primary school", cmath, "question answer grade", "reasoning_step num_digits"
+    ),
+    "carp_en": layout(
+        "middle school algebra", carp, "content answer", "steps expr_cands exprs edges"
+    ),
+    "college_math": layout(
+        "college textbooks",
+        college_math,
+        "question answer data_source question_number",
+        "license data_topic",
+    ),
+    "svamp": layout(
+        "word problems with distractors", svamp, "Body Question Answer", "Equation Type ID idx"
+    ),
+    "asdiv": layout(
+        "word problems, units in brackets",
+        asdiv,
+        "body question answer",
+        "solution_type formula idx",
+    ),
     "mawps": layout("word problems", input_target, "input target", "type idx"),
     "gsm_hard": layout("GSM8K with large numbers", input_target, "input target", "code idx"),
 }

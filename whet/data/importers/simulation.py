@@ -4,7 +4,17 @@ import json
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import Draft, Fields, Format, items, layout, optional_text, row_id, text, user
+from whet.data.importers.base import (
+    Draft,
+    Fields,
+    Format,
+    items,
+    layout,
+    optional_text,
+    row_id,
+    text,
+    user,
+)
 from whet.data.importers.code import as_problem
 from whet.errors import DataError
 from whet.tasks.code import codeio, cruxeval
@@ -59,11 +69,18 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
 
 
 _CRUX: tuple[str, str] = ("code input output", "id")
-_CODEIO: tuple[str, str] = ("problem_description refcode ios", "io_requirements funcname id source category meta")
+_CODEIO: tuple[str, str] = (
+    "problem_description refcode ios",
+    "io_requirements funcname id source category meta",
+)
 
 FORMATS: dict[str, Format] = {
     "cruxeval_i": layout("CRUXEval, find the input", partial(read_cruxeval, "input"), *_CRUX),
     "cruxeval_o": layout("CRUXEval, tell the output", partial(read_cruxeval, "output"), *_CRUX),
-    "codeio_i": layout("CodeI/O, find the input", partial(read_codeio, "input"), *_CODEIO, split="rl"),
-    "codeio_o": layout("CodeI/O, tell the output", partial(read_codeio, "output"), *_CODEIO, split="rl"),
+    "codeio_i": layout(
+        "CodeI/O, find the input", partial(read_codeio, "input"), *_CODEIO, split="rl"
+    ),
+    "codeio_o": layout(
+        "CodeI/O, tell the output", partial(read_codeio, "output"), *_CODEIO, split="rl"
+    ),
 }

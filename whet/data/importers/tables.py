@@ -26,10 +26,14 @@ def tablebench(row: Fields) -> Draft:
     is_chart = text(row, "qtype") == "Visualization"
     return Draft(
         task="table",
-        prompt=user(markdown(items(grid, "columns"), items(grid, "data")), text(row, "question"), BOXED),
+        prompt=user(
+            markdown(items(grid, "columns"), items(grid, "data")), text(row, "question"), BOXED
+        ),
         answer=scalar(row, "answer"),
         source_id=row_id(row, "id"),
-        unsupported="the answer is a chart, which a program would have to draw" if is_chart else None,
+        unsupported="the answer is a chart, which a program would have to draw"
+        if is_chart
+        else None,
     )
 
 
@@ -71,6 +75,8 @@ def markdown(columns: list[Json], rows: list[Json]) -> str:
 _TABMWP = "id choices unit table_title table_for_pd row_num column_num solution ques_type ans_type grade split"
 
 FORMATS: dict[str, Format] = {
-    "tablebench": layout("TableBench", tablebench, "qtype table question answer", "id qsubtype chart_type"),
+    "tablebench": layout(
+        "TableBench", tablebench, "qtype table question answer", "id qsubtype chart_type"
+    ),
     "tabmwp": layout("word problems about tables", tabmwp, "question answer table", _TABMWP),
 }

@@ -1,13 +1,25 @@
-"""Rows of verl and its kin (Reasoning360's GURU, Tango, NPG-Muse): one schema, routed by `data_source`.
+"""Rows of verl and its kin (Reasoning360's GURU, Tango, NPG-Muse): one schema, routed by
+`data_source`.
 
-What the reward would need and the row does not have is refused here, when the file is read. A source that nobody knows
-is refused with the list of those that are known.
+What the reward would need and the row does not have is refused here, when the file is read. A
+source that nobody knows is refused with the list of those that are known.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from whet.data.importers.base import Answer, Draft, Fields, Format, layout, parsed, row_id, shown, table, text
+from whet.data.importers.base import (
+    Answer,
+    Draft,
+    Fields,
+    Format,
+    layout,
+    parsed,
+    row_id,
+    shown,
+    table,
+    text,
+)
 from whet.data.importers.chats import messages
 from whet.data.importers.mapped import split_named
 from whet.data.importers.routes import GURU, NPG, STOCK, TANGO, Build, Truth
@@ -31,9 +43,13 @@ class Router:
         source, extra, prompt = text(row, "data_source"), _extra(row), _prompt(row)
         truth = table(row, "reward_model")
         if unknown := truth.keys() - TRUTH_FIELDS:
-            raise DataError(f"reward_model has the unknown field {min(unknown)!r}; known are style, ground_truth")
+            raise DataError(
+                f"reward_model has the unknown field {min(unknown)!r}; known are style, ground_truth"
+            )
         if "ground_truth" not in truth or truth.get("style", "rule") not in STYLES:
-            raise DataError(f"reward_model should have a ground_truth and the style rule, not {shown(truth)}")
+            raise DataError(
+                f"reward_model should have a ground_truth and the style rule, not {shown(truth)}"
+            )
         build = self._find(source)
         draft = build(Truth(value=truth["ground_truth"], extra=extra, prompt=prompt, source=source))
         split = extra.get("split")
@@ -42,16 +58,22 @@ class Router:
             prompt=prompt,
             level=draft.level if draft.level is not None else _level(row),
             split=split_named(split) if isinstance(split, str) else None,
-            source_id=next((found for name in IDS if (found := row_id(extra, name)) is not None), None),
+            source_id=next(
+                (found for name in IDS if (found := row_id(extra, name)) is not None), None
+            ),
             answers=tuple(Answer(text=each) for each in _responses(row)),
         )
 
     def _find(self, source: str) -> Build:
         if source in self.routes:
             return self.routes[source]
-        prefixes = [name for name in self.routes if name.endswith("*") and source.startswith(name[:-1])]
+        prefixes = [
+            name for name in self.routes if name.endswith("*") and source.startswith(name[:-1])
+        ]
         if not prefixes:
-            raise DataError(f"data_source {source!r} is not known; known are {', '.join(self.routes)}")
+            raise DataError(
+                f"data_source {source!r} is not known; known are {', '.join(self.routes)}"
+            )
         return self.routes[max(prefixes, key=len)]
 
 
@@ -78,7 +100,11 @@ def _level(row: Fields) -> float | None:
 
 def _responses(row: Fields) -> list[str]:
     found = row.get("responses")
-    return [each for each in found if isinstance(each, str) and each.strip()] if isinstance(found, list) else []
+    return (
+        [each for each in found if isinstance(each, str) and each.strip()]
+        if isinstance(found, list)
+        else []
+    )
 
 
 def _format(about: str, routes: Mapping[str, Build]) -> Format:

@@ -1,4 +1,5 @@
-"""The one sentence added to a benchmark's own question: where the answer should stand. Ours, the same for all."""
+"""The one sentence added to a benchmark's own question: where the answer should stand. Ours, the
+same for all."""
 
 BOXED = "Reason step by step and end with the final answer in \\boxed{}."
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."

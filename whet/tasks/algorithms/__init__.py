@@ -1,1 +1,2 @@
-"""Carry out textbook algorithms by hand: clrs. `runs` has the algorithms, `arrays` reads what they print."""
+"""Carry out textbook algorithms by hand: clrs. `runs` has the algorithms, `arrays` reads what they
+print."""

@@ -1,7 +1,8 @@
-"""Read numbers, arrays and matrices as CLRS-Text prints them, and write them so. Exact, bounded, no `eval`.
+"""Read numbers, arrays and matrices as CLRS-Text prints them, and write them so. Exact, bounded, no
+`eval`.
 
-Spaces or commas part the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else is forgiven: brackets and
-order count.
+Spaces or commas part the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else is
+forgiven: brackets and order count.
 """
 
 import re
@@ -13,7 +14,9 @@ Item = Decimal | tuple["Item", ...]
 MAX_CHARS = 1 << 16
 MAX_DEPTH = 4
 
-_PIECE = re.compile(r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))")
+_PIECE = re.compile(
+    r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))"
+)
 _CLOSING = {"[": "]", "(": ")"}
 
 
@@ -48,7 +51,8 @@ def parse(text: str) -> tuple[Item, ...] | None:
 
 
 def matching(told: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
-    """State the share of places, of the longer of the two, with the right item; 1 where both are empty."""
+    """State the share of places, of the longer of the two, with the right item; 1 where both are
+    empty."""
     longer = max(len(told), len(gold))
     return sum(a == b for a, b in zip(told, gold, strict=False)) / longer if longer else 1.0
 

@@ -1,9 +1,11 @@
-"""CLRS-Text: carry out a textbook algorithm on a small input and print its output, or its states and then its output.
+"""CLRS-Text: carry out a textbook algorithm on a small input and print its output, or its states
+and then its output.
 
-answer   the output as CLRS-Text prints it; where the question asks for a trace, `state, state, ... | output`
-payload  {"algorithm": name, "size": n}, for reading only
+answer   the output as CLRS-Text prints it; where the question asks for a trace, `state, state, ...
+| output` payload  {"algorithm": name, "size": n}, for reading only
 
-All thirty algorithms can be made here, three of them with traces; imported rows may hold the traces of any.
+All thirty algorithms can be made here, three of them with traces; imported rows may hold the traces
+of any.
 """
 
 from collections.abc import Iterator
@@ -47,19 +49,24 @@ class Clrs(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare printouts: every number by its exact value, every bracket and the order as they are.
+        """Compare printouts: every number by its exact value, every bracket and the order as they
+        are.
 
-        Parts: `correct` 0 or 1; `output`, 1 where what stands after the trace is right; `trace`, the share of right
-        states, where the gold answer has them.
+        Parts: `correct` 0 or 1; `output`, 1 where what stands after the trace is right; `trace`,
+        the share of right states, where the gold answer has them.
         """
         gold = printout_of(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs a CLRS printout as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs a CLRS printout as its answer, not {problem.answer!r}"
+            )
         names = ("output",) if gold.trace is None else ("output", "trace")
         found = read_final(text, printout_of)
         if found is None:

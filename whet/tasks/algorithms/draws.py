@@ -1,4 +1,5 @@
-"""Draw the inputs of algorithms: keys, graphs and points of three decimals, such that one output is right."""
+"""Draw the inputs of algorithms: keys, graphs and points of three decimals, such that one output is
+right."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
@@ -20,9 +21,15 @@ def shares(rng: Random, count: int) -> list[int]:
 
 
 def graph(
-    rng: Random, size: int, *, is_weighted: bool = False, is_directed: bool = False, degree: float | None = None
+    rng: Random,
+    size: int,
+    *,
+    is_weighted: bool = False,
+    is_directed: bool = False,
+    degree: float | None = None,
 ) -> Matrix:
-    """Draw a graph with about `degree` edges a node, half of all edges by default; every weight occurs once."""
+    """Draw a graph with about `degree` edges a node, half of all edges by default; every weight
+    occurs once."""
     weights = iter(rng.sample(range(1, 1000), size * size))
     share = 0.5 if degree is None else min(0.5, degree / size)
     matrix: Matrix = [[0.0] * size for _ in range(size)]
@@ -39,7 +46,10 @@ def acyclic(rng: Random, size: int, *, is_weighted: bool = False) -> Matrix:
     """Draw a directed graph without cycles, over nodes in any order."""
     matrix, order = graph(rng, size, is_weighted=is_weighted, is_directed=True), list(range(size))
     rng.shuffle(order)
-    kept = [[cell if order[a] < order[b] else 0.0 for b, cell in enumerate(row)] for a, row in enumerate(matrix)]
+    kept = [
+        [cell if order[a] < order[b] else 0.0 for b, cell in enumerate(row)]
+        for a, row in enumerate(matrix)
+    ]
     return kept if is_weighted else plain(kept)
 
 

@@ -1,4 +1,5 @@
-"""The algorithms that can be asked: how to draw an input of a size, what its output is called, and how to run it."""
+"""The algorithms that can be asked: how to draw an input of a size, what its output is called, and
+how to run it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ Draw = Callable[[Random, int], Drawn]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """`output` is what the question asks for; `draw` makes an input of a size and runs the algorithm on it."""
+    """`output` is what the question asks for; `draw` makes an input of a size and runs the
+    algorithm on it."""
 
     output: str
     draw: Draw
@@ -79,7 +81,11 @@ def _match(rng: Random, size: int) -> Drawn:
     length = max(size // 5, 1)
     string = [0] * (size - length) + [1] * length
     key = [rng.randrange(4) for _ in range(size)]
-    return f"string: {written([*string])}, key: {written([*key])}", "", str(runs.string_match(string, key))
+    return (
+        f"string: {written([*string])}, key: {written([*key])}",
+        "",
+        str(runs.string_match(string, key)),
+    )
 
 
 def _chain(rng: Random, size: int) -> Drawn:
@@ -90,7 +96,11 @@ def _chain(rng: Random, size: int) -> Drawn:
 def _lcs(rng: Random, size: int) -> Drawn:
     string = [0] * (size // 2) + [1] * (size - size // 2)
     key = [rng.randrange(4) for _ in range(size)]
-    return f"string: {written([*string])}, key: {written([*key])}", "", _matrix(plans.lcs_table(string, key))
+    return (
+        f"string: {written([*string])}, key: {written([*key])}",
+        "",
+        _matrix(plans.lcs_table(string, key)),
+    )
 
 
 def _search_tree(rng: Random, size: int) -> Drawn:
@@ -116,13 +126,18 @@ def _segments(rng: Random, size: int) -> Drawn:
 
 
 def _tree(
-    grow: Callable[[int, Matrix], list[int]], draw: Callable[[Random, int], Matrix], *, is_shortest: bool = False
+    grow: Callable[[int, Matrix], list[int]],
+    draw: Callable[[Random, int], Matrix],
+    *,
+    is_shortest: bool = False,
 ) -> Draw:
     """Grow a tree from a source; ways are drawn again where two are shortest."""
 
     def drawn(rng: Random, size: int) -> Drawn:
         source = rng.randrange(size)
-        matrix = until(lambda: draw(rng, size), lambda matrix: not is_shortest or has_one_way(source, matrix))
+        matrix = until(
+            lambda: draw(rng, size), lambda matrix: not is_shortest or has_one_way(source, matrix)
+        )
         return f"s: {source}, A: {_matrix(matrix)}", "", written([*grow(source, matrix)])
 
     return drawn
@@ -154,7 +169,9 @@ def _matrix(rows: Sequence[Sequence[float]]) -> str:
     return written([[*row] for row in rows])
 
 
-def _traced(shown: str, first: "int | list[int | float]", states: "list[int] | list[list[float]]") -> Drawn:
+def _traced(
+    shown: str, first: "int | list[int | float]", states: "list[int] | list[list[float]]"
+) -> Drawn:
     """Give the states before the last as the trace, and the last as the output."""
     printed = [written([*state]) if isinstance(state, list) else str(state) for state in states]
     start = written([*first]) if isinstance(first, list) else str(first)
@@ -176,27 +193,42 @@ ALGORITHMS: dict[str, Algorithm] = {
     "naive_string_matcher": Algorithm(output="match", draw=_match),
     "kmp_matcher": Algorithm(output="match", draw=_match),
     "bfs": Algorithm(output="pi", draw=_tree(runs.breadth_first, graph)),
-    "dijkstra": Algorithm(output="pi", draw=_tree(runs.shortest_path_tree, _WEIGHTED, is_shortest=True)),
-    "bellman_ford": Algorithm(output="pi", draw=_tree(runs.shortest_path_tree, _WEIGHTED, is_shortest=True)),
+    "dijkstra": Algorithm(
+        output="pi", draw=_tree(runs.shortest_path_tree, _WEIGHTED, is_shortest=True)
+    ),
+    "bellman_ford": Algorithm(
+        output="pi", draw=_tree(runs.shortest_path_tree, _WEIGHTED, is_shortest=True)
+    ),
     "dag_shortest_paths": Algorithm(
-        output="pi", draw=_tree(runs.shortest_path_tree, partial(acyclic, is_weighted=True), is_shortest=True)
+        output="pi",
+        draw=_tree(runs.shortest_path_tree, partial(acyclic, is_weighted=True), is_shortest=True),
     ),
     "mst_prim": Algorithm(output="pi", draw=_tree(runs.spanning_tree, _WEIGHTED)),
-    "mst_kruskal": Algorithm(output="in_mst", draw=_whole(lambda a: _matrix(walks.kruskal(a)), _WEIGHTED)),
-    "floyd_warshall": Algorithm(output="Pi", draw=_whole(lambda a: _matrix(walks.floyd_warshall(a)), _all_ways)),
+    "mst_kruskal": Algorithm(
+        output="in_mst", draw=_whole(lambda a: _matrix(walks.kruskal(a)), _WEIGHTED)
+    ),
+    "floyd_warshall": Algorithm(
+        output="Pi", draw=_whole(lambda a: _matrix(walks.floyd_warshall(a)), _all_ways)
+    ),
     "dfs": Algorithm(
-        output="pi", draw=_whole(lambda a: written([*walks.depth_first(a)]), partial(graph, is_directed=True))
+        output="pi",
+        draw=_whole(lambda a: written([*walks.depth_first(a)]), partial(graph, is_directed=True)),
     ),
     "topological_sort": Algorithm(output="topo, topo_head", draw=_whole(_ordered, acyclic)),
     "strongly_connected_components": Algorithm(
         output="scc_id",
-        draw=_whole(lambda a: written([*walks.strong_components(a)]), partial(graph, is_directed=True, degree=1.5)),
+        draw=_whole(
+            lambda a: written([*walks.strong_components(a)]),
+            partial(graph, is_directed=True, degree=1.5),
+        ),
     ),
     "articulation_points": Algorithm(
-        output="is_cut", draw=_whole(lambda a: written([*walks.articulation_points(a)]), partial(graph, degree=2))
+        output="is_cut",
+        draw=_whole(lambda a: written([*walks.articulation_points(a)]), partial(graph, degree=2)),
     ),
     "bridges": Algorithm(
-        output="is_bridge", draw=_whole(lambda a: _matrix(walks.bridges(a)), partial(graph, degree=2))
+        output="is_bridge",
+        draw=_whole(lambda a: _matrix(walks.bridges(a)), partial(graph, degree=2)),
     ),
     "matrix_chain_order": Algorithm(output="s", draw=_chain),
     "optimal_bst": Algorithm(output="root", draw=_search_tree),

@@ -1,4 +1,5 @@
-"""Textbook algorithms of planning and of the plane, with the conventions of CLRS-Text: tables, schedules, hulls."""
+"""Textbook algorithms of planning and of the plane, with the conventions of CLRS-Text: tables,
+schedules, hulls."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,9 +10,11 @@ Point = tuple[float, float]
 
 
 def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
-    """Give where the longest common subsequence comes from, for each two prefixes of the parts marked 0 and 1.
+    """Give where the longest common subsequence comes from, for each two prefixes of the parts
+    marked 0 and 1.
 
-    The table is as large as both parts together: 0 is from both one shorter, 1 from the first, 2 from the second.
+    The table is as large as both parts together: 0 is from both one shorter, 1 from the first, 2
+    from the second.
     """
     split, size = list(string).count(0), len(key)
     length = [[0] * (size - split + 1) for _ in range(split + 1)]
@@ -22,12 +25,16 @@ def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
             if key[a] == key[split + b]:
                 length[a + 1][b + 1], table[a][split + b] = length[a][b] + 1, 0
             else:
-                length[a + 1][b + 1], table[a][split + b] = max(shorter, other), 1 if shorter >= other else 2
+                length[a + 1][b + 1], table[a][split + b] = (
+                    max(shorter, other),
+                    1 if shorter >= other else 2,
+                )
     return table
 
 
 def optimal_search_tree(p: Sequence[float], q: Sequence[float]) -> list[list[int]]:
-    """Give the root of the best search tree over each span of keys, from their weights and those of the gaps."""
+    """Give the root of the best search tree over each span of keys, from their weights and those of
+    the gaps."""
     size = len(q)
     cost = [[0.0] * size for _ in range(size)]
     weight = [[0.0] * size for _ in range(size)]
@@ -44,7 +51,8 @@ def optimal_search_tree(p: Sequence[float], q: Sequence[float]) -> list[list[int
 
 
 def task_scheduling(deadline: Sequence[int], penalty: Array) -> list[int]:
-    """Choose tasks of one day each, one after the other from the greatest penalty down, where there is still time."""
+    """Choose tasks of one day each, one after the other from the greatest penalty down, where there
+    is still time."""
     chosen, day = [0] * len(deadline), 0
     for place in sorted(range(len(deadline)), key=lambda place: -penalty[place]):
         if day < deadline[place]:
@@ -57,21 +65,25 @@ def hull(x: Array, y: Array) -> list[int]:
     points = list(zip(x, y, strict=True))
     marks = [0] * len(points)
     for a, b in combinations(range(len(points)), 2):
-        sides = [turn(points[a], points[b], points[c]) for c in range(len(points)) if c not in (a, b)]
+        sides = [
+            turn(points[a], points[b], points[c]) for c in range(len(points)) if c not in (a, b)
+        ]
         if all(side > 0 for side in sides) or all(side < 0 for side in sides):
             marks[a] = marks[b] = 1
     return marks
 
 
 def segments_meet(x: Array, y: Array) -> int:
-    """Tell whether the segment of the first two points meets that of the last two; touching counts."""
+    """Tell whether the segment of the first two points meets that of the last two; touching
+    counts."""
     a, b, c, d = zip(x, y, strict=True)
     crosses = turn(a, b, c) * turn(a, b, d) <= 0 and turn(c, d, a) * turn(c, d, b) <= 0
     return int(crosses and all(_overlap(a[k], b[k], c[k], d[k]) for k in range(2)))
 
 
 def turn(a: Point, b: Point, c: Point) -> int:
-    """Give which way three points of three decimals turn: positive is left, 0 a straight line. Exact."""
+    """Give which way three points of three decimals turn: positive is left, 0 a straight line.
+    Exact."""
     (ax, ay), (bx, by), (cx, cy) = ((round(1000 * x), round(1000 * y)) for x, y in (a, b, c))
     return (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
 

@@ -1,4 +1,5 @@
-"""Textbook algorithms on small inputs, with the conventions of CLRS-Text: each gives its final output, some a trace.
+"""Textbook algorithms on small inputs, with the conventions of CLRS-Text: each gives its final
+output, some a trace.
 
 An input is numbers and arrays by name; a node without a parent is its own parent.
 """
@@ -51,7 +52,9 @@ def median(key: Array) -> int:
 
 def maximum_subarray(key: Array) -> tuple[int, int]:
     spans = [(a, b) for a in range(len(key)) for b in range(a, len(key))]
-    return max(spans, key=lambda span: (round(sum(key[span[0] : span[1] + 1]), 9), -span[0], -span[1]))
+    return max(
+        spans, key=lambda span: (round(sum(key[span[0] : span[1] + 1]), 9), -span[0], -span[1])
+    )
 
 
 def activity_selector(start: Array, finish: Array) -> list[int]:
@@ -64,7 +67,8 @@ def activity_selector(start: Array, finish: Array) -> list[int]:
 
 
 def string_match(string: Sequence[int], key: Sequence[int]) -> int:
-    """Find where the second part of the keys (marked 1) first occurs in the first; its length where it does not."""
+    """Find where the second part of the keys (marked 1) first occurs in the first; its length where
+    it does not."""
     text = [k for mark, k in zip(string, key, strict=True) if not mark]
     pattern = [k for mark, k in zip(string, key, strict=True) if mark]
     starts = range(len(text) - len(pattern) + 1)
@@ -77,7 +81,12 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
     parents, reached = list(range(size)), [source]
     seen = {source}
     while reached:
-        found = [(b, a) for a in sorted(reached) for b in range(size) if adjacency[a][b] and b not in seen]
+        found = [
+            (b, a)
+            for a in sorted(reached)
+            for b in range(size)
+            if adjacency[a][b] and b not in seen
+        ]
         for node, parent in reversed(found):
             parents[node] = parent
         reached = sorted({node for node, _ in found})
@@ -122,6 +131,11 @@ def matrix_chain(p: Array) -> list[list[int]]:
     for length in range(2, size):
         for a in range(1, size - length + 1):
             b = a + length - 1
-            best = min(range(a, b), key=lambda k: cost[a][k] + cost[k + 1][b] + p[a - 1] * p[k] * p[b])
-            split[a][b], cost[a][b] = best, cost[a][best] + cost[best + 1][b] + p[a - 1] * p[best] * p[b]
+            best = min(
+                range(a, b), key=lambda k: cost[a][k] + cost[k + 1][b] + p[a - 1] * p[k] * p[b]
+            )
+            split[a][b], cost[a][b] = (
+                best,
+                cost[a][best] + cost[best + 1][b] + p[a - 1] * p[best] * p[b],
+            )
     return split

@@ -1,4 +1,5 @@
-"""Textbook algorithms that walk a graph depth first, or join its edges, with the conventions of CLRS-Text.
+"""Textbook algorithms that walk a graph depth first, or join its edges, with the conventions of
+CLRS-Text.
 
 Nodes are taken up in rising order, and a node without a parent is its own parent.
 """
@@ -24,7 +25,8 @@ def topological_sort(adjacency: Matrix) -> tuple[list[int], int]:
 
 
 def strong_components(adjacency: Matrix) -> list[int]:
-    """Give each node a node that stands for its strong component: the one reached first of it, by latest finish."""
+    """Give each node a node that stands for its strong component: the one reached first of it, by
+    latest finish."""
     size = len(adjacency)
     order = _Walk(adjacency, range(size)).finished[::-1]
     turned = [[adjacency[b][a] for b in range(size)] for a in range(size)]
@@ -37,13 +39,17 @@ def articulation_points(adjacency: Matrix) -> list[int]:
     size = len(adjacency)
     whole = _num_parts(adjacency, set(range(size)))
     return [
-        int(_num_parts(adjacency, set(range(size)) - {node}) > whole - (not _around(adjacency, node)))
+        int(
+            _num_parts(adjacency, set(range(size)) - {node})
+            > whole - (not _around(adjacency, node))
+        )
         for node in range(size)
     ]
 
 
 def bridges(adjacency: Matrix) -> list[list[int]]:
-    """Mark the edges without which more parts would be unconnected: 1 and 0, and -1 where there is no edge."""
+    """Mark the edges without which more parts would be unconnected: 1 and 0, and -1 where there is
+    no edge."""
     size = len(adjacency)
     nodes = set(range(size))
     marks = [[0 if a == b or adjacency[a][b] else -1 for b in range(size)] for a in range(size)]

@@ -1,4 +1,5 @@
-"""Read what a response says of a call of `f`: a literal, an assertion, or arguments. Parsed, and nothing is run."""
+"""Read what a response says of a call of `f`: a literal, an assertion, or arguments. Parsed, and
+nothing is run."""
 
 import ast
 from dataclasses import dataclass
@@ -80,7 +81,9 @@ def _is_call(node: ast.expr) -> bool:
 def is_same_call(said: ast.Call, given: str, program: str) -> bool:
     """Whether a call has the arguments of a text such as `'hello', n=3`, by place or by name."""
     asked, names = _expression(f"f({given})"), _parameters(program)
-    return not isinstance(asked, ast.Call) or _same_arguments(_bound(said, names), _bound(asked, names))
+    return not isinstance(asked, ast.Call) or _same_arguments(
+        _bound(said, names), _bound(asked, names)
+    )
 
 
 def _expression(text: str) -> ast.expr | None:
@@ -110,14 +113,24 @@ def _value(node: ast.expr) -> tuple[object] | None:
 def _parameters(program: str) -> list[str]:
     """List the names by which f takes its arguments, in order."""
     tree = tests_text.parse(program)
-    defined = [node for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef) and node.name == "f"]
-    return [each.arg for each in (*defined[-1].args.posonlyargs, *defined[-1].args.args)] if defined else []
+    defined = [
+        node
+        for node in (tree.body if tree else [])
+        if isinstance(node, ast.FunctionDef) and node.name == "f"
+    ]
+    return (
+        [each.arg for each in (*defined[-1].args.posonlyargs, *defined[-1].args.args)]
+        if defined
+        else []
+    )
 
 
 def _bound(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
     """Name the arguments of a call; those without a name go by their place."""
     placed = dict(zip(names, call.args, strict=False))
-    placed |= {str(place): node for place, node in enumerate(call.args[len(names) :], start=len(names))}
+    placed |= {
+        str(place): node for place, node in enumerate(call.args[len(names) :], start=len(names))
+    }
     return placed | {keyword.arg or "**": keyword.value for keyword in call.keywords}
 
 
@@ -126,7 +139,9 @@ def _same_arguments(one: dict[str, ast.expr], other: dict[str, ast.expr]) -> boo
         return False
     for name, node in one.items():
         left, right = _value(node), _value(other[name])
-        is_same = same(left[0], right[0]) if left and right else ast.dump(node) == ast.dump(other[name])
+        is_same = (
+            same(left[0], right[0]) if left and right else ast.dump(node) == ast.dump(other[name])
+        )
         if not is_same:
             return False
     return True

@@ -1,14 +1,16 @@
-"""Functions graded by tests: HumanEval, MBPP, LeetCode, LiveCodeBench and TACO rows with a function to call.
+"""Functions graded by tests: HumanEval, MBPP, LeetCode, LiveCodeBench and TACO rows with a function
+to call.
 
     answer    the reference program, or null
     payload   {"entry": "has_close_elements", or "Solution().twoSum",
                "tests": ["def check(candidate): ...", or "assert f(1) == 2", ...],
                "setup": source that both the program and the tests run first: imports, helpers, node classes}
 
-Each text of `tests` is run in turn, in a process of its own that never executes model text: `candidate`, the entry's
-name and every name the tests do not make themselves stand for the program, and a function `check` is called with
-`candidate`. Arguments and results cross as plain data, so arguments are copies and what a program does to them is not
-seen. Instances of classes that `setup` defines, such as ListNode, cross by their fields.
+Each text of `tests` is run in turn, in a process of its own that never executes model text:
+`candidate`, the entry's name and every name the tests do not make themselves stand for the program,
+and a function `check` is called with `candidate`. Arguments and results cross as plain data, so
+arguments are copies and what a program does to them is not seen. Instances of classes that `setup`
+defines, such as ListNode, cross by their fields.
 """
 
 import json
@@ -38,7 +40,9 @@ class CodeFunction(CodeTask):
         """State whether the program passes every test. Parts: `correct` 0 or 1."""
         tests = tests_of(problem)
         if not tests.tests or not tests.entry:
-            raise DataError(f"problem {problem.id} needs texts in payload.tests and a name in payload.entry")
+            raise DataError(
+                f"problem {problem.id} needs texts in payload.tests and a name in payload.entry"
+            )
         found = program.defining(text, root(tests.entry))
         if found is None:
             return unread("there is no fenced program")
@@ -61,9 +65,14 @@ def tests_of(problem: Problem) -> Tests:
     listed = problem.payload.get("tests")
     texts = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
     if not isinstance(listed, list) or len(texts) < len(listed):
-        raise DataError(f"problem {problem.id} needs a list of texts in payload.tests, not {json.dumps(listed)[:60]}")
+        raise DataError(
+            f"problem {problem.id} needs a list of texts in payload.tests, not {json.dumps(listed)[:60]}"
+        )
     return Tests(
-        kind="function", tests="\n".join(texts), setup=text_of(problem, "setup"), entry=text_of(problem, "entry")
+        kind="function",
+        tests="\n".join(texts),
+        setup=text_of(problem, "setup"),
+        entry=text_of(problem, "entry"),
     )
 
 
@@ -72,4 +81,6 @@ def unsupported(problem: Problem) -> str | None:
     tests = tests_of(problem)
     if not tests.entry:
         return "there is no entry to call"
-    return tests_text.unsupported(tests.tests, entry=tests.entry, module=tests.module, setup=tests.setup)
+    return tests_text.unsupported(
+        tests.tests, entry=tests.entry, module=tests.module, setup=tests.setup
+    )

@@ -1,12 +1,13 @@
-"""Modules graded by pytest-style tests, which import them as `solution` or under the name the row gives.
+"""Modules graded by pytest-style tests, which import them as `solution` or under the name the row
+gives.
 
     answer    the reference module, or null
     payload   {"tests": the test module's source, "module": the name it imports, "solution" where not given,
                "setup": source that both sides run first, "" where not given}
 
-The tests run in a process of their own that never executes model text, with a small stand-in for pytest: test functions
-and classes, unittest cases, `raises`, `approx`, `fail`, `param` and `mark.parametrize`. Tests that use more of it are
-refused at import.
+The tests run in a process of their own that never executes model text, with a small stand-in for
+pytest: test functions and classes, unittest cases, `raises`, `approx`, `fail`, `param` and
+`mark.parametrize`. Tests that use more of it are refused at import.
 """
 
 from typing import Literal

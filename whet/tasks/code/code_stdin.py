@@ -1,12 +1,14 @@
-"""Programs that read standard input and write standard output: Codeforces, LiveCodeBench and TACO rows.
+"""Programs that read standard input and write standard output: Codeforces, LiveCodeBench and TACO
+rows.
 
     answer    a reference program, or null
     payload   {"cases": [{"input": "...", "output": "..."}, ...],
                "tolerance": 1e-6 where the statement allows an error,
                "any_case": true where it allows YES and NO in any case}
 
-Every case runs in a fresh sandbox, and the first that fails ends the run. Outputs are compared exactly but for what the
-whitespace setting leaves out; numbers within a tolerance, and words in any case, only where the row says so.
+Every case runs in a fresh sandbox, and the first that fails ends the run. Outputs are compared
+exactly but for what the whitespace setting leaves out; numbers within a tolerance, and words in any
+case, only where the row says so.
 """
 
 import json
@@ -27,14 +29,17 @@ Whitespace = Literal["exact", "lines", "tokens"]
 
 _ERROR = re.compile(r"(?:absolute|relative)[^\n]{0,300}?10\^\{?-(\d{1,2})\}?")
 _ANY_CASE = re.compile(r"in any case|case.insensitive", re.IGNORECASE)
-_SEVERAL = re.compile(r"(?:print|output|report|find) any\b|(?:print|output)[^.\n]{0,80} in any order", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"(?:print|output|report|find) any\b|(?:print|output)[^.\n]{0,80} in any order", re.IGNORECASE
+)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?")
 
 
 class CodeStdinConfig(CodeConfig):
     name: Literal["code_stdin"] = "code_stdin"
     whitespace: Whitespace = "lines"
-    """What may differ: "lines" blanks at the end of lines and of the output, "tokens" any white space, "exact" none."""
+    """What may differ: "lines" blanks at the end of lines and of the output, "tokens" any white
+    space, "exact" none."""
 
 
 class CodeStdin(CodeTask):
@@ -86,7 +91,9 @@ class CodeStdin(CodeTask):
         )
 
 
-def same_output(said: str, wanted: str, *, whitespace: Whitespace, tolerance: float, any_case: bool) -> bool:
+def same_output(
+    said: str, wanted: str, *, whitespace: Whitespace, tolerance: float, any_case: bool
+) -> bool:
     """Compare an output with the wanted one.
 
     >>> same_output("1 2 \\n", "1 2", whitespace="lines", tolerance=0.0, any_case=False)
@@ -131,10 +138,16 @@ def unsupported(statement: str, problem: Problem) -> str | None:
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
     listed = problem.payload.get("cases", [])
     rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    pairs = [(str(row["input"]), str(row["output"])) for row in rows if "input" in row and "output" in row]
+    pairs = [
+        (str(row["input"]), str(row["output"]))
+        for row in rows
+        if "input" in row and "output" in row
+    ]
     if not isinstance(listed, list) or len(pairs) < len(listed):
         said = json.dumps(listed)[:60]
-        raise DataError(f"problem {problem.id} needs a list of inputs and outputs in payload.cases, not {said}")
+        raise DataError(
+            f"problem {problem.id} needs a list of inputs and outputs in payload.cases, not {said}"
+        )
     return pairs
 
 

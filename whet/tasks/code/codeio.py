@@ -1,12 +1,13 @@
-"""CodeI/O: given a program, predict its output for an input, or find an input that gives an output, both as JSON.
+"""CodeI/O: given a program, predict its output for an input, or find an input that gives an output,
+both as JSON.
 
     answer    the recorded output or input, as JSON text
     payload   {"program": source, "entry": the function, "main_solution" where not given,
                "direction": "input" or "output", "input": {argument: value}, "output": value}
 
-The last JSON value of the response counts, with or without {"input": ...} or {"output": ...} around it. A predicted
-output is compared as JSON: true is not 1, and 1 is 1.0. A predicted input counts if running the program on it, in the
-sandbox, gives the recorded output, whatever input was recorded.
+The last JSON value of the response counts, with or without {"input": ...} or {"output": ...} around
+it. A predicted output is compared as JSON: true is not 1, and 1 is 1.0. A predicted input counts if
+running the program on it, in the sandbox, gives the recorded output, whatever input was recorded.
 """
 
 import json
@@ -15,7 +16,16 @@ from typing import Literal
 from whet.tasks.answers import read_final
 from whet.tasks.code import plain, tests_text
 from whet.tasks.code.cruxeval import Direction, direction_of, returned
-from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, call, contained, scored, text_of, unread
+from whet.tasks.code.judging import (
+    CodeConfig,
+    CodeTask,
+    Judged,
+    call,
+    contained,
+    scored,
+    text_of,
+    unread,
+)
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
 
@@ -54,12 +64,20 @@ class CodeIO(CodeTask):
         if not isinstance(value, dict):
             return Judged(passed=False, note="the input is not an object of arguments")
         entry, limits = text_of(problem, "entry", "main_solution"), self.config.limits
-        reply = call(self._sandbox, text_of(problem, "program"), entry, list(plain.encode(((), value))), limits)
+        reply = call(
+            self._sandbox,
+            text_of(problem, "program"),
+            entry,
+            list(plain.encode(((), value))),
+            limits,
+        )
         if isinstance(reply, str):
             return Judged(passed=False, note=reply)
         found = returned(reply)
         is_right = found is not None and equal(found[0], problem.payload.get("output"))
-        return Judged(passed=is_right, note="gives the output" if is_right else "does not give the output")
+        return Judged(
+            passed=is_right, note="gives the output" if is_right else "does not give the output"
+        )
 
 
 def unsupported(problem: Problem) -> str | None:
@@ -79,16 +97,26 @@ def equal(value: object, wanted: object, depth: int = 0) -> bool:
         return False
     if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
         is_long = len(value) != len(wanted)
-        return not is_long and all(equal(one, other, depth + 1) for one, other in zip(value, wanted, strict=True))
+        return not is_long and all(
+            equal(one, other, depth + 1) for one, other in zip(value, wanted, strict=True)
+        )
     if isinstance(value, dict) and isinstance(wanted, dict):
         own, other = ({_key(key): item for key, item in side.items()} for side in (value, wanted))
-        return own.keys() == other.keys() and all(equal(own[key], other[key], depth + 1) for key in own)
+        return own.keys() == other.keys() and all(
+            equal(own[key], other[key], depth + 1) for key in own
+        )
     is_number = isinstance(value, int | float) and isinstance(wanted, int | float)
     return (is_number or type(value) is type(wanted)) and value == wanted
 
 
 def _key(key: object) -> str:
-    return key if isinstance(key, str) else json.dumps(key) if isinstance(key, int | float | None) else repr(key)
+    return (
+        key
+        if isinstance(key, str)
+        else json.dumps(key)
+        if isinstance(key, int | float | None)
+        else repr(key)
+    )
 
 
 def _read(span: str, direction: Direction) -> tuple[Json] | None:

@@ -1,13 +1,14 @@
-"""CRUXEval: given a short function, say what it returns for an input, or find an input that gives an output.
+"""CRUXEval: given a short function, say what it returns for an input, or find an input that gives
+an output.
 
     answer    the recorded output or input, as Python text
     payload   {"program": source that defines f, "direction": "input" or "output",
                "input": the recorded arguments, "output": the recorded result, both as Python literals}
 
-A response ends with the assertion completed, the call, or the literal alone. A predicted output is compared as a value
-of the same types, true is not 1, and nothing is run. A predicted input counts if running the function on it gives the
-recorded output; the function runs in the sandbox, on literals only. An assertion about another call than the one asked,
-or another output, is wrong.
+A response ends with the assertion completed, the call, or the literal alone. A predicted output is
+compared as a value of the same types, true is not 1, and nothing is run. A predicted input counts
+if running the function on it gives the recorded output; the function runs in the sandbox, on
+literals only. An assertion about another call than the one asked, or another output, is wrong.
 """
 
 import json
@@ -26,7 +27,16 @@ from whet.tasks.code.assertions import (
     read_output,
     same,
 )
-from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, call, contained, scored, text_of, unread
+from whet.tasks.code.judging import (
+    CodeConfig,
+    CodeTask,
+    Judged,
+    call,
+    contained,
+    scored,
+    text_of,
+    unread,
+)
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
@@ -58,13 +68,23 @@ class CruxEval(CodeTask):
             raise DataError(f"problem {problem.id} needs a Python literal in payload.output")
         if direction_of(problem) == "output":
             said = read_final(marked, read_output)
-            return unread("no literal could be read") if said is None else scored(_compared(problem, said[1]), said[0])
+            return (
+                unread("no literal could be read")
+                if said is None
+                else scored(_compared(problem, said[1]), said[0])
+            )
         given = read_final(marked, read_arguments)
         if given is None:
             return unread("no arguments could be read")
         claimed = read_final(marked, read_output)
-        if claimed is not None and claimed[1].call is not None and not same(claimed[1].value, wanted[0]):
-            return scored(Judged(passed=False, note="the assertion is about another output"), given[0])
+        if (
+            claimed is not None
+            and claimed[1].call is not None
+            and not same(claimed[1].value, wanted[0])
+        ):
+            return scored(
+                Judged(passed=False, note="the assertion is about another output"), given[0]
+            )
         return scored(contained(lambda: self._ran(problem, given[1], wanted[0])), given[0])
 
     def solve(self, problem: Problem, seed: int) -> str | None:
@@ -73,12 +93,16 @@ class CruxEval(CodeTask):
 
     def _ran(self, problem: Problem, arguments: Arguments, wanted: object) -> Judged:
         data = plain.encode(arguments)
-        reply = call(self._sandbox, text_of(problem, "program"), "f", list(data), self.config.limits)
+        reply = call(
+            self._sandbox, text_of(problem, "program"), "f", list(data), self.config.limits
+        )
         if isinstance(reply, str):
             return Judged(passed=False, note=reply)
         found = returned(reply)
         is_right = found is not None and same(found[0], wanted)
-        return Judged(passed=is_right, note="gives the output" if is_right else "does not give the output")
+        return Judged(
+            passed=is_right, note="gives the output" if is_right else "does not give the output"
+        )
 
 
 def direction_of(problem: Problem) -> Direction:
@@ -97,9 +121,7 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
     """Make a problem of a published row: code, input, output and id."""
     code, given, result = str(row["code"]), str(row["input"]), str(row["output"])
     blank = f"assert f(??) == {result}" if direction == "input" else f"assert f({given}) == ??"
-    question = (
-        f"```python\n{code.strip()}\n\n{blank}\n```\n{_ASKED[direction]} End with the assertion in a python block."
-    )
+    question = f"```python\n{code.strip()}\n\n{blank}\n```\n{_ASKED[direction]} End with the assertion in a python block."
     return Problem(
         id=content_id("cruxeval", [code, direction, given, result]),
         task="cruxeval",
@@ -131,8 +153,16 @@ def returned(reply: bytes) -> tuple[object] | None:
 
 def _compared(problem: Problem, said: Claim) -> Judged:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
-    given, source, wanted = text_of(problem, "input"), text_of(problem, "program"), literal(text_of(problem, "output"))
-    if said.call is not None and "input" in problem.payload and not is_same_call(said.call, given, source):
+    given, source, wanted = (
+        text_of(problem, "input"),
+        text_of(problem, "program"),
+        literal(text_of(problem, "output")),
+    )
+    if (
+        said.call is not None
+        and "input" in problem.payload
+        and not is_same_call(said.call, given, source)
+    ):
         return Judged(passed=False, note="the assertion is about another call")
     is_right = wanted is not None and same(said.value, wanted[0])
     return Judged(passed=is_right, note="the output is right" if is_right else "another output")

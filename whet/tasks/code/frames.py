@@ -1,4 +1,5 @@
-"""Messages on a socket: four bytes of length, then the message. Bounded, and with a deadline where one is given."""
+"""Messages on a socket: four bytes of length, then the message. Bounded, and with a deadline where
+one is given."""
 
 import select
 import socket

@@ -1,7 +1,9 @@
-"""The model's side of a sandbox: runs the program, and answers calls with plain data. Nothing it says is believed.
+"""The model's side of a sandbox: runs the program, and answers calls with plain data. Nothing it
+says is believed.
 
-A program owns this process: it can patch this file's functions, write to the line, or exit. All it can reach that way
-is its own answers, which the referee compares in another process that never runs model code.
+A program owns this process: it can patch this file's functions, write to the line, or exit. All it
+can reach that way is its own answers, which the referee compares in another process that never runs
+model code.
 """
 
 import json
@@ -17,7 +19,8 @@ _PART = re.compile(r"(\w+)(\(\))?")
 
 
 def run(channel: socket.socket) -> None:
-    """Read the job and do it: a script (its input and output are files), or functions to be called."""
+    """Read the job and do it: a script (its input and output are files), or functions to be
+    called."""
     job = json.loads(frames.receive(channel))
     random.seed(0)
     if job["kind"] == "script":
@@ -86,10 +89,16 @@ class Server:
 
     def answer(self, call: dict[str, object]) -> dict[str, object]:
         try:
-            records = {name: kind for name in self._records if isinstance(kind := self._names.get(name), type)}
+            records = {
+                name: kind
+                for name in self._records
+                if isinstance(kind := self._names.get(name), type)
+            }
             sent = plain.decode(call["data"], records, lambda number, *_: self._kept[number])
             target = self._target(call["call"])
-            assert isinstance(sent, tuple) and callable(target), "the referee sends a pair, to something to call"
+            assert isinstance(sent, tuple) and callable(target), (
+                "the referee sends a pair, to something to call"
+            )
             value = target(*sent[0], **sent[1])
             return {"value": plain.encode(value, records, self._keep)}
         except BaseException as error:

@@ -1,4 +1,5 @@
-"""Put a program and the tests of a problem together: two sandboxes, and a relay of plain data between them."""
+"""Put a program and the tests of a problem together: two sandboxes, and a relay of plain data
+between them."""
 
 import json
 import time
@@ -21,10 +22,12 @@ class CodeConfig(Config):
     """Settings that every task which runs programs has."""
 
     sandbox: Mode = "namespaces"
-    """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed, or "bubblewrap"
-    alone. "none" runs them without any protection, with the rights of the grader."""
+    """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed,
+    or "bubblewrap" alone. "none" runs them without any protection, with the rights of the
+    grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Wall time for one response, all its tests together. A program that is not done by then is wrong."""
+    """Wall time for one response, all its tests together. A program that is not done by then is
+    wrong."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -34,7 +37,8 @@ class CodeConfig(Config):
 
 
 class CodeTask(Task):
-    """What the tasks that run programs share: problems come from files, and many programs are right."""
+    """What the tasks that run programs share: problems come from files, and many programs are
+    right."""
 
     has_one_answer = False
     config: CodeConfig
@@ -54,7 +58,8 @@ class CodeTask(Task):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tests:
-    """The tests of a problem as source; `entry` is what `candidate` stands for, `module` what they may import."""
+    """The tests of a problem as source; `entry` is what `candidate` stands for, `module` what they
+    may import."""
 
     kind: Literal["function", "pytest"]
     tests: str
@@ -65,7 +70,8 @@ class Tests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Whether the tests passed, and why not. `is_ours` marks a failure of the grader, not of the program."""
+    """Whether the tests passed, and why not. `is_ours` marks a failure of the grader, not of the
+    program."""
 
     passed: bool
     note: str
@@ -81,7 +87,8 @@ def contained(run: Callable[[], Judged]) -> Judged:
 
 
 def judge(sandbox: Sandbox, tests: Tests, program: str, limits: Limits) -> Judged:
-    """Run the tests against a program. Anything its process does but answer in time with plain data is a failure."""
+    """Run the tests against a program. Anything its process does but answer in time with plain data
+    is a failure."""
     return contained(lambda: _judged(sandbox, tests, program, limits))
 
 
@@ -90,11 +97,18 @@ def _judged(sandbox: Sandbox, tests: Tests, program: str, limits: Limits) -> Jud
     with sandbox.process("program", limits) as model, sandbox.process("referee", limits) as referee:
         job = {"kind": "function", "setup": tests.setup, "program": program, "entry": tests.entry}
         fault = _loaded(model, json.dumps(job).encode(), deadline, limits)
-        return Judged(passed=False, note=fault) if fault else _relayed(model, referee, tests, deadline, limits)
+        return (
+            Judged(passed=False, note=fault)
+            if fault
+            else _relayed(model, referee, tests, deadline, limits)
+        )
 
 
-def call(sandbox: Sandbox, program: str, entry: str, data: list[object], limits: Limits) -> bytes | str:
-    """Call one function of a program with encoded arguments: its answer as bytes, or why there is none as text."""
+def call(
+    sandbox: Sandbox, program: str, entry: str, data: list[object], limits: Limits
+) -> bytes | str:
+    """Call one function of a program with encoded arguments: its answer as bytes, or why there is
+    none as text."""
     deadline = time.monotonic() + limits.seconds
     with sandbox.process("program", limits) as model:
         job = {"kind": "function", "setup": "", "program": program, "entry": entry}
@@ -110,8 +124,12 @@ def call(sandbox: Sandbox, program: str, entry: str, data: list[object], limits:
 
 def scored(judged: Judged, answer: str) -> Score:
     """State what judging found."""
-    verdict = Verdict.CORRECT if judged.passed else Verdict.UNSCORED if judged.is_ours else Verdict.WRONG
-    return Score(verdict=verdict, parts={"correct": float(judged.passed)}, answer=answer, note=judged.note)
+    verdict = (
+        Verdict.CORRECT if judged.passed else Verdict.UNSCORED if judged.is_ours else Verdict.WRONG
+    )
+    return Score(
+        verdict=verdict, parts={"correct": float(judged.passed)}, answer=answer, note=judged.note
+    )
 
 
 def unread(note: str) -> Score:
@@ -122,7 +140,9 @@ def text_of(problem: Problem, key: str, default: str = "") -> str:
     """Read a text of the payload; what is there and no text is refused."""
     value = problem.payload.get(key)
     if value is not None and not isinstance(value, str):
-        raise DataError(f"problem {problem.id} needs a text in payload.{key}, not {json.dumps(value)[:60]}")
+        raise DataError(
+            f"problem {problem.id} needs a text in payload.{key}, not {json.dumps(value)[:60]}"
+        )
     return default if value is None else value
 
 
@@ -133,7 +153,11 @@ def _loaded(model: Process, job: bytes, deadline: float, limits: Limits) -> str:
         said = model.receive(deadline)
     except (frames.ClosedError, frames.LateError) as error:
         return _gone(model, error, limits)
-    return "" if said[:1] == b"R" else said[1:].decode("utf-8", "replace")[:300] or "the program does not load"
+    return (
+        ""
+        if said[:1] == b"R"
+        else said[1:].decode("utf-8", "replace")[:300] or "the program does not load"
+    )
 
 
 def _gone(model: Process, error: Exception, limits: Limits) -> str:
@@ -143,7 +167,9 @@ def _gone(model: Process, error: Exception, limits: Limits) -> str:
     return str(error) if status is None else f"the program's process ended with status {status}"
 
 
-def _relayed(model: Process, referee: Process, tests: Tests, deadline: float, limits: Limits) -> Judged:
+def _relayed(
+    model: Process, referee: Process, tests: Tests, deadline: float, limits: Limits
+) -> Judged:
     row = {key: getattr(tests, key) for key in ("kind", "tests", "setup", "entry", "module")}
     num_calls = 0
     try:
@@ -157,11 +183,17 @@ def _relayed(model: Process, referee: Process, tests: Tests, deadline: float, li
                 return Judged(passed=False, note=_gone(model, error, limits))
             referee.send(answer, deadline)
     except frames.LateError:
-        return Judged(passed=False, note=f"the tests are not done after {limits.seconds:g} s", is_ours=num_calls == 0)
+        return Judged(
+            passed=False,
+            note=f"the tests are not done after {limits.seconds:g} s",
+            is_ours=num_calls == 0,
+        )
     except frames.ClosedError:
         referee.status(time.monotonic() + 1)
         return Judged(passed=False, note="the tests' process is gone", is_ours=num_calls == 0)
     report = json.loads(said[1:])
     if report["passed"] and num_calls == 0:
         return Judged(passed=False, note="the tests never called the program", is_ours=True)
-    return Judged(passed=report["passed"], note=report["note"] or f"all tests pass, {num_calls} calls")
+    return Judged(
+        passed=report["passed"], note=report["note"] or f"all tests pass, {num_calls} calls"
+    )

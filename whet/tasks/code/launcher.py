@@ -1,13 +1,15 @@
-"""The process that makes sandboxes: a bare Python that forks on request, so that a program starts in milliseconds.
+"""The process that makes sandboxes: a bare Python that forks on request, so that a program starts
+in milliseconds.
 
-It never sees a program, a test or the grader's memory: it gets open files and limits, and a fork of it becomes the
-sandbox. Each request makes two processes. The watcher leaves the namespaces and waits; its child moves into the new
-root, gives up its rights, closes every other file and becomes the program. The watcher kills it when the grader closes
-the line, or dies.
+It never sees a program, a test or the grader's memory: it gets open files and limits, and a fork of
+it becomes the sandbox. Each request makes two processes. The watcher leaves the namespaces and
+waits; its child moves into the new root, gives up its rights, closes every other file and becomes
+the program. The watcher kills it when the grader closes the line, or dies.
 
     python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES BWRAP
 
-Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts `inside` in a Python of its own.
+Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts `inside` in a
+Python of its own.
 """
 
 import errno
@@ -51,7 +53,8 @@ class Request:
 
 
 def main() -> None:
-    """Serve requests until the grader hangs up. Returns in the sandbox too, when its program is over."""
+    """Serve requests until the grader hangs up. Returns in the sandbox too, when its program is
+    over."""
     control, mode = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
     packages, tool = json.loads(sys.argv[3]), sys.argv[4]
     os.environ.clear()
@@ -59,7 +62,10 @@ def main() -> None:
     for name in _PRELOADED.split():
         importlib.import_module(name)
     paths = namespaces.sources() | {f"/packages/{Path(source).name}": source for source in packages}
-    sys.path[:] = [*sys.path[1:], *({str(Path(p).parent) for p in packages} if mode == "none" else ["/packages"])]
+    sys.path[:] = [
+        *sys.path[1:],
+        *({str(Path(p).parent) for p in packages} if mode == "none" else ["/packages"]),
+    ]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -88,7 +94,8 @@ def _next(control: socket.socket) -> Request | None:
 
 
 def inside() -> None:
-    """Go on where bubblewrap has put us: take on the limits, say that all is well, and become the program."""
+    """Go on where bubblewrap has put us: take on the limits, say that all is well, and become the
+    program."""
     row = json.loads(sys.argv[1])
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -167,7 +174,10 @@ def _watch(child: int, request: Request, woken: int, said: int | None) -> None:
     )
     if words != bubble.SETTLED:
         may_pass = any(os.strerror(number) in words for number in _PASSING)
-        _tell(request.watch, {"failed": words[:300] or "bwrap says nothing", "refused": int(not may_pass)})
+        _tell(
+            request.watch,
+            {"failed": words[:300] or "bwrap says nothing", "refused": int(not may_pass)},
+        )
     elif pid:
         _tell(request.watch, {"status": os.waitstatus_to_exitcode(status)})
     os._exit(0)
@@ -181,10 +191,14 @@ def _tell(watch: int, row: dict[str, int | str]) -> None:
 
 
 def _place(request: Request, errors: int | None = None) -> None:
-    """Put the files where the program expects them and close all others; `errors` is for bubblewrap's words."""
+    """Put the files where the program expects them and close all others; `errors` is for
+    bubblewrap's words."""
     null = os.open(os.devnull, os.O_RDWR)
     channel, *streams = request.files
-    files = [os.dup(fd) for fd in (*(streams or (null, null)), null if errors is None else errors, channel)]
+    files = [
+        os.dup(fd)
+        for fd in (*(streams or (null, null)), null if errors is None else errors, channel)
+    ]
     high = [os.dup2(fd, 64 + place) for place, fd in enumerate(files)]
     for place, fd in enumerate(high):
         os.dup2(fd, place, inheritable=errors is not None)

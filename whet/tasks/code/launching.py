@@ -22,14 +22,16 @@ Mode = Literal["namespaces", "bubblewrap", "none"]
 Part = Literal["program", "referee"]
 
 _PACKAGES = ("sortedcontainers", "numpy")
-"""What programs may import beside the standard library, where the grader has it, as the judges of LeetCode do."""
+"""What programs may import beside the standard library, where the grader has it, as the judges of
+LeetCode do."""
 _START = "import sys; sys.path.insert(0, {root!r}); from whet.tasks.code import launcher; launcher.main()"
 _ROOT = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a program may use. Output above `output_bytes` ends it, and so does a file that large."""
+    """What a program may use. Output above `output_bytes` ends it, and so does a file that
+    large."""
 
     seconds: float = 10.0
     memory_mb: int = 1024
@@ -49,7 +51,8 @@ class LostError(Exception):
 
 
 class Process:
-    """One sandboxed process: a line of messages, and a second line to its watcher. Closing ends it."""
+    """One sandboxed process: a line of messages, and a second line to its watcher. Closing ends
+    it."""
 
     def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
         self._channel, self._watch = channel, watch
@@ -62,7 +65,8 @@ class Process:
         return frames.receive(self._channel, deadline)
 
     def status(self, deadline: float) -> int | None:
-        """Wait for the end: the exit status, negative for a signal; None where it does not come in time."""
+        """Wait for the end: the exit status, negative for a signal; None where it does not come in
+        time."""
         if not readable(self._watch.fileno(), deadline):
             return None
         line = self._watch.recv(4096).partition(b"\n")[0]
@@ -79,7 +83,8 @@ class Process:
 
 
 class Launcher:
-    """A launcher process, which starts at the first use, and again after a fork of this process or its own end."""
+    """A launcher process, which starts at the first use, and again after a fork of this process or
+    its own end."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
@@ -90,7 +95,8 @@ class Launcher:
         atexit.register(self.stop)
 
     def spawn(self, part: Part, limits: Limits, streams: tuple[int, int] | None = None) -> Process:
-        """Start a process; `streams` are its standard input and output, nothing where they are not given."""
+        """Start a process; `streams` are its standard input and output, nothing where they are not
+        given."""
         mine, channel = socket.socketpair()
         watch, watcher = socket.socketpair()
         request = {
@@ -102,7 +108,10 @@ class Launcher:
         process = Process(mine, watch)
         try:
             with channel, watcher, self._lock:
-                self._send(json.dumps(request).encode(), [watcher.fileno(), channel.fileno(), *(streams or ())])
+                self._send(
+                    json.dumps(request).encode(),
+                    [watcher.fileno(), channel.fileno(), *(streams or ())],
+                )
         except LostError:
             process.close()
             raise
@@ -133,7 +142,12 @@ class Launcher:
             self._process.kill()
             self._process.wait()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(other.fileno()), self._mode, json.dumps(_packages()), shutil.which("bwrap") or ""]
+        arguments = [
+            str(other.fileno()),
+            self._mode,
+            json.dumps(_packages()),
+            shutil.which("bwrap") or "",
+        ]
         with other:
             self._process = subprocess.Popen(  # noqa: S603  # our own launcher
                 [sys.executable, "-S", "-P", "-B", "-c", _START.format(root=_ROOT), *arguments],

@@ -1,7 +1,8 @@
-"""The part of pytest that published tests use, without pytest: raises, approx, fail, parametrize, test functions.
+"""The part of pytest that published tests use, without pytest: raises, approx, fail, parametrize,
+test functions.
 
-It runs in the referee's sandbox, where nothing but the standard library is installed. What is missing here is refused
-by `tests_text.unsupported` before a row is taken.
+It runs in the referee's sandbox, where nothing but the standard library is installed. What is
+missing here is refused by `tests_text.unsupported` before a row is taken.
 """
 
 import inspect
@@ -23,7 +24,8 @@ def module() -> ModuleType:
 
 
 def run(names: Mapping[str, object]) -> str:
-    """Run every test in the order written; return the first failure in one line, or "" where all pass."""
+    """Run every test in the order written; return the first failure in one line, or "" where all
+    pass."""
     tests = list(_collected(names))
     if not tests:
         return "there are no tests"
@@ -47,7 +49,9 @@ def param(*values: object, **_: object) -> Param:
     return Param(values)
 
 
-def parametrize(names: str | Sequence[str], cases: Sequence[object]) -> Callable[[Callable[..., object]], object]:
+def parametrize(
+    names: str | Sequence[str], cases: Sequence[object]
+) -> Callable[[Callable[..., object]], object]:
     """Give a test function its cases; several of them multiply."""
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
@@ -67,14 +71,18 @@ def parametrize(names: str | Sequence[str], cases: Sequence[object]) -> Callable
 class Raises:
     """Expect an exception, of a kind and with a message that matches."""
 
-    def __init__(self, kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None = None) -> None:
+    def __init__(
+        self, kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None = None
+    ) -> None:
         self._kind, self._match = kind, match
         self.value: BaseException | None = None
 
     def __enter__(self) -> "Raises":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
         if error is None:
             raise AssertionError(f"did not raise {self._kind}")
         if not isinstance(error, self._kind):
@@ -86,9 +94,12 @@ class Raises:
 
 
 class Approx:
-    """Equal within a tolerance: the larger of `rel` times the expected value and `abs`, as pytest has it."""
+    """Equal within a tolerance: the larger of `rel` times the expected value and `abs`, as pytest
+    has it."""
 
-    def __init__(self, expected: object, rel: float | None = None, abs: float | None = None) -> None:
+    def __init__(
+        self, expected: object, rel: float | None = None, abs: float | None = None
+    ) -> None:
         self._expected, self._rel, self._abs = expected, rel, abs
 
     def __eq__(self, actual: object) -> bool:
@@ -104,7 +115,9 @@ class Approx:
         if isinstance(expected, list | tuple):
             is_long = not isinstance(actual, list | tuple) or len(actual) != len(expected)
             return not is_long and all(map(self._near, actual, expected))  # type: ignore[call-overload]
-        if not isinstance(expected, int | float | complex) or not isinstance(actual, int | float | complex):
+        if not isinstance(expected, int | float | complex) or not isinstance(
+            actual, int | float | complex
+        ):
             return actual == expected
         return actual == expected or self._close(actual, expected)
 

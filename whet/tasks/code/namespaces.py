@@ -1,7 +1,9 @@
-"""A world of its own for one process, on Linux namespaces: an empty network, no other processes, no files but Python's.
+"""A world of its own for one process, on Linux namespaces: an empty network, no other processes, no
+files but Python's.
 
-The new root is a small read-only tmpfs. The standard library and the shared libraries are bound into it read-only, the
-scratch folder `/tmp` is a tmpfs with limits on bytes and files, and there is no /proc, no /sys, no home.
+The new root is a small read-only tmpfs. The standard library and the shared libraries are bound
+into it read-only, the scratch folder `/tmp` is a tmpfs with limits on bytes and files, and there is
+no /proc, no /sys, no home.
 """
 
 import ctypes
@@ -11,7 +13,14 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = (
+    0x20000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 SCRATCH = "size=64m,nr_inodes=4096,mode=0777"
 
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
@@ -28,8 +37,11 @@ def _libc() -> ctypes.CDLL:
 
 
 def sources() -> dict[str, str]:
-    """List what the new root is made of: the standard library, shared libraries and four devices."""
-    library = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")} | {str(Path(sys.base_prefix, "lib"))}
+    """List what the new root is made of: the standard library, shared libraries and four
+    devices."""
+    library = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")} | {
+        str(Path(sys.base_prefix, "lib"))
+    }
     system = {"/lib", "/lib64", "/usr/lib", "/usr/lib64"}
     wanted = sorted(library | system | set(_DEVICES), key=lambda path: (len(path), path))
     found: dict[str, str] = {}
@@ -41,7 +53,8 @@ def sources() -> dict[str, str]:
 
 
 def leave(uid: int | None) -> None:
-    """Leave the machine's namespaces; children made after this are alone. Without `uid` as a user, with it as root."""
+    """Leave the machine's namespaces; children made after this are alone. Without `uid` as a user,
+    with it as root."""
     flags = NEW_NS | NEW_UTS | NEW_IPC | NEW_PID | NEW_NET
     own, group = os.getuid(), os.getgid()
     _done(_libc().unshare(flags | (NEW_USER if uid is None else 0)), "unshare")
@@ -52,7 +65,8 @@ def leave(uid: int | None) -> None:
 
 
 def move(paths: Mapping[str, str]) -> None:
-    """Make the new root of `paths`, place by source, and move into it; nothing of the old one is in reach then."""
+    """Make the new root of `paths`, place by source, and move into it; nothing of the old one is in
+    reach then."""
     _mount(None, "/", None, _REC | _PRIVATE)
     opened = {place: os.open(source, os.O_PATH) for place, source in paths.items()}
     _mount("tmpfs", _BASE, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=4096,mode=0755")
@@ -97,7 +111,9 @@ def _bind(fd: int, target: str) -> None:
     _mount(None, target, None, _BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
+def _mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: str = ""
+) -> None:
     texts = [None if text is None else text.encode() for text in (source, target, kind)]
     _done(_libc().mount(*texts, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
 

@@ -1,7 +1,9 @@
-"""Plain data across a pipe: values written as a flat list, read back into the same built-in types and nothing else.
+"""Plain data across a pipe: values written as a flat list, read back into the same built-in types
+and nothing else.
 
-A list of entries in postfix order: a container follows its items and says how many it takes. What comes back is a tree
-by construction, of types whose equality nobody can override, however hostile the writer.
+A list of entries in postfix order: a container follows its items and says how many it takes. What
+comes back is a tree by construction, of types whose equality nobody can override, however hostile
+the writer.
 
 >>> encode([1, (2.5, "a")])
 [1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]
@@ -34,9 +36,12 @@ class Remote:
 
 
 def encode(
-    value: object, records: Mapping[str, type] | None = None, keep: Callable[[object], int] | None = None
+    value: object,
+    records: Mapping[str, type] | None = None,
+    keep: Callable[[object], int] | None = None,
 ) -> list[Entry]:
-    """Write a value. Instances of classes in `records` cross by their fields; `keep` numbers what cannot cross."""
+    """Write a value. Instances of classes in `records` cross by their fields; `keep` numbers what
+    cannot cross."""
     known, entries, waiting = records or {}, list[Entry](), [value]
     while waiting:
         item = waiting.pop()
@@ -49,12 +54,15 @@ def encode(
             waiting.extend(children)
         if len(entries) + len(waiting) > MAX_ENTRIES:
             raise NotPlainError(f"a value of more than {MAX_ENTRIES} parts")
-    entries.reverse()  # written from the outside in and from the last to the first, so this is postfix order
+    # written from the outside in and from the last to the first, so this is postfix order
+    entries.reverse()
     return entries
 
 
 def decode(
-    entries: object, records: Mapping[str, type] | None = None, remote: Callable[[int, str, bool], object] = Remote
+    entries: object,
+    records: Mapping[str, type] | None = None,
+    remote: Callable[[int, str, bool], object] = Remote,
 ) -> object:
     """Read a value; anything that `encode` cannot have written is a NotPlainError."""
     stack: list[object] = []
@@ -62,7 +70,9 @@ def decode(
         if not isinstance(entries, list):
             raise ValueError("not a list")
         for entry in entries:
-            stack.append(_closed(entry, stack, records or {}, remote) if isinstance(entry, list) else entry)
+            stack.append(
+                _closed(entry, stack, records or {}, remote) if isinstance(entry, list) else entry
+            )
         (value,) = stack
     except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError) as error:
         raise NotPlainError(f"not plain data: {error}") from error
@@ -72,7 +82,8 @@ def decode(
 def _opened(
     value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
 ) -> tuple[Entry, list[object] | None]:
-    """Split a value into its entry and its items; None in place of the items of a value that has none."""
+    """Split a value into its entry and its items; None in place of the items of a value that has
+    none."""
     if type(value) is int and -_SMALL < value < _SMALL:
         return value, None
     if isinstance(value, str):
@@ -126,10 +137,13 @@ def _number(value: object) -> tuple[Entry, list[object] | None]:
 
 
 _SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z", deque: "q"}
-_BUILT: dict[str, Callable[[list[object]], object]] = {mark: kind for kind, mark in _SEQUENCES.items()}
+_BUILT: dict[str, Callable[[list[object]], object]] = {
+    mark: kind for kind, mark in _SEQUENCES.items()
+}
 _BUILT |= {
     "d": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
-    "r": lambda items: range(*items),  # type: ignore[call-overload]  # a wrong type raises, and is caught
+    # a wrong type raises, and is caught
+    "r": lambda items: range(*items),  # type: ignore[call-overload]
     "F": lambda items: Fraction(*items),  # type: ignore[call-overload]
     "c": lambda items: complex(*items),  # type: ignore[call-overload]
 }
@@ -142,7 +156,10 @@ _READ: dict[str, Callable[[str], object]] = {
 
 
 def _closed(
-    entry: list[object], stack: list[object], records: Mapping[str, type], remote: Callable[[int, str, bool], object]
+    entry: list[object],
+    stack: list[object],
+    records: Mapping[str, type],
+    remote: Callable[[int, str, bool], object],
 ) -> object:
     mark, content = entry[0], entry[1]
     if isinstance(mark, str) and mark in _READ and isinstance(content, str):
@@ -152,7 +169,9 @@ def _closed(
     if mark == "o" and isinstance(content, str) and isinstance(entry[2], int):
         items = _popped(stack, 2 * entry[2])
         record: object = object.__new__(records[content])
-        vars(record).update({str(key): item for key, item in zip(items[::2], items[1::2], strict=True)})
+        vars(record).update(
+            {str(key): item for key, item in zip(items[::2], items[1::2], strict=True)}
+        )
         return record
     if isinstance(mark, str) and isinstance(content, int):
         return _BUILT[mark](_popped(stack, 2 * content if mark == "d" else content))

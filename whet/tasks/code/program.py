@@ -47,15 +47,24 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 def last_program(text: str) -> str | None:
     """Take the last block that says anything.
 
-    A block of no language that is no program, such as a sample of input, does not count beside one of Python.
+    A block of no language that is no program, such as a sample of input, does not count beside one
+    of Python.
     """
     found = [(language, block) for language, block in _blocks(text) if block.strip()]
     has_named = any(language for language, _ in found)
-    return next((block for language, block in reversed(found) if language or not has_named or _is_program(block)), None)
+    return next(
+        (
+            block
+            for language, block in reversed(found)
+            if language or not has_named or _is_program(block)
+        ),
+        None,
+    )
 
 
 def defining(text: str, name: str) -> str | None:
-    """Take the last block that defines a name, else the last block; without fences, a text that defines it."""
+    """Take the last block that defines a name, else the last block; without fences, a text that
+    defines it."""
     found = blocks(text)
     for block in reversed(found):
         if _defines(block, name):
@@ -69,13 +78,16 @@ def defining(text: str, name: str) -> str | None:
 
 
 def _is_program(block: str) -> bool:
-    """Whether a block of no language has a call or a statement in it, and not only values or `input: 5`."""
+    """Whether a block of no language has a call or a statement in it, and not only values or
+    `input: 5`."""
     try:
         tree = ast.parse(block)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(
-        isinstance(node.value, ast.Call) if isinstance(node, ast.Expr) else not isinstance(node, ast.AnnAssign)
+        isinstance(node.value, ast.Call)
+        if isinstance(node, ast.Expr)
+        else not isinstance(node, ast.AnnAssign)
         for node in tree.body
     )
 
@@ -83,4 +95,7 @@ def _is_program(block: str) -> bool:
 def _defines(block: str, name: str) -> bool:
     if not name.isidentifier():
         return False
-    return re.search(rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*=", block, re.MULTILINE) is not None
+    return (
+        re.search(rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*=", block, re.MULTILINE)
+        is not None
+    )

@@ -1,8 +1,9 @@
-"""The tests' side: runs a problem's own tests in a sandbox of its own, where no model text is ever executed.
+"""The tests' side: runs a problem's own tests in a sandbox of its own, where no model text is ever
+executed.
 
-The names under test are stand-ins. Calling one sends plain data over the line and gets plain data back, or an exception
-of a built-in kind. A thing that cannot cross, such as an instance of the model's class, is a stand-in too: its methods
-can be called, and comparing it is an error.
+The names under test are stand-ins. Calling one sends plain data over the line and gets plain data
+back, or an exception of a built-in kind. A thing that cannot cross, such as an instance of the
+model's class, is a stand-in too: its methods can be called, and comparing it is an error.
 """
 
 import ast
@@ -17,7 +18,13 @@ from types import ModuleType
 from whet.tasks.code import frames, mini_pytest, plain, tests_text
 from whet.tasks.code.harness import defined, told
 
-_NOT_RAISED = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "SystemExit", "KeyboardInterrupt")
+_NOT_RAISED = (
+    "StopIteration",
+    "StopAsyncIteration",
+    "GeneratorExit",
+    "SystemExit",
+    "KeyboardInterrupt",
+)
 """Kinds that could end a loop of the tests early, without a failure."""
 
 
@@ -46,14 +53,18 @@ class Line:
         self.records: dict[str, type] = {}
         self.num_calls = 0
 
-    def call(self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]) -> object:
+    def call(
+        self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
+    ) -> object:
         self.num_calls += 1
         data = plain.encode((args, named), self.records)
         frames.send(self._channel, b"C" + json.dumps({"call": path, "data": data}).encode())
         try:
             reply = json.loads(frames.receive(self._channel))
             if "value" in reply:
-                return plain.decode(reply["value"], self.records, lambda *about: StandIn(self, *about))
+                return plain.decode(
+                    reply["value"], self.records, lambda *about: StandIn(self, *about)
+                )
             kind, message = str(reply["error"]), str(reply["message"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ModelError("the answer is not plain data") from error
@@ -123,9 +134,17 @@ class Solution(ModuleType):
 
 def _where(error: BaseException, tests: str) -> str:
     """Quote the line of the tests that an exception came from."""
-    lines = [step.lineno for step in traceback.extract_tb(error.__traceback__) if step.filename == "tests.py"]
+    lines = [
+        step.lineno
+        for step in traceback.extract_tb(error.__traceback__)
+        if step.filename == "tests.py"
+    ]
     source = tests.split("\n")
-    return f"{source[lines[-1] - 1].strip()[:200]}: " if lines and lines[-1] and lines[-1] <= len(source) else ""
+    return (
+        f"{source[lines[-1] - 1].strip()[:200]}: "
+        if lines and lines[-1] and lines[-1] <= len(source)
+        else ""
+    )
 
 
 def _run(line: Line, job: dict[str, str]) -> str:
@@ -139,7 +158,9 @@ def _run(line: Line, job: dict[str, str]) -> str:
     sys.modules[job["module"]] = Solution(job["module"], line)
     tree = tests_text.without_star_import(ast.parse(job["tests"]), job["module"])
     for name in tests_text.free_names(tree) - names.keys() | ({root} if root else set()):
-        names[name] = sys.modules.get(name) if name in sys.stdlib_module_names else Called(line, name)
+        names[name] = (
+            sys.modules.get(name) if name in sys.stdlib_module_names else Called(line, name)
+        )
         if names[name] is None:
             names[name] = __import__(name)
     if root:

@@ -1,11 +1,12 @@
-"""Run programs a model wrote, contained: no network, no files but a scratch folder, no other processes, hard limits.
+"""Run programs a model wrote, contained: no network, no files but a scratch folder, no other
+processes, hard limits.
 
     grader  -> launcher (a bare Python, one for each grader process; see `launcher`)
                  -> watcher -> program     namespaces, system call filter, limits; sees nothing of the grader
 
-Only plain bytes come back. A program that is late, too large, or gone is killed with all it started. Where Linux
-namespaces are not allowed to us, bubblewrap is tried; where it is not there or fails too, this refuses to run, unless
-the settings say `sandbox = "none"`.
+Only plain bytes come back. A program that is late, too large, or gone is killed with all it
+started. Where Linux namespaces are not allowed to us, bubblewrap is tried; where it is not there or
+fails too, this refuses to run, unless the settings say `sandbox = "none"`.
 """
 
 import contextlib
@@ -18,7 +19,16 @@ from dataclasses import dataclass
 from typing import IO
 
 from whet.tasks.code import frames
-from whet.tasks.code.launching import Launcher, Limits, Mode, Part, Process, RefusedError, launcher_for, readable
+from whet.tasks.code.launching import (
+    Launcher,
+    Limits,
+    Mode,
+    Part,
+    Process,
+    RefusedError,
+    launcher_for,
+    readable,
+)
 
 _CHOSEN: dict[Mode, Mode] = {}
 """What was found to work, by what was asked for; a fork keeps it."""
@@ -51,8 +61,11 @@ class Sandbox:
         finally:
             process.close()
 
-    def script(self, program: str, given: IO[bytes], limits: Limits, deadline: float | None = None) -> Ran:
-        """Run a program as a script on the bytes of an open file; a deadline may come before the limit on its time."""
+    def script(
+        self, program: str, given: IO[bytes], limits: Limits, deadline: float | None = None
+    ) -> Ran:
+        """Run a program as a script on the bytes of an open file; a deadline may come before the
+        limit on its time."""
         output, writing = os.pipe()
         try:
             process = self._launcher.spawn("program", limits, (given.fileno(), writing))
@@ -72,7 +85,8 @@ def require(mode: Mode = "namespaces") -> None:
 
 
 def chosen(mode: Mode) -> Mode:
-    """Say what contains programs: the mode itself, or bubblewrap where our own namespaces are refused. Tried once."""
+    """Say what contains programs: the mode itself, or bubblewrap where our own namespaces are
+    refused. Tried once."""
     if mode not in _CHOSEN:
         first = trouble(mode)
         second = trouble("bubblewrap") if first and mode == "namespaces" else first
@@ -88,7 +102,11 @@ def described(mode: Mode = "namespaces") -> str:
         kind = chosen(mode)
     except RefusedError as error:
         return str(error)
-    words = {"namespaces": "in Linux namespaces of their own", "bubblewrap": "in bubblewrap", "none": "unprotected"}
+    words = {
+        "namespaces": "in Linux namespaces of their own",
+        "bubblewrap": "in bubblewrap",
+        "none": "unprotected",
+    }
     return f"programs of models run {words[kind]}"
 
 

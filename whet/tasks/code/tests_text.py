@@ -1,4 +1,5 @@
-"""Read the tests of a problem without running them: the names they take from the program, and why they cannot run."""
+"""Read the tests of a problem without running them: the names they take from the program, and why
+they cannot run."""
 
 import ast
 import builtins
@@ -6,7 +7,17 @@ import sys
 import warnings
 
 _MARKS = {"parametrize"}
-_RUNNERS = {"eval", "exec", "compile", "__import__", "globals", "pickle", "marshal", "importlib", "subprocess"}
+_RUNNERS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "globals",
+    "pickle",
+    "marshal",
+    "importlib",
+    "subprocess",
+}
 _PYTEST = {"raises", "approx", "mark", "fail", "param"}
 
 
@@ -43,7 +54,8 @@ def free_names(tree: ast.AST) -> set[str]:
 
 
 def without_star_import(tree: ast.Module, module: str) -> ast.Module:
-    """Leave out `from solution import *`: it would let a program put its own `len` into the tests."""
+    """Leave out `from solution import *`: it would let a program put its own `len` into the
+    tests."""
     kept = [node for node in tree.body if not (_is_from(node, module) and _has_star(node))]
     return ast.Module(body=kept, type_ignores=[])
 
@@ -66,7 +78,12 @@ def unsupported(tests: str, *, entry: str, module: str, setup: str = "") -> str 
     tested = free_names(without_star_import(tree, module)) - set(sys.stdlib_module_names)
     imports = any(module in _imported(node) for node in ast.walk(tree))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if not (imports or tested or "candidate" in names or entry.partition(".")[0].removesuffix("()") in names):
+    if not (
+        imports
+        or tested
+        or "candidate" in names
+        or entry.partition(".")[0].removesuffix("()") in names
+    ):
         return "the tests never call the program"
     return None
 
@@ -98,7 +115,8 @@ def _has_star(node: ast.stmt) -> bool:
 
 
 def runs_text(program: str) -> str | None:
-    """Say that a program may run its input as code, so that its answer to a chosen input proves nothing."""
+    """Say that a program may run its input as code, so that its answer to a chosen input proves
+    nothing."""
     tree = parse(program)
     if tree is None:
         return "the program is not Python"

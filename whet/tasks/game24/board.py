@@ -1,7 +1,9 @@
-"""The numbers on the table while a response is read: the path of states from the hand, and what is wrong with a move.
+"""The numbers on the table while a response is read: the path of states from the hand, and what is
+wrong with a move.
 
-The path holds one state a depth: four numbers, three, two, one. A state is None where the line that led to it was
-wrong; nothing that rests on it is right until a roll back returns to a state that is known.
+The path holds one state a depth: four numbers, three, two, one. A state is None where the line that
+led to it was wrong; nothing that rests on it is right until a roll back returns to a state that is
+known.
 """
 
 from functools import lru_cache
@@ -15,10 +17,12 @@ TARGET: Value = (24, 1)
 
 
 class Board:
-    """Play a response's steps and roll backs in turn. Every method returns what is wrong with the line, or ""."""
+    """Play a response's steps and roll backs in turn. Every method returns what is wrong with the
+    line, or ""."""
 
     def __init__(self, hand: tuple[int, ...], *, may_jump: bool) -> None:
-        """With `may_jump` a step may take an earlier state of the path without a roll back line, as format v1 does."""
+        """With `may_jump` a step may take an earlier state of the path without a roll back line, as
+        format v1 does."""
         self._hand = tuple(sorted(hand))
         self._may_jump = may_jump
         self._path: list[State | None] = [tuple((card, 1) for card in self._hand)]

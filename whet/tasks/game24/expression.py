@@ -1,4 +1,5 @@
-"""Read an arithmetic expression a model wrote: own tokenizer and recursive descent, exact, bounded, never `eval`.
+"""Read an arithmetic expression a model wrote: own tokenizer and recursive descent, exact, bounded,
+never `eval`.
 
 Whole numbers, + - * /, brackets and unary minus; nothing else is an expression.
 """
@@ -17,14 +18,16 @@ _WRITTEN = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """What an expression comes to (None where it divides by zero) and the whole numbers in it, in rising order."""
+    """What an expression comes to (None where it divides by zero) and the whole numbers in it, in
+    rising order."""
 
     value: Value | None
     leaves: tuple[int, ...]
 
 
 def parse(text: str) -> Expression | None:
-    """Parse a whole text; None where it is not an expression, or longer or deeper than any honest one.
+    """Parse a whole text; None where it is not an expression, or longer or deeper than any honest
+    one.
 
     >>> parse("8 / (3 - 8/3)")
     Expression(value=(24, 1), leaves=(3, 3, 8, 8))

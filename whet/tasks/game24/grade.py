@@ -1,9 +1,10 @@
-"""Grade a response to a hand: the verdict by exact rules, and a word on every line. Any text gives a grade.
+"""Grade a response to a hand: the verdict by exact rules, and a word on every line. Any text gives
+a grade.
 
-The format is told from the text, so every format grades whatever was configured. The verdict rests on the last line: an
-expression that uses the four numbers once each and makes 24, a step that completes a right chain from the hand to 24,
-or `no solution` where there is none. Everything before it counts for the process only, and the thinking part for
-nothing.
+The format is told from the text, so every format grades whatever was configured. The verdict rests
+on the last line: an expression that uses the four numbers once each and makes 24, a step that
+completes a right chain from the hand to 24, or `no solution` where there is none. Everything before
+it counts for the process only, and the thinking part for nothing.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ class Grade:
 
     @property
     def brevity(self) -> float:
-        """1 up to four lines, then falling to a half at 24 (the length reward of LLM4Game24); 0 without an answer."""
+        """1 up to four lines, then falling to a half at 24 (the length reward of LLM4Game24); 0
+        without an answer."""
         if self.verdict is Verdict.NO_ANSWER:
             return 0.0
         num_lines = len(self.steps)
@@ -48,11 +50,16 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
         return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=())
     start = after_thought(text)
     if start is None:
-        return Grade(verdict=Verdict.NO_ANSWER, answer=None, note="the thinking part does not end", steps=())
+        return Grade(
+            verdict=Verdict.NO_ANSWER, answer=None, note="the thinking part does not end", steps=()
+        )
     lines = lines_of(text[start:])
     read = [read_line(line) for line in lines]
     board = Board(hand, may_jump=not any(isinstance(line, RollBack) for line in read))
-    steps = [_before_last(board, line, content) for line, content in zip(lines[:-1], read[:-1], strict=True)]
+    steps = [
+        _before_last(board, line, content)
+        for line, content in zip(lines[:-1], read[:-1], strict=True)
+    ]
     if not lines:
         return Grade(verdict=Verdict.NO_ANSWER, answer=None, note="the response is empty", steps=())
     return _last(board, tuple(sorted(hand)), is_solvable, lines[-1], read[-1], steps)
@@ -75,7 +82,12 @@ def _moved(board: Board, line: str, content: Step | RollBack | None) -> StepNote
 
 
 def _last(
-    board: Board, hand: tuple[int, ...], is_solvable: bool, line: str, content: Line, steps: list[StepNote]
+    board: Board,
+    hand: tuple[int, ...],
+    is_solvable: bool,
+    line: str,
+    content: Line,
+    steps: list[StepNote],
 ) -> Grade:
     if isinstance(content, Answer):
         return _answered(content, hand, is_solvable, line, steps)
@@ -89,20 +101,33 @@ def _last(
             return _answered(whole, hand, is_solvable, line, steps)
         if _claims(board, content):
             note = f"ends at {write(content.c)} but not by right steps from the hand to 24"
-            return Grade(verdict=Verdict.WRONG, answer=board.chain, note=note, steps=(*steps, moved))
-    return Grade(verdict=Verdict.NO_ANSWER, answer=None, note="the last line is not an answer", steps=(*steps, moved))
+            return Grade(
+                verdict=Verdict.WRONG, answer=board.chain, note=note, steps=(*steps, moved)
+            )
+    return Grade(
+        verdict=Verdict.NO_ANSWER,
+        answer=None,
+        note="the last line is not an answer",
+        steps=(*steps, moved),
+    )
 
 
 def _claims(board: Board, step: Step) -> bool:
-    """A last step is an answer when it says 24 and that nothing else is left, or ends a chain without search."""
+    """A last step is an answer when it says 24 and that nothing else is left, or ends a chain
+    without search."""
     if step.c == TARGET and (step.left is None or len(step.left.values) == 1):
         return True
     return board.depth >= 3 and not board.has_searched
 
 
-def _answered(answer: Answer, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]) -> Grade:
+def _answered(
+    answer: Answer, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
+) -> Grade:
     if answer.is_no_solution:
-        right, note = not is_solvable, "this hand has no solution" if not is_solvable else "this hand has a solution"
+        right, note = (
+            not is_solvable,
+            "this hand has no solution" if not is_solvable else "this hand has a solution",
+        )
     else:
         right, note = _is_right(answer, hand), _expression_note(answer, hand)
     last = StepNote(line=line, ok=right, note=note)

@@ -1,4 +1,5 @@
-"""The 1,820 hands of four cards from 1 to 13: which can make 24, how hard each is, and the split it belongs to."""
+"""The 1,820 hands of four cards from 1 to 13: which can make 24, how hard each is, and the split it
+belongs to."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -30,7 +31,9 @@ def hand_of(numbers: Sequence[int]) -> Hand:
     """Sort four numbers into a hand; anything else is a DataError."""
     hand = tuple(sorted(numbers))
     if hand not in _places():
-        raise DataError(f"a hand of the 24 game is four whole numbers from 1 to 13, not {list(numbers)}")
+        raise DataError(
+            f"a hand of the 24 game is four whole numbers from 1 to 13, not {list(numbers)}"
+        )
     return all_hands()[_places()[hand]]
 
 
@@ -55,8 +58,9 @@ def plays(hand: Hand) -> tuple[tuple[Play, ...], ...]:
 def level(hand: Hand) -> float | None:
     """Rate a hand from 0 (easiest) to 1 (hardest); None where there is no solution.
 
-    Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the nodes a search
-    visits on average. Against the share of people who solve a hand, Spearman's rho is -0.78; by nodes alone it is
+    Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
+    nodes a search visits on average. Against the share of people who solve a hand, Spearman's rho
+    is -0.78; by nodes alone it is
     -0.70, by the number of all winning plays -0.72, by the number of solutions -0.49.
     """
     return _levels().get(hand)
@@ -103,7 +107,8 @@ def _splits() -> dict[Hand, Split]:
 
 
 def _labels(start: int, end: int) -> list[Split]:
-    """Deal the places from start to end, each split its share of the stretch; 1,362 places get exactly the counts."""
+    """Deal the places from start to end, each split its share of the stretch; 1,362 places get
+    exactly the counts."""
     whole, share = sum(SOLVABLE_COUNTS.values()), 0
     labels: list[Split] = []
     before = (0, 0)

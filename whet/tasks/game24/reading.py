@@ -1,9 +1,11 @@
-"""Tell what a line of a response is: a step, a roll back, an answer, or none of these. All formats at once.
+"""Tell what a line of a response is: a step, a roll back, an answer, or none of these. All formats
+at once.
 
-step       `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 12)`;
+step       `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12
+(left: 6 8 12)`;
            `13 - 1 = 12`
-roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
-answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`; `6 * (13 - 1 - 8)`; `no solution`
+roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1` answer     `reach 24! expression: 6 *
+(13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`; `6 * (13 - 1 - 8)`; `no solution`
 """
 
 import re
@@ -29,12 +31,15 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
-_SIGNS = str.maketrans({"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"})
+_SIGNS = str.maketrans(
+    {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The numbers a line says are left, in a fixed order, and the cards in their expressions where it gives these."""
+    """The numbers a line says are left, in a fixed order, and the cards in their expressions where
+    it gives these."""
 
     values: tuple[Value, ...]
     cards: tuple[int, ...] | None
@@ -57,7 +62,8 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an answer line claims: an expression (None where it is not one), or that there is no solution."""
+    """What an answer line claims: an expression (None where it is not one), or that there is no
+    solution."""
 
     text: str
     expression: Expression | None
@@ -68,7 +74,8 @@ Line = Step | RollBack | Answer | None
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a response into its lines, blank ones left out, printed signs for times, over and minus as * / -."""
+    """Split a response into its lines, blank ones left out, printed signs for times, over and minus
+    as * / -."""
     if not text.isascii():
         text = text.translate(_SIGNS)
     return [stripped for line in text.split("\n") if (stripped := line.strip())]
@@ -76,7 +83,8 @@ def lines_of(text: str) -> list[str]:
 
 @lru_cache(1 << 15)
 def read_line(line: str) -> Line:
-    """Say what a line is; None where it is nothing a response may hold, or longer than any honest line."""
+    """Say what a line is; None where it is nothing a response may hold, or longer than any honest
+    line."""
     if len(line) > _MAX_LINE_CHARS:
         return None
     line = _undressed(line) if _DRESS.search(line) else line
@@ -88,7 +96,8 @@ def read_line(line: str) -> Line:
 
 
 def read_answer(line: str) -> Answer | None:
-    """Read a line as an answer. An expression without a word before it needs `= 24` behind it or four numbers in it."""
+    """Read a line as an answer. An expression without a word before it needs `= 24` behind it or
+    four numbers in it."""
     found = _ANSWER.fullmatch(line)
     text = found[1].strip() if found else line
     if text.lower().rstrip(".") == "no solution":
@@ -100,7 +109,8 @@ def read_answer(line: str) -> Answer | None:
 
 
 def _undressed(line: str) -> str:
-    """Take bold, formulas and the words of a sentence from around a line: `The answer is $4 \\times 6$.`"""
+    """Take bold, formulas and the words of a sentence from around a line: `The answer is $4 \\times
+    6$.`"""
     line = _BOLD.sub(r"\1", line)
     for _ in range(3):
         line = _FRACTION.sub(r"((\1)/(\2))", line)
@@ -121,7 +131,8 @@ def _step(found: re.Match[str]) -> Step | None:
 
 
 def _left(text: str) -> Left | None:
-    """Read numbers separated by commas or spaces; `(13 - 1) = 12` is 12 with the expression it came from."""
+    """Read numbers separated by commas or spaces; `(13 - 1) = 12` is 12 with the expression it came
+    from."""
     values: list[Value] = []
     cards: list[int] = []
     for item in text.split(","):
@@ -131,10 +142,16 @@ def _left(text: str) -> Left | None:
         if equals and (expression is None or found != [expression.value]):
             return None
         values += [value for value in found if value is not None]
-        cards += expression.leaves if expression else [value[0] for value in found if value is not None]
+        cards += (
+            expression.leaves if expression else [value[0] for value in found if value is not None]
+        )
         if None in found or len(values) > 4:
             return None
-    return Left(tuple(sorted(values)), tuple(sorted(cards)) if "=" in text else None) if values else None
+    return (
+        Left(tuple(sorted(values)), tuple(sorted(cards)) if "=" in text else None)
+        if values
+        else None
+    )
 
 
 def _claimed(text: str) -> Expression | None:

@@ -1,7 +1,9 @@
-"""Every way to play every hand, in numpy: which plays reach 24, which write the same solution, how long a search takes.
+"""Every way to play every hand, in numpy: which plays reach 24, which write the same solution, how
+long a search takes.
 
-A play is three moves. A move joins two of the k numbers on the table: it is a pair and one of six operations, so there
-are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result is put first, the others keep their order.
+A play is three moves. A move joins two of the k numbers on the table: it is a pair and one of six
+operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result is put first, the
+others keep their order.
 """
 
 from dataclasses import dataclass
@@ -24,15 +26,19 @@ _TARGET = 24
 _PRIME = 2**31 - 1
 _CHUNK = 130
 _PAIRS = {k: tuple(combinations(range(k), 2)) for k in (4, 3, 2)}
-_OTHERS = {k: tuple(tuple(place for place in range(k) if place not in pair) for pair in _PAIRS[k]) for k in _PAIRS}
+_OTHERS = {
+    k: tuple(tuple(place for place in range(k) if place not in pair) for pair in _PAIRS[k])
+    for k in _PAIRS
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
     """What the solver found, one row a hand, in the order the hands were given.
 
-    `plays[hand]` groups the winning plays, each three move numbers, by the solution they write. Plain plays pass
-    through whole numbers of 0 or more only. `nodes` is what a depth-first search visits on average.
+    `plays[hand]` groups the winning plays, each three move numbers, by the solution they write.
+    Plain plays pass through whole numbers of 0 or more only. `nodes` is what a depth-first search
+    visits on average.
     """
 
     num_solutions: Ints
@@ -44,9 +50,9 @@ class Table:
 def solve_all(hands: Ints) -> Table:
     """Search every hand of the (n, 4) array exhaustively.
 
-    Two plays are the same solution when they are the same rational function of the cards, a card of the same value
-    being the same variable: order, grouping and the place of a minus sign do not count ((a - b) * (c - d) is
-    (b - a) * (d - c)), while a * 1 and a / 1 do.
+    Two plays are the same solution when they are the same rational function of the cards, a card of
+    the same value being the same variable: order, grouping and the place of a minus sign do not
+    count ((a - b) * (c - d) is (b - a) * (d - c)), while a * 1 and a / 1 do.
     """
     wins, num_plain, nodes = [], [], []
     for start in range(0, len(hands), _CHUNK):
@@ -88,7 +94,8 @@ def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
 
 
 def _joined(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
-    """Add an axis of moves: numerators and denominators after each, and whether nothing was divided by zero."""
+    """Add an axis of moves: numerators and denominators after each, and whether nothing was divided
+    by zero."""
     tops, bottoms, valids = [], [], []
     k = top.shape[-1]
     for (first, second), others in zip(_PAIRS[k], _OTHERS[k], strict=True):
@@ -105,8 +112,9 @@ def _joined(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
 def _expected_nodes(win: Bools, valids: list[Bools]) -> NDArray[np.float64]:
     """Average the nodes a depth-first search visits over all orders of children, in closed form.
 
-    A dead child is searched in vain when it comes before all L live ones, which happens with probability 1 / (L + 1);
-    then one live child, any of them equally likely, is searched until it yields.
+    A dead child is searched in vain when it comes before all L live ones, which happens with
+    probability 1 / (L + 1); then one live child, any of them equally likely, is searched until it
+    yields.
     """
     live, cost, size = win, np.ones(win.shape), valids[2].astype(float)
     for depth in (2, 1, 0):
@@ -127,7 +135,8 @@ def _grouped(hands: Ints, wins: Ints) -> Plays:
 
 
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
-    """Evaluate each play modulo a prime at a random point: the same number for the same rational function."""
+    """Evaluate each play modulo a prime at a random point: the same number for the same rational
+    function."""
     random = stream(24, "game24", "fingerprints")
     point = np.array([random.randrange(1, _PRIME) for _ in range(14)])
     top, bottom = point[cards], np.ones_like(cards)

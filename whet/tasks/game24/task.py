@@ -1,4 +1,5 @@
-"""The 24 game as a task: make 24 from four numbers with + - * /, each number once, or say that it cannot be done."""
+"""The 24 game as a task: make 24 from four numbers with + - * /, each number once, or say that it
+cannot be done."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,20 +40,24 @@ _WORDS: dict[Format, str] = {
 class Game24Config(Config):
     name: Literal["game24"] = "game24"
     format: Format = "v0"
-    """How gold responses are written, and what the instructions ask for. The grader takes every format."""
+    """How gold responses are written, and what the instructions ask for. The grader takes every
+    format."""
     unsolvable: bool = False
     """Also ask hands that cannot make 24; the right answer is `no solution`."""
     instructions: bool = False
-    """Explain the game in a system message, for models not trained on it. Otherwise the numbers stand alone."""
+    """Explain the game in a system message, for models not trained on it. Otherwise the numbers
+    stand alone."""
     length: Length | Literal["mixed", "wide"] = "mixed"
-    """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17; mixed draws among
-    these, wide from 6 to 99, half of them below 25."""
+    """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17;
+    mixed draws among these, wide from 6 to 99, half of them below 25."""
     depth: Literal[2, 3] = 3
-    """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of trying all joins."""
+    """How deep gold searches go before they turn back: 2 judges two numbers at a glance instead of
+    trying all joins."""
 
 
 class Game24(Task):
-    """Problems from the fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
+    """Problems from the fixed splits of the 1,820 hands, an exact grader, and gold responses in any
+    format."""
 
     name = "game24"
     is_bounded = True
@@ -67,7 +72,8 @@ class Game24(Task):
                 yield self.problem(hand)
 
     def problem(self, hand: Hand, order: int = 0) -> Problem:
-        """Ask a hand; another `order` shuffles its numbers in another way, and the id stays the same."""
+        """Ask a hand; another `order` shuffles its numbers in another way, and the id stays the
+        same."""
         numbers = list(hand)
         stream(order, "game24", "order", *hand).shuffle(numbers)
         question = Message(role="user", content=" ".join(str(number) for number in numbers))
@@ -86,12 +92,16 @@ class Game24(Task):
     def asked(self, question: str) -> Problem | None:
         """Read four numbers as a hand, in the order given."""
         words = question.split()
-        if len(words) != 4 or not all(word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= 13 for word in words):
+        if len(words) != 4 or not all(
+            word.isascii() and word.isdigit() and 1 <= int(word[:3]) <= 13 for word in words
+        ):
             return None
         numbers = [int(word) for word in words]
         problem = self.problem(hand_of(numbers))
         prompt = (*problem.prompt[:-1], Message(role="user", content=" ".join(words)))
-        return replace(problem, prompt=prompt, payload={**problem.payload, "numbers": list(numbers)})
+        return replace(
+            problem, prompt=prompt, payload={**problem.payload, "numbers": list(numbers)}
+        )
 
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask the same hand with its numbers in another order."""
@@ -100,8 +110,9 @@ class Game24(Task):
     def score(self, problem: Problem, text: str) -> Score:
         """State what is right about a response.
 
-        Parts: `correct` 0 or 1; `process`, the share of lines that are right; `length`, 1 up to four lines and falling
-        after that, 0 without an answer; `lines`, their number; `finished`, 1 where the last line is an answer.
+        Parts: `correct` 0 or 1; `process`, the share of lines that are right; `length`, 1 up to
+        four lines and falling after that, 0 without an answer; `lines`, their number; `finished`, 1
+        where the last line is an answer.
         """
         found = self._grade(problem, text)
         parts = {
@@ -122,7 +133,9 @@ class Game24(Task):
         numbers = _numbers(problem)
         rng = stream(seed, "game24", "solve", *numbers)
         budget = _budget(self.config.length, rng)
-        return trace(numbers, rng, format=self.config.format, budget=budget, depth=self.config.depth)
+        return trace(
+            numbers, rng, format=self.config.format, budget=budget, depth=self.config.depth
+        )
 
     def _grade(self, problem: Problem, text: str) -> Grade:
         return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
@@ -131,13 +144,19 @@ class Game24(Task):
 def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
     if length == "wide":
         return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
-    return rng.choice([steps for name, span in BUDGETS.items() if length in (name, "mixed") for steps in span])
+    return rng.choice(
+        [steps for name, span in BUDGETS.items() if length in (name, "mixed") for steps in span]
+    )
 
 
 def _numbers(problem: Problem) -> tuple[int, ...]:
     numbers = problem.payload.get("numbers")
     if isinstance(numbers, list) and len(numbers) == 4:
-        whole = tuple(number for number in numbers if isinstance(number, int) and not isinstance(number, bool))
+        whole = tuple(
+            number for number in numbers if isinstance(number, int) and not isinstance(number, bool)
+        )
         if len(whole) == 4:
             return whole
-    raise DataError(f"problem {problem.id} needs four whole numbers in payload.numbers, not {numbers!r}")
+    raise DataError(
+        f"problem {problem.id} needs four whole numbers in payload.numbers, not {numbers!r}"
+    )

@@ -1,11 +1,14 @@
-"""Reasoning traces: the moves of a solution, or of a randomised depth-first search pruned to a number of steps.
+"""Reasoning traces: the moves of a solution, or of a randomised depth-first search pruned to a
+number of steps.
 
-A pruned search shows some of the dead ends that a search in random order meets before it finds 24, each followed by a
-roll back. Every dead end is truly dead, no numbers are tried twice, and a trace takes about a tenth of a millisecond,
-because a state remembers its moves and which of them can still reach 24.
+A pruned search shows some of the dead ends that a search in random order meets before it finds 24,
+each followed by a roll back. Every dead end is truly dead, no numbers are tried twice, and a trace
+takes about a tenth of a millisecond, because a state remembers its moves and which of them can
+still reach 24.
 
-In v4 numbers stand in rising order and a sum or product is written in one way, so that the same state always looks
-the same; moves with a whole result of 0 or more are tried first, and below a dead end only those are shown.
+In v4 numbers stand in rising order and a sum or product is written in one way, so that the same
+state always looks the same; moves with a whole result of 0 or more are tried first, and below a
+dead end only those are shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,24 +26,33 @@ from whet.tasks.game24.writing import Format, Move, written
 
 Length = Literal["short", "medium", "long"]
 
-BUDGETS: dict[Length, range] = {"short": range(6, 10), "medium": range(10, 14), "long": range(14, 18)}
-"""Steps a search may show. LLM4Game24 cut its v3 traces at 300 and 550 tokens, into nearly equal thirds of these."""
+BUDGETS: dict[Length, range] = {
+    "short": range(6, 10),
+    "medium": range(10, 14),
+    "long": range(14, 18),
+}
+"""Steps a search may show. LLM4Game24 cut its v3 traces at 300 and 550 tokens, into nearly equal
+thirds of these."""
 SHORTEST, WIDEST = 6, 100
 
 
-def trace(numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 9, depth: int = 3) -> str:
+def trace(
+    numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 9, depth: int = 3
+) -> str:
     """Write one right response to the numbers, in their order.
 
-    v0 and v0l give a random solution. The other formats search: at most `budget` steps are shown, never fewer than the
-    solution needs, and dead ends are followed `depth` steps deep: at 2, two numbers that cannot make 24 are left at
-    once, without their six results.
+    v0 and v0l give a random solution. The other formats search: at most `budget` steps are shown,
+    never fewer than the solution needs, and dead ends are followed `depth` steps deep: at 2, two
+    numbers that cannot make 24 are left at once, without their six results.
     """
     hand = hand_of(numbers)
     if format in ("v0", "v0l"):
         moves: list[Move | None] = list(_solution(hand, rng)) if is_solvable(hand) else []
     else:
         is_tidy = format == "v4"
-        moves = list(_flattened(_search(hand, rng, budget, depth, is_tidy=is_tidy), rng, is_tidy=is_tidy))
+        moves = list(
+            _flattened(_search(hand, rng, budget, depth, is_tidy=is_tidy), rng, is_tidy=is_tidy)
+        )
     return written(numbers, moves, format, is_solved=is_solvable(hand))
 
 
@@ -52,7 +64,9 @@ def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
         a, b = values[first], values[second]
         result = combine(a, symbol, b)
         assert result is not None, "a winning play never divides by zero"
-        values = [result] + [value for place, value in enumerate(values) if place not in (first, second)]
+        values = [result] + [
+            value for place, value in enumerate(values) if place not in (first, second)
+        ]
         yield _turned(Move(a, symbol, b), rng)
 
 
@@ -66,7 +80,8 @@ class _Node:
 
 
 def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
-    """Grow the tree of a pruned search: the way to 24 if there is one, and dead ends met before it."""
+    """Grow the tree of a pruned search: the way to 24 if there is one, and dead ends met before
+    it."""
     root = node = _Node(tuple((card, 1) for card in hand), 0)
     frontier: list[tuple[_Node, _Branch]] = []
     way: list[tuple[_Node, _Node]] = []
@@ -172,5 +187,7 @@ def _is_live(state: State) -> bool:
         (a, b), (c, d) = state
         ad, bc, goal = a * d, b * c, TARGET[0] * b * d
         quotients = (TARGET[0] * bc or None, TARGET[0] * ad or None)
-        return goal in (ad + bc, ad - bc, bc - ad, a * c) or quotients[0] == ad or quotients[1] == bc
+        return (
+            goal in (ad + bc, ad - bc, bc - ad, a * c) or quotients[0] == ad or quotients[1] == bc
+        )
     return any(branch.is_live for branch in branches(state))

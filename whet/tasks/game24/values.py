@@ -1,7 +1,8 @@
-"""Exact numbers of the 24 game: a reduced (numerator, denominator) pair, read from and written to text.
+"""Exact numbers of the 24 game: a reduced (numerator, denominator) pair, read from and written to
+text.
 
-Pairs of small integers are several times faster than `fractions.Fraction`, and a trace or a grader meets the same few
-again and again, so the operations remember their results.
+Pairs of small integers are several times faster than `fractions.Fraction`, and a trace or a grader
+meets the same few again and again, so the operations remember their results.
 """
 
 import re

@@ -1,14 +1,14 @@
 """The formats a response is written in. Every format says the same moves in more or fewer words.
 
-v0   three steps and nothing else                  13 - 1 = 12
-v0l  three steps, each with the numbers left       13 - 1 = 12, left: 12 8 6
-v1   a search, values only, no roll back lines     (13) - (1) = 12, left: 12, 8, 6
-v2   v1 with roll back lines                       roll back, left: 13 8 6 1
-v3   v2 with the expression of every computed one  (13) - (1) = 12, left: (13 - 1) = 12, 8, 6
-v4   a search in the words of v0l, numbers rising  back, left: 1 6 8 13
+v0   three steps and nothing else                  13 - 1 = 12 v0l  three steps, each with the
+numbers left       13 - 1 = 12, left: 12 8 6 v1   a search, values only, no roll back lines     (13)
+- (1) = 12, left: 12, 8, 6 v2   v1 with roll back lines                       roll back, left: 13 8
+6 1 v3   v2 with the expression of every computed one  (13) - (1) = 12, left: (13 - 1) = 12, 8, 6 v4
+a search in the words of v0l, numbers rising  back, left: 1 6 8 13
 
-v1, v2 and v3 (those of LLM4Game24) close with `reach 24! expression: ...`. The others need no closing line: the chain
-of steps that led to `24` is the answer. Hands without a solution close with `no solution` in every format.
+v1, v2 and v3 (those of LLM4Game24) close with `reach 24! expression: ...`. The others need no
+closing line: the chain of steps that led to `24` is the answer. Hands without a solution close with
+`no solution` in every format.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,8 +35,11 @@ class _Item:
     is_card: bool
 
 
-def written(numbers: Sequence[int], moves: Iterable[Move | None], format: Format, *, is_solved: bool) -> str:
-    """Write moves on the numbers, in the order these were given; None among the moves is a roll back."""
+def written(
+    numbers: Sequence[int], moves: Iterable[Move | None], format: Format, *, is_solved: bool
+) -> str:
+    """Write moves on the numbers, in the order these were given; None among the moves is a roll
+    back."""
     path = [_listed([_Item((number, 1), str(number), True) for number in numbers], format)]
     lines = []
     for move in moves:
@@ -90,5 +93,8 @@ def _left(items: tuple[_Item, ...], format: Format) -> str:
     if format in ("v0l", "v4") or len(items) == 4:
         return " ".join(write(item.value) for item in items)
     if format == "v3":
-        return ", ".join(item.origin if item.is_card else f"{item.origin} = {write(item.value)}" for item in items)
+        return ", ".join(
+            item.origin if item.is_card else f"{item.origin} = {write(item.value)}"
+            for item in items
+        )
     return ", ".join(write(item.value) for item in items)

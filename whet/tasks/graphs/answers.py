@@ -1,7 +1,9 @@
-"""Find the final answer in a response: lists of names or of numbers in square brackets. Total, and linear in the text.
+"""Find the final answer in a response: lists of names or of numbers in square brackets. Total, and
+linear in the text.
 
-What counts, in this order: the last `\\boxed{...}`, the last `<answer>` tag, lists that follow the word "answer", the
-last list. Reasoning in a `<think>` block never counts, nor does one that was never closed, nor the question said again.
+What counts, in this order: the last `\\boxed{...}`, the last `<answer>` tag, lists that follow the
+word "answer", the last list. Reasoning in a `<think>` block never counts, nor does one that was
+never closed, nor the question said again.
 """
 
 import re
@@ -22,10 +24,12 @@ _BRACKET = re.compile(r"\\?[\[\]]")
 _MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
 _NUMBERS = re.compile(r"\s*[0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*\s*")
 _NEXT = re.compile(
-    r"\W{0,6}(?:\b(?:or|and|also|either|no|wait|maybe|perhaps|actually|rather)\b\W{0,4}){0,4}", re.IGNORECASE
+    r"\W{0,6}(?:\b(?:or|and|also|either|no|wait|maybe|perhaps|actually|rather)\b\W{0,4}){0,4}",
+    re.IGNORECASE,
 )
 _TOLD = re.compile(
-    r"(?:[:：]|\b(?:is|are|or|no|and|also|maybe|wait|actually|rather)\b|[\])\s][,/;\n])[^\w\[\]]{0,20}\Z", re.IGNORECASE
+    r"(?:[:：]|\b(?:is|are|or|no|and|also|maybe|wait|actually|rather)\b|[\])\s][,/;\n])[^\w\[\]]{0,20}\Z",
+    re.IGNORECASE,
 )
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
@@ -36,7 +40,8 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The lists of an answer as node numbers, the names that are no node, and the words it was read from."""
+    """The lists of an answer as node numbers, the names that are no node, and the words it was read
+    from."""
 
     lists: tuple[tuple[int, ...], ...]
     unknown: tuple[str, ...]
@@ -44,7 +49,8 @@ class Reply:
 
 
 def final_part(text: str, question: str = "") -> str:
-    """Leave out the question said again and the reasoning block, and keep the end of what is left."""
+    """Leave out the question said again and the reasoning block, and keep the end of what is
+    left."""
     if question:
         text = text.replace(question, " ")
     text = text[text.rfind("</think>") + len("</think>") :] if "</think>" in text else text
@@ -68,7 +74,13 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
     def is_sure(reply: Reply) -> bool:
         return bool(reply.lists[0])
 
-    found = _last(text, read, is_sure=is_sure, bare=read, strange=lambda content: _strange(_named(content, lookup)))
+    found = _last(
+        text,
+        read,
+        is_sure=is_sure,
+        bare=read,
+        strange=lambda content: _strange(_named(content, lookup)),
+    )
     if found is not None:
         return found
     strangers = (_named(text[start + 1 : end], lookup) for start, end in reversed(_brackets(text)))
@@ -85,7 +97,9 @@ def read_numbers(text: str) -> Reply | None:
     def is_sure(reply: Reply) -> bool:
         return len(reply.lists[0]) > 1
 
-    return _last(text, _numbered, is_sure=is_sure, bare=lambda part: _numbered(part) if "," in part else None)
+    return _last(
+        text, _numbered, is_sure=is_sure, bare=lambda part: _numbered(part) if "," in part else None
+    )
 
 
 def read_two(text: str) -> Reply | None:
@@ -115,7 +129,8 @@ def _last(
 ) -> R | None:
     """Try the places an answer may stand in turn.
 
-    `bare` reads a box without brackets in it, `strange` a list that is told as the answer and names nothing known.
+    `bare` reads a box without brackets in it, `strange` a list that is told as the answer and names
+    nothing known.
     """
 
     def told(part: str, place: Place) -> R | None:
@@ -138,7 +153,10 @@ def _last(
             reply = reply if reply is not None and is_sure(reply) else told(text, place)
             if reply is not None:
                 return reply
-    found = next((reply for place in replies if (reply := replies[place] or told(text, place)) is not None), None)
+    found = next(
+        (reply for place in replies if (reply := replies[place] or told(text, place)) is not None),
+        None,
+    )
     return _escaped(text, read, is_sure) if found is None else found
 
 
@@ -150,7 +168,8 @@ def _escaped(text: str, read: Callable[[str], R | None], is_sure: Callable[[R], 
 
 
 def _brackets(text: str) -> list[Place]:
-    """Find the last bracket pairs, in the order they close; `\\[` and `\\]` are mathematics, not lists."""
+    """Find the last bracket pairs, in the order they close; `\\[` and `\\]` are mathematics, not
+    lists."""
     opened: list[int] = []
     places: list[Place] = []
     for match in _BRACKET.finditer(text):
@@ -206,8 +225,11 @@ def _is_told(text: str, place: Place) -> bool:
 
 
 def _strange(reply: Reply | None) -> Reply | None:
-    """Keep what names nobody, and is neither a pattern to fill in such as `[A, B, ...]` nor a reference such as [1]."""
-    is_remark = reply is not None and ("..." in reply.text or "…" in reply.text or reply.text[1:-1].isdigit())
+    """Keep what names nobody, and is neither a pattern to fill in such as `[A, B, ...]` nor a
+    reference such as [1]."""
+    is_remark = reply is not None and (
+        "..." in reply.text or "…" in reply.text or reply.text[1:-1].isdigit()
+    )
     return None if is_remark else reply
 
 
@@ -215,7 +237,9 @@ def _numbered(content: str) -> Reply | None:
     content = content.strip().removesuffix("\\right")
     if not _NUMBERS.fullmatch(content):
         return None
-    return Reply(lists=(tuple(map(int, re.findall("[0-9]+", content))),), unknown=(), text=f"[{content}]")
+    return Reply(
+        lists=(tuple(map(int, re.findall("[0-9]+", content))),), unknown=(), text=f"[{content}]"
+    )
 
 
 def _all_numbered(text: str, places: Sequence[Place]) -> list[tuple[int, Reply]]:
@@ -225,11 +249,14 @@ def _all_numbered(text: str, places: Sequence[Place]) -> list[tuple[int, Reply]]
 
 def _joined(replies: Sequence[tuple[int, Reply]]) -> Reply:
     (_, first), (_, second) = replies
-    return Reply(lists=(*first.lists, *second.lists), unknown=(), text=f"{first.text}, {second.text}")
+    return Reply(
+        lists=(*first.lists, *second.lists), unknown=(), text=f"{first.text}, {second.text}"
+    )
 
 
 def _named(content: str, lookup: Names) -> Reply | None:
-    """Split a list into names; None for what only wraps another list. Names may hold commas themselves."""
+    """Split a list into names; None for what only wraps another list. Names may hold commas
+    themselves."""
     inner = _STYLE.sub(r"\1", content).strip().removesuffix("\\right").strip()
     inner = inner.removeprefix("\\{").removesuffix("\\}").strip()
     if lookup.find(inner) is None:

@@ -1,4 +1,5 @@
-"""Judge a response about a numbered graph. Where a path, an order or a matching is asked, any right one counts."""
+"""Judge a response about a numbered graph. Where a path, an order or a matching is asked, any right
+one counts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was read, whether it is an answer at all (`is_feasible`), whether it is the right one, and why."""
+    """What was read, whether it is an answer at all (`is_feasible`), whether it is the right one,
+    and why."""
 
     answer: str | None
     is_feasible: bool
@@ -26,18 +28,27 @@ class Finding:
     note: str
 
     def to_score(self) -> Score:
-        verdict = Verdict.CORRECT if self.is_right else Verdict.WRONG if self.answer is not None else Verdict.NO_ANSWER
+        verdict = (
+            Verdict.CORRECT
+            if self.is_right
+            else Verdict.WRONG
+            if self.answer is not None
+            else Verdict.NO_ANSWER
+        )
         parts = {"correct": float(self.is_right), "feasible": float(self.is_feasible)}
         return Score(verdict=verdict, parts=parts, answer=self.answer, note=self.note)
 
 
 def judge(form: Form, table: Table, gold: str, text: str) -> Finding:
-    """Compare a response with the gold answer, or with the graph where several answers are right."""
+    """Compare a response with the gold answer, or with the graph where several answers are
+    right."""
     return _JUDGES[form](table, gold, text)
 
 
 def _missing(what: str) -> Finding:
-    return Finding(answer=None, is_feasible=False, is_right=False, note=f"no final {what} could be read")
+    return Finding(
+        answer=None, is_feasible=False, is_right=False, note=f"no final {what} could be read"
+    )
 
 
 def _fault(answer: str, note: str) -> Finding:
@@ -54,14 +65,24 @@ def _yes_no(table: Table, gold: str, text: str) -> Finding:
     if said is None:
         return _missing("yes or no")
     is_right = said == verdicts.yes_or_no(gold)
-    return Finding(answer=said, is_feasible=True, is_right=is_right, note=f"says {said}, and the answer is {gold[:40]}")
+    return Finding(
+        answer=said,
+        is_feasible=True,
+        is_right=is_right,
+        note=f"says {said}, and the answer is {gold[:40]}",
+    )
 
 
 def _shown(table: Table, gold: str, text: str) -> Finding:
-    """A yes or no. No path is asked for, but one that is shown with a yes must be one of this graph."""
+    """A yes or no. No path is asked for, but one that is shown with a yes must be one of this
+    graph."""
     found, walk = _yes_no(table, gold, text), verdicts.shown(text)
     joined = {frozenset(pair) for pair in table.pairs}
-    if found.answer == "yes" and walk is not None and not all(frozenset(step) in joined for step in pairwise(walk)):
+    if (
+        found.answer == "yes"
+        and walk is not None
+        and not all(frozenset(step) in joined for step in pairwise(walk))
+    ):
         return _fault("yes", f"says yes, but {list(walk)[:20]} takes an edge that is not there")
     return found
 
@@ -72,11 +93,16 @@ def _number(table: Table, gold: str, text: str) -> Finding:
         return _missing("number")
     named = verdicts.asked_pair(text)
     if named is not None and sorted(named) != sorted(table.pair):
-        return _fault(str(said), f"speaks of nodes {named[0]} and {named[1]}, which are not those asked about")
+        return _fault(
+            str(said), f"speaks of nodes {named[0]} and {named[1]}, which are not those asked about"
+        )
     right = verdicts.number(gold)
     note = f"says {said}, and the answer is {right}"
     return Finding(
-        answer=str(said), is_feasible=True, is_right=isinstance(right, Fraction) and said == right, note=note
+        answer=str(said),
+        is_feasible=True,
+        is_right=isinstance(right, Fraction) and said == right,
+        note=note,
     )
 
 
@@ -104,7 +130,9 @@ def _path(table: Table, gold: str, text: str) -> Finding:
         for ends in ((a, b), (b, a)):
             lightest[ends] = min(weight, lightest.get(ends, weight))
     if (run[0], run[-1]) != table.pair:
-        return _fault(answer, f"the path does not lead from node {table.pair[0]} to node {table.pair[1]}")
+        return _fault(
+            answer, f"the path does not lead from node {table.pair[0]} to node {table.pair[1]}"
+        )
     if not all(step in lightest for step in pairwise(run)):
         return _fault(answer, "the path takes an edge that is not there")
     best = lightest_path(table.n, table.weighted, *table.pair)
@@ -118,7 +146,9 @@ def _tour(table: Table, gold: str, text: str) -> Finding:
     if verdicts.yes_or_no(gold) == "no" or (run is None and said is not None):
         found = _yes_no(table, gold, text)
         return (
-            found if verdicts.yes_or_no(gold) == "no" else _fault(said or "", "a path is asked for, and none is given")
+            found
+            if verdicts.yes_or_no(gold) == "no"
+            else _fault(said or "", "a path is asked for, and none is given")
         )
     if run is None:
         return _missing("path")
@@ -128,7 +158,9 @@ def _tour(table: Table, gold: str, text: str) -> Finding:
     around = bitsets(table.n, table.pairs)
     if not all(around[a] >> b & 1 for a, b in pairwise(run)):
         return _fault(answer, "the path takes an edge that is not there")
-    return Finding(answer=answer, is_feasible=True, is_right=True, note="visits every node once along edges")
+    return Finding(
+        answer=answer, is_feasible=True, is_right=True, note="visits every node once along edges"
+    )
 
 
 def _pairs(table: Table, gold: str, text: str) -> Finding:

@@ -30,7 +30,9 @@ class Connected(NamedTask):
         return friends(rng, size, components=rng.randint(1, 1 + size // 4))
 
     def question(self, payload: Mapping[str, Json]) -> str:
-        task = "Friends of friends, however far, are one circle. Name exactly one user of each circle."
+        task = (
+            "Friends of friends, however far, are one circle. Name exactly one user of each circle."
+        )
         return friendship(payload, task)
 
     def best(self, payload: Mapping[str, Json]) -> Found:
@@ -40,7 +42,9 @@ class Connected(NamedTask):
         nodes = tuple(members(circle)[0] for circle in circles)
         return Found(lists=(nodes,), value=len(circles), nodes=visited, is_proven=True)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         listed = as_mask(nodes)
         for circle in components(graph.neighbours):
             both = members(circle & listed)[:2]

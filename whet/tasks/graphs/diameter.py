@@ -39,10 +39,14 @@ class Diameter(NamedTask):
     def best(self, payload: Mapping[str, Json]) -> Found:
         return diameter(Graph.from_payload(payload).neighbours)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         fault = broken_path(graph, nodes)
         if fault:
             return fault
         if distance(graph.neighbours, nodes[0], nodes[-1]) != len(nodes) - 1:
-            return f"there is a shorter path from {graph.names[nodes[0]]} to {graph.names[nodes[-1]]}"
+            return (
+                f"there is a shorter path from {graph.names[nodes[0]]} to {graph.names[nodes[-1]]}"
+            )
         return len(nodes) - 1

@@ -33,7 +33,9 @@ class Distance(NamedTask):
         graph = Graph.from_payload(payload)
         start = rng.randrange(size)
         far = [node for layer in layers(graph.neighbours, start)[2:] for node in members(layer)]
-        return {**payload, "pair": [graph.names[start], graph.names[rng.choice(far)]]} if far else None
+        return (
+            {**payload, "pair": [graph.names[start], graph.names[rng.choice(far)]]} if far else None
+        )
 
     def question(self, payload: Mapping[str, Json]) -> str:
         graph = Graph.from_payload(payload)
@@ -45,10 +47,14 @@ class Distance(NamedTask):
         graph = Graph.from_payload(payload)
         found = shortest_path(graph.neighbours, *graph.pair(payload))
         if found is None:
-            raise DataError(f"payload.pair should name two nodes with a path between them, not {payload['pair']!r}")
+            raise DataError(
+                f"payload.pair should name two nodes with a path between them, not {payload['pair']!r}"
+            )
         return found
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         a, b = graph.pair(payload)
         if (nodes[0], nodes[-1]) != (a, b):
             return f"the path does not lead from {graph.names[a]} to {graph.names[b]}"

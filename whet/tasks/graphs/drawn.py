@@ -1,4 +1,5 @@
-"""Problems drawn from seeded streams: reproducible, of a wanted level, and in the split their content hashes to."""
+"""Problems drawn from seeded streams: reproducible, of a wanted level, and in the split their
+content hashes to."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -29,7 +30,8 @@ class GraphConfig(Config):
 
 
 class DrawnTask(Task):
-    """A task that draws its problems. Each says how to draw one of a size, and how to make a problem of the draw."""
+    """A task that draws its problems. Each says how to draw one of a size, and how to make a
+    problem of the draw."""
 
     name: str
     spans: Sizes
@@ -46,7 +48,8 @@ class DrawnTask(Task):
         raise NotImplementedError
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        """Draw the problems of a split. A problem belongs to the split its content hashes to, whatever the seed."""
+        """Draw the problems of a split. A problem belongs to the split its content hashes to,
+        whatever the seed."""
         seen: set[str] = set()
         for index in count():
             if len(seen) >= self.config.count:
@@ -72,7 +75,9 @@ class DrawnTask(Task):
 
     def _size(self, rng: Random, level: float | None) -> tuple[int, float]:
         if level is None and self.config.sizes != "levels":
-            size = rng.randint(*(self.spans.easy if self.config.sizes == "easy" else self.spans.hard))
+            size = rng.randint(
+                *(self.spans.easy if self.config.sizes == "easy" else self.spans.hard)
+            )
             return size, self.spans.level(size)
         level = rng.uniform(*(self.config.level or (0.0, 1.0))) if level is None else level
         level = min(max(level, 0.0), 1.0)

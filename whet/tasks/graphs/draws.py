@@ -1,4 +1,5 @@
-"""Draw questions about numbered graphs, yes and no about equally often. See `kinds` for the payload."""
+"""Draw questions about numbered graphs, yes and no about equally often. See `kinds` for the
+payload."""
 
 from itertools import combinations
 from random import Random
@@ -28,14 +29,21 @@ def draw(rng: Random, kind: str, size: int) -> Payload:
         return _substructure(rng, size)
     if kind == "matching":
         jobs = max(2, size + rng.randint(-2, 2))
-        wishes: list[Json] = [[a, b] for a in range(size) for b in sorted(rng.sample(range(jobs), rng.randint(1, 2)))]
+        wishes: list[Json] = [
+            [a, b] for a in range(size) for b in sorted(rng.sample(range(jobs), rng.randint(1, 2)))
+        ]
         return {"kind": kind, "nodes": size, "jobs": jobs, "edges": wishes}
-    edges = {"cycle": _forest, "bipartite": _two_sides, "topology": _forward}.get(kind, _loose)(rng, size)
+    edges = {"cycle": _forest, "bipartite": _two_sides, "topology": _forward}.get(kind, _loose)(
+        rng, size
+    )
     payload: Payload = {"kind": kind, "nodes": size, "edges": [list(edge) for edge in edges]}
     if kind == "triplet":
         payload["weights"] = [rng.randint(1, 10) for _ in range(size)]
     if kind == "gnn":
-        payload |= {"embeddings": [[rng.randint(0, 1), rng.randint(0, 1)] for _ in range(size)], "layers": 2}
+        payload |= {
+            "embeddings": [[rng.randint(0, 1), rng.randint(0, 1)] for _ in range(size)],
+            "layers": 2,
+        }
     return payload
 
 
@@ -43,13 +51,24 @@ def _between_two(rng: Random, kind: str, size: int) -> Payload:
     edges = _forest(rng, size, extra=rng.randint(0, size // 2) if kind != "flow" else 2 * size)
     a, b = rng.sample(range(size), 2)
     if kind == "connectivity":
-        return {"kind": kind, "nodes": size, "edges": [list(edge) for edge in _parted(rng, edges)], "pair": [a, b]}
+        return {
+            "kind": kind,
+            "nodes": size,
+            "edges": [list(edge) for edge in _parted(rng, edges)],
+            "pair": [a, b],
+        }
     turned = [edge if kind == "shortest" or rng.random() < 0.5 else edge[::-1] for edge in edges]
-    return {"kind": kind, "nodes": size, "edges": [[*edge, rng.randint(1, 10)] for edge in turned], "pair": [a, b]}
+    return {
+        "kind": kind,
+        "nodes": size,
+        "edges": [[*edge, rng.randint(1, 10)] for edge in turned],
+        "pair": [a, b],
+    }
 
 
 def _forest(rng: Random, size: int, *, extra: int | None = None) -> list[Span]:
-    """Draw a tree on shuffled numbers; half of the time with one edge more, or with as many as asked."""
+    """Draw a tree on shuffled numbers; half of the time with one edge more, or with as many as
+    asked."""
     order = rng.sample(range(size), size)
     edges = {_sorted(order[rng.randrange(k)], order[k]) for k in range(1, size)}
     if extra is None:
@@ -68,7 +87,9 @@ def _parted(rng: Random, edges: list[Span]) -> list[Span]:
 def _two_sides(rng: Random, size: int) -> list[Span]:
     """Draw edges between two sides; half of the time one edge within a side too."""
     order = rng.sample(range(size), size)
-    edges = {_sorted(order[k - 1 - 2 * rng.randrange((k + 1) // 2)], order[k]) for k in range(1, size)}
+    edges = {
+        _sorted(order[k - 1 - 2 * rng.randrange((k + 1) // 2)], order[k]) for k in range(1, size)
+    }
     edges |= {_sorted(order[a], order[b]) for a, b in (_odd(rng, size) for _ in range(size // 3))}
     if rng.random() < 0.5:
         a = rng.randrange(size - 2)
@@ -83,7 +104,10 @@ def _odd(rng: Random, size: int) -> Span:
 
 def _forward(rng: Random, size: int) -> list[Span]:
     order = rng.sample(range(size), size)
-    edges = {(order[a], order[b]) for a, b in (sorted(rng.sample(range(size), 2)) for _ in range(2 * size))}
+    edges = {
+        (order[a], order[b])
+        for a, b in (sorted(rng.sample(range(size), 2)) for _ in range(2 * size))
+    }
     return _shuffled(rng, edges)
 
 
@@ -100,7 +124,11 @@ def _loose(rng: Random, size: int) -> list[Span]:
 def _substructure(rng: Random, size: int) -> Payload:
     turned = [edge if rng.random() < 0.8 else edge[::-1] for edge in _loose(rng, size)]
     count = rng.randint(3, 5)
-    pattern = [(a, b) if rng.random() < 0.8 else (b, a) for a, b in combinations(range(count), 2) if rng.random() < 0.6]
+    pattern = [
+        (a, b) if rng.random() < 0.8 else (b, a)
+        for a, b in combinations(range(count), 2)
+        if rng.random() < 0.6
+    ]
     return {
         "kind": "substructure",
         "nodes": size,

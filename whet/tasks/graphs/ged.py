@@ -1,4 +1,5 @@
-"""Graph edit distance: pair the atoms of two molecules so that the fewest labels and bonds have to change."""
+"""Graph edit distance: pair the atoms of two molecules so that the fewest labels and bonds have to
+change."""
 
 from collections.abc import Mapping
 from random import Random
@@ -67,5 +68,7 @@ class Ged(GraphTask):
 def _pair(payload: Mapping[str, Json]) -> tuple[Molecule, Molecule]:
     a, b = Molecule.from_payload(payload, "A"), Molecule.from_payload(payload, "B")
     if len(a.labels) != len(b.labels):
-        raise DataError(f"the two molecules should be of one size, not {len(a.labels)} and {len(b.labels)} atoms")
+        raise DataError(
+            f"the two molecules should be of one size, not {len(a.labels)} and {len(b.labels)} atoms"
+        )
     return a, b

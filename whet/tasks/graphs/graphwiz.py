@@ -52,7 +52,11 @@ class Graphwiz(NumberedTask):
 
     def question(self, table: Table) -> str:
         form = self.forms[table.kind]
-        example = {"yes_no": "(Yes or No)", "number": "(number)", "order": "[first node, second node, ...]"}[form]
+        example = {
+            "yes_no": "(Yes or No)",
+            "number": "(number)",
+            "order": "[first node, second node, ...]",
+        }[form]
         asked = _ASKED[table.kind].format(*table.pair)
         return f"{_graph(table)}\n{asked}\n{_CLOSING.format(example)}"
 
@@ -62,15 +66,28 @@ class Graphwiz(NumberedTask):
 
 def _graph(table: Table) -> str:
     arrow = "->" if table.kind in _DIRECTED else ", "
-    joined = "(i->j) is an edge from i to j" if table.kind in _DIRECTED else "(i, j) is an edge between i and j"
+    joined = (
+        "(i->j) is an edge from i to j"
+        if table.kind in _DIRECTED
+        else "(i, j) is an edge between i and j"
+    )
     has_weights = table.kind in ("shortest", "flow")
-    weight = ", and the last number is its weight" if table.kind == "shortest" else ", and the last number its capacity"
-    edges = " ".join(f"({edge[0]}{arrow}{edge[1]}{f', {edge[2]}' if has_weights else ''})" for edge in table.edges)
+    weight = (
+        ", and the last number is its weight"
+        if table.kind == "shortest"
+        else ", and the last number its capacity"
+    )
+    edges = " ".join(
+        f"({edge[0]}{arrow}{edge[1]}{f', {edge[2]}' if has_weights else ''})"
+        for edge in table.edges
+    )
     text = f"Graph G has the nodes 0 to {table.n - 1}; {joined}{weight if has_weights else ''}.\nEdges: {edges}."
     if table.kind == "triplet":
         weights = " ".join(f"[{node}, {number}]" for node, number in enumerate(table.weights))
         text += f"\nWeights of the nodes, [node, weight]: {weights}."
     if table.kind == "substructure":
         pattern = " ".join(f"({_LETTERS[a]}->{_LETTERS[b]})" for a, b in table.pattern)
-        text += f"\nA pattern has the nodes a to {_LETTERS[table.pattern_n - 1]}; its edges: {pattern}."
+        text += (
+            f"\nA pattern has the nodes a to {_LETTERS[table.pattern_n - 1]}; its edges: {pattern}."
+        )
     return text

@@ -1,16 +1,22 @@
 """Kinds of questions about numbered graphs, as GraphWiz and NLGraph ask them, and their answers.
 
-Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`, edges with a third number where they have a weight or a
-capacity. Beside it, by kind: `"pair": [a, b]` (connectivity, shortest, flow), `"weights"` of nodes (triplet),
-`"pattern": {"nodes", "edges"}` (substructure), `"embeddings"` and `"layers"` (gnn). In a matching `"nodes"` counts the
-applicants, `"jobs"` the jobs, and edges are wishes.
+Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`, edges with a third number where they
+have a weight or a capacity. Beside it, by kind: `"pair": [a, b]` (connectivity, shortest, flow),
+`"weights"` of nodes (triplet), `"pattern": {"nodes", "edges"}` (substructure), `"embeddings"` and
+`"layers"` (gnn). In a matching `"nodes"` counts the applicants, `"jobs"` the jobs, and edges are
+wishes.
 """
 
 from collections.abc import Callable
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import bitsets
-from whet.tasks.graphs.solvers.directed import lightest_path, max_flow, max_matching, topological_order
+from whet.tasks.graphs.solvers.directed import (
+    lightest_path,
+    max_flow,
+    max_matching,
+    topological_order,
+)
 from whet.tasks.graphs.solvers.found import members
 from whet.tasks.graphs.solvers.paths import components, distance
 from whet.tasks.graphs.solvers.search import contains, hamiltonian_path
@@ -18,9 +24,11 @@ from whet.tasks.graphs.table import Table
 
 
 def solution(table: Table) -> tuple[str, int]:
-    """Answer a question in the form `verdicts` reads, and count the states or the nodes and edges looked at.
+    """Answer a question in the form `verdicts` reads, and count the states or the nodes and edges
+    looked at.
 
-    Yes or No; a number; a list of nodes; a list with its weight (shortest); one line a pair or node (matching, gnn).
+    Yes or No; a number; a list of nodes; a list with its weight (shortest); one line a pair or node
+    (matching, gnn).
     """
     if table.kind == "hamilton":
         path, visited = hamiltonian_path(bitsets(table.n, table.pairs))
@@ -77,7 +85,9 @@ def _order(table: Table) -> str:
 
 
 def _matched(table: Table) -> str:
-    return "\n".join(f"applicant {a}: job {b}" for a, b in sorted(max_matching(table.pairs).items()))
+    return "\n".join(
+        f"applicant {a}: job {b}" for a, b in sorted(max_matching(table.pairs).items())
+    )
 
 
 def _is_bipartite(table: Table) -> bool:
@@ -101,11 +111,15 @@ _SOLVED: dict[str, Callable[[Table], str]] = {
     "connectivity": lambda table: _yes_no(_connected(table)),
     "cycle": lambda table: _yes_no(_has_cycle(table)),
     "bipartite": lambda table: _yes_no(_is_bipartite(table)),
-    "substructure": lambda table: _yes_no(contains(table.n, table.pairs, table.pattern_n, table.pattern)),
+    "substructure": lambda table: _yes_no(
+        contains(table.n, table.pairs, table.pattern_n, table.pattern)
+    ),
     "shortest": _shortest,
     "flow": lambda table: str(max_flow(table.weighted, *table.pair)),
     "topology": _order,
     "triplet": lambda table: str(best_triplet(table)),
     "matching": _matched,
-    "gnn": lambda table: "\n".join(f"node {k}: {list(row)}" for k, row in enumerate(convolved(table))),
+    "gnn": lambda table: "\n".join(
+        f"node {k}: {list(row)}" for k, row in enumerate(convolved(table))
+    ),
 }

@@ -1,4 +1,5 @@
-"""Find nodes by name as people and models write names: exactly where possible, else without regard to dress."""
+"""Find nodes by name as people and models write names: exactly where possible, else without regard
+to dress."""
 
 from collections.abc import Sequence
 from unicodedata import normalize
@@ -7,7 +8,8 @@ _DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 
 class Names:
-    """Look names up as written; else without regard to case, spacing and quotes, where that leaves one node only."""
+    """Look names up as written; else without regard to case, spacing and quotes, where that leaves
+    one node only."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._exact = {_plain(name): number for number, name in enumerate(names)}

@@ -31,12 +31,16 @@ class Mcp(NamedTask):
         return authors(rng, size, density=0.5)
 
     def question(self, payload: Mapping[str, Json]) -> str:
-        return authorship(payload, "Find a largest group of authors in which every two have worked together.")
+        return authorship(
+            payload, "Find a largest group of authors in which every two have worked together."
+        )
 
     def best(self, payload: Mapping[str, Json]) -> Found:
         return max_clique(Graph.from_payload(payload).neighbours)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         group = as_mask(nodes)
         for node in nodes:
             if group & ~graph.neighbours[node] & ~(1 << node):

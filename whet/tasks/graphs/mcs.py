@@ -1,7 +1,8 @@
-"""Maximum common subgraph: the most atoms of two molecules whose bonds among themselves make the same graph.
+"""Maximum common subgraph: the most atoms of two molecules whose bonds among themselves make the
+same graph.
 
-Elements do not count and the atoms need not hang together, as in GraphArena; bonds that are missing count as much as
-those that are there (an induced subgraph).
+Elements do not count and the atoms need not hang together, as in GraphArena; bonds that are missing
+count as much as those that are there (an induced subgraph).
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,10 @@ class Mcs(GraphTask):
         """Draw two molecules, the second of nearly the same size."""
         other = max(4, size + rng.randint(-1, 1))
         parts = {key: molecule(rng, count) for key, count in (("A", size), ("B", other))}
-        return {key: {"n": len(a), "bonds": [list(bond) for bond in bonds]} for key, (a, bonds) in parts.items()}
+        return {
+            key: {"n": len(a), "bonds": [list(bond) for bond in bonds]}
+            for key, (a, bonds) in parts.items()
+        }
 
     def question(self, payload: Mapping[str, Json]) -> str:
         return molecules(payload, _TASK, _FORM, has_labels=False)

@@ -36,7 +36,9 @@ class Mis(NamedTask):
     def best(self, payload: Mapping[str, Json]) -> Found:
         return max_independent_set(Graph.from_payload(payload).neighbours)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         group = as_mask(nodes)
         for node in nodes:
             if group & graph.neighbours[node]:

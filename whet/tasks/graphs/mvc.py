@@ -1,4 +1,5 @@
-"""Minimum vertex cover: the smallest group of users such that every friendship has one of them in it."""
+"""Minimum vertex cover: the smallest group of users such that every friendship has one of them in
+it."""
 
 from collections.abc import Mapping
 from random import Random
@@ -31,12 +32,17 @@ class Mvc(NamedTask):
         return friends(rng, size)
 
     def question(self, payload: Mapping[str, Json]) -> str:
-        return friendship(payload, "Find a smallest group of users such that every friendship has one of them in it.")
+        return friendship(
+            payload,
+            "Find a smallest group of users such that every friendship has one of them in it.",
+        )
 
     def best(self, payload: Mapping[str, Json]) -> Found:
         return min_vertex_cover(Graph.from_payload(payload).neighbours)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         group = as_mask(nodes)
         for a, b in graph.edges:
             if not group >> a & 1 and not group >> b & 1:

@@ -22,19 +22,28 @@ class NamedTask(GraphTask):
         return Graph.from_payload(payload).listed(found.lists[0])
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask a drawn problem with its nodes and edges in another order; one from a file is given back as it is."""
+        """Ask a drawn problem with its nodes and edges in another order; one from a file is given
+        back as it is."""
         nodes, edges = problem.payload.get("nodes"), problem.payload.get("edges")
-        if problem.source != self.name or not isinstance(nodes, list) or not isinstance(edges, list):
+        if (
+            problem.source != self.name
+            or not isinstance(nodes, list)
+            or not isinstance(edges, list)
+        ):
             return problem
         rng = stream(seed, self.name, "vary", problem.id)
         payload: dict[str, Json] = {**problem.payload}
         payload |= {"nodes": rng.sample(nodes, len(nodes)), "edges": rng.sample(edges, len(edges))}
-        return replace(problem, payload=payload, prompt=(Message(role="user", content=self.question(payload)),))
+        return replace(
+            problem, payload=payload, prompt=(Message(role="user", content=self.question(payload)),)
+        )
 
     def value(self, payload: Mapping[str, Json], reply: Reply) -> float | str:
         return self.worth(Graph.from_payload(payload), reply.lists[0], payload)
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         """Value a list of nodes, or say why it is no answer."""
         raise NotImplementedError
 

@@ -1,4 +1,5 @@
-"""Names for nodes: people, authors, airports with their places on the globe, and entities with their relations."""
+"""Names for nodes: people, authors, airports with their places on the globe, and entities with
+their relations."""
 
 
 def _listed(text: str, separator: str | None = None) -> tuple[str, ...]:
@@ -50,7 +51,8 @@ _AIRPORTS = """
     """
 
 AIRPORTS = {
-    code: (float(latitude), float(longitude)) for code, latitude, longitude in map(str.split, _listed(_AIRPORTS, ";"))
+    code: (float(latitude), float(longitude))
+    for code, latitude, longitude in map(str.split, _listed(_AIRPORTS, ";"))
 }
 """Codes, each with its latitude and longitude in degrees."""
 
@@ -75,5 +77,14 @@ RELATIONS = _listed(
     "birthPlace capital country genre isPartOf language location occupation region seeAlso timeZone type"
 )
 
-ELEMENTS = {"C": (4, 58), "N": (3, 12), "O": (2, 15), "F": (1, 5), "S": (2, 4), "Cl": (1, 4), "Br": (1, 1), "P": (3, 1)}
+ELEMENTS = {
+    "C": (4, 58),
+    "N": (3, 12),
+    "O": (2, 15),
+    "F": (1, 5),
+    "S": (2, 4),
+    "Cl": (1, 4),
+    "Br": (1, 1),
+    "P": (3, 1),
+}
 """Bonds an atom can have, and how often it is drawn, of a hundred."""

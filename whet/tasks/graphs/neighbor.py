@@ -29,7 +29,11 @@ class Neighbor(NamedTask):
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
         payload = authors(rng, size)
         graph = Graph.from_payload(payload)
-        pairs = [(a, b) for a, b in combinations(range(size), 2) if graph.neighbours[a] & graph.neighbours[b]]
+        pairs = [
+            (a, b)
+            for a, b in combinations(range(size), 2)
+            if graph.neighbours[a] & graph.neighbours[b]
+        ]
         if not pairs:
             return None
         a, b = rng.choice(pairs)
@@ -44,9 +48,16 @@ class Neighbor(NamedTask):
         graph = Graph.from_payload(payload)
         a, b = graph.pair(payload)
         common = graph.neighbours[a] & graph.neighbours[b]
-        return Found(lists=(members(common),), value=common.bit_count(), nodes=len(graph.edges), is_proven=True)
+        return Found(
+            lists=(members(common),),
+            value=common.bit_count(),
+            nodes=len(graph.edges),
+            is_proven=True,
+        )
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         a, b = graph.pair(payload)
         for node in nodes:
             if not (graph.neighbours[a] & graph.neighbours[b]) >> node & 1:

@@ -1,7 +1,8 @@
-"""NLGraph's eight kinds of questions: yes or no, a number, or something to show: an order, a path, pairs, embeddings.
+"""NLGraph's eight kinds of questions: yes or no, a number, or something to show: an order, a path,
+pairs, embeddings.
 
-See `kinds` for the payload; NLGraph's own names `shortest_path` and `GNN` are the kinds `shortest` and `gnn` here. What
-is shown is checked against the graph, so that every right one counts.
+See `kinds` for the payload; NLGraph's own names `shortest_path` and `GNN` are the kinds `shortest`
+and `gnn` here. What is shown is checked against the graph, so that every right one counts.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,9 @@ class Nlgraph(NumberedTask):
 
     def response(self, table: Table, answer: str) -> str:
         text = (
-            answer.replace("[", "").replace("]", "") if self.forms[table.kind] in ("order", "path", "tour") else answer
+            answer.replace("[", "").replace("]", "")
+            if self.forms[table.kind] in ("order", "path", "tour")
+            else answer
         )
         if table.kind == "hamilton":
             return text if text == "No" else f"Yes. The path can be: {text.removeprefix('Yes, ')}"
@@ -71,15 +74,21 @@ class Nlgraph(NumberedTask):
 def _graph(table: Table) -> str:
     if table.kind == "matching":
         lines = "\n".join(f"Applicant {a} wants job {b}." for a, b in table.pairs)
-        return f"Applicants have the numbers 0 to {table.n - 1}, jobs 0 to {table.jobs - 1}.\n{lines}"
+        return (
+            f"Applicants have the numbers 0 to {table.n - 1}, jobs 0 to {table.jobs - 1}.\n{lines}"
+        )
     opening = f"A graph has the nodes 0 to {table.n - 1}."
     if table.kind == "topology":
         lines = "\n".join(f"Node {b} depends on node {a}." for a, b in table.pairs)
     elif table.kind in ("shortest", "flow"):
-        words = "{0} and {1}, weight {2}" if table.kind == "shortest" else "{0} to {1}, capacity {2}"
+        words = (
+            "{0} and {1}, weight {2}" if table.kind == "shortest" else "{0} to {1}, capacity {2}"
+        )
         lines = "\n".join(f"Edge: {words.format(*edge)}." for edge in table.weighted)
     else:
         lines = "Edges, both ways: " + " ".join(f"({a},{b})" for a, b in table.pairs)
     if table.kind == "gnn":
-        lines += "\n" + "\n".join(f"node {k}: [{x},{y}]" for k, (x, y) in enumerate(table.embeddings))
+        lines += "\n" + "\n".join(
+            f"node {k}: [{x},{y}]" for k, (x, y) in enumerate(table.embeddings)
+        )
     return f"{opening}\n{lines}"

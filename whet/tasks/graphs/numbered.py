@@ -1,4 +1,5 @@
-"""What GraphWiz and NLGraph share: kinds of questions about numbered graphs, drawn, asked and judged."""
+"""What GraphWiz and NLGraph share: kinds of questions about numbered graphs, drawn, asked and
+judged."""
 
 from collections.abc import Mapping
 from random import Random
@@ -32,7 +33,9 @@ class NumberedTask(DrawnTask):
         unknown = set(config.kinds) - set(self.forms)
         if unknown:
             known = ", ".join(self.forms)
-            raise ConfigError(f"kinds of {self.name} are {known}; there is no {sorted(unknown)[0]!r}")
+            raise ConfigError(
+                f"kinds of {self.name} are {known}; there is no {sorted(unknown)[0]!r}"
+            )
         self._kinds = config.kinds or tuple(self.forms)
 
     def question(self, table: Table) -> str:
@@ -44,9 +47,13 @@ class NumberedTask(DrawnTask):
 
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
         kind = rng.choice(self._kinds)
-        spans = Sizes(levels=SPANS.get(kind, SPANS["wide"]), easy=self.spans.easy, hard=self.spans.hard)
+        spans = Sizes(
+            levels=SPANS.get(kind, SPANS["wide"]), easy=self.spans.easy, hard=self.spans.hard
+        )
         payload = draw(rng, kind, spans.at(level))
-        has_answer = kind not in ("shortest", "flow") or solution(Table.from_payload(payload))[0] not in ("No", "0")
+        has_answer = kind not in ("shortest", "flow") or solution(Table.from_payload(payload))[
+            0
+        ] not in ("No", "0")
         return payload if has_answer else None
 
     def made(self, payload: Payload, level: float, id: str) -> Problem:
@@ -64,7 +71,8 @@ class NumberedTask(DrawnTask):
         )
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct` and `feasible`: 0 where a path, order or pairing breaks the rules."""
+        """State the parts `correct` and `feasible`: 0 where a path, order or pairing breaks the
+        rules."""
         question = problem.prompt[-1].content if problem.prompt else ""
         table, form = self._read(problem)
         gold = problem.answer or shortened(form, solution(table)[0])
@@ -81,7 +89,9 @@ class NumberedTask(DrawnTask):
         table = Table.from_payload(problem.payload)
         if table.kind not in self.forms:
             known = ", ".join(self.forms)
-            raise DataError(f"payload.kind of {self.name} should be one of {known}, not {table.kind!r}")
+            raise DataError(
+                f"payload.kind of {self.name} should be one of {known}, not {table.kind!r}"
+            )
         return table, self.forms[table.kind]
 
 

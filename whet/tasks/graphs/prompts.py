@@ -10,7 +10,9 @@ _CLOSING = "Think it through, then give the answer in square brackets on the las
 
 def friendship(payload: Mapping[str, Json], task: str) -> str:
     """Ask about a social network."""
-    return f"{task}\n\n{_people(payload, 'Users', 'Friendships')}\n\n{_CLOSING}: [UserA, UserB, ...]"
+    return (
+        f"{task}\n\n{_people(payload, 'Users', 'Friendships')}\n\n{_CLOSING}: [UserA, UserB, ...]"
+    )
 
 
 def authorship(payload: Mapping[str, Json], task: str) -> str:
@@ -21,7 +23,9 @@ def authorship(payload: Mapping[str, Json], task: str) -> str:
 def flight_network(payload: Mapping[str, Json], task: str) -> str:
     graph = Graph.from_payload(payload)
     rows = zip(graph.edges, graph.weights, strict=True)
-    lines = "\n".join(f"{graph.names[a]} to {graph.names[b]}: {km:g}" for (a, b), km in rows if km is not None)
+    lines = "\n".join(
+        f"{graph.names[a]} to {graph.names[b]}: {km:g}" for (a, b), km in rows if km is not None
+    )
     listed = ", ".join(graph.names)
     closing = f"{_CLOSING}, the first airport again at the end: [AirportA, AirportB, ..., AirportA]"
     return f"{task}\n\n- Airports: {listed}.\n- Distances in kilometres:\n{lines}\n\n{closing}"
@@ -56,6 +60,8 @@ def _people(payload: Mapping[str, Json], nodes: str, edges: str) -> str:
 def _molecule(key: str, molecule: Molecule, has_labels: bool) -> str:
     bonds = ", ".join(f"{a}-{b}" for a, b in molecule.bonds)
     if not has_labels:
-        return f"Molecule {key} has {len(molecule.labels)} atoms, numbered from 0.\n- Bonds: {bonds}."
+        return (
+            f"Molecule {key} has {len(molecule.labels)} atoms, numbered from 0.\n- Bonds: {bonds}."
+        )
     atoms = ", ".join(f"{label} (atom {number})" for number, label in enumerate(molecule.labels))
     return f"Molecule {key}:\n- Atoms: {atoms}.\n- Bonds: {bonds}."

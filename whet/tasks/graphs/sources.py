@@ -1,7 +1,9 @@
-"""Draw graphs: friendships, co-authors, flights, facts about entities, molecules. All choices come from one stream.
+"""Draw graphs: friendships, co-authors, flights, facts about entities, molecules. All choices come
+from one stream.
 
-Shapes follow what such networks look like, not any published file: friends of friends become friends, authors of a
-paper all know each other, places hang from few hubs, molecules are trees with some rings.
+Shapes follow what such networks look like, not any published file: friends of friends become
+friends, authors of a paper all know each other, places hang from few hubs, molecules are trees with
+some rings.
 """
 
 from itertools import combinations
@@ -18,7 +20,8 @@ _EARTH_KM = 6371.0
 
 
 def friends(rng: Random, size: int, *, components: int = 1) -> Payload:
-    """Draw a social network: everyone meets someone who was there before, then friends of friends."""
+    """Draw a social network: everyone meets someone who was there before, then friends of
+    friends."""
     edges: set[Span] = set()
     starts = {0, *rng.sample(range(1, size), components - 1)}
     groups: list[list[int]] = []
@@ -37,9 +40,11 @@ def friends(rng: Random, size: int, *, components: int = 1) -> Payload:
 
 
 def authors(rng: Random, size: int, *, density: float = 0.0) -> Payload:
-    """Draw a co-author network: papers of few authors, at most five, each with one who has written before.
+    """Draw a co-author network: papers of few authors, at most five, each with one who has written
+    before.
 
-    Pairs who do not follow from a paper are added up to the density, which makes cliques hard to tell from chance.
+    Pairs who do not follow from a paper are added up to the density, which makes cliques hard to
+    tell from chance.
     """
     edges: set[Span] = set()
     writers = [0]
@@ -61,15 +66,23 @@ def authors(rng: Random, size: int, *, density: float = 0.0) -> Payload:
 def flights(rng: Random, size: int) -> Payload:
     """Draw airports and the great-circle distance of each pair in whole kilometres."""
     codes = rng.sample(sorted(AIRPORTS), size)
-    return {"nodes": list(codes), "edges": [[a, b, kilometres(a, b)] for a, b in combinations(codes, 2)]}
+    return {
+        "nodes": list(codes),
+        "edges": [[a, b, kilometres(a, b)] for a, b in combinations(codes, 2)],
+    }
 
 
 def facts(rng: Random, size: int) -> Payload:
-    """Draw a connected graph of entities, a relation on every edge; some hang from hubs, some in chains."""
+    """Draw a connected graph of entities, a relation on every edge; some hang from hubs, some in
+    chains."""
     edges: set[Span] = set()
     hubs = rng.uniform(0.0, 0.8)
     for node in range(1, size):
-        first = int(node * rng.random() ** 2) if rng.random() < hubs else rng.randrange(max(0, node - 4), node)
+        first = (
+            int(node * rng.random() ** 2)
+            if rng.random() < hubs
+            else rng.randrange(max(0, node - 4), node)
+        )
         edges.add((first, node))
     for _ in range(rng.randrange(size // 2 + 1)):
         a, b = rng.sample(range(size), 2)
@@ -77,7 +90,10 @@ def facts(rng: Random, size: int) -> Payload:
     graph = _named(rng, rng.sample(ENTITIES, size), edges)
     rows = graph["edges"]
     assert isinstance(rows, list)
-    return {**graph, "edges": [[*row, rng.choice(RELATIONS)] for row in rows if isinstance(row, list)]}
+    return {
+        **graph,
+        "edges": [[*row, rng.choice(RELATIONS)] for row in rows if isinstance(row, list)],
+    }
 
 
 def molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
@@ -118,7 +134,9 @@ def people(rng: Random, count: int, *, has_initials: bool = False) -> list[str]:
     """Draw different names; with initials some are like `Ida M. Vogel`."""
     names: dict[str, None] = {}
     while len(names) < count:
-        middle = f" {rng.choice('ABCDEFGHJKLMNPRSTW')}." if has_initials and rng.random() < 0.4 else ""
+        middle = (
+            f" {rng.choice('ABCDEFGHJKLMNPRSTW')}." if has_initials and rng.random() < 0.4 else ""
+        )
         names[f"{rng.choice(FIRST_NAMES)}{middle} {rng.choice(LAST_NAMES)}"] = None
     return list(names)
 

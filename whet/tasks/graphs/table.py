@@ -40,7 +40,9 @@ class Table:
             pair=_two(_within(pairs[0], n, n)) if n else (0, 0),
             weights=_padded(next(iter(_rows(payload, "weights")), ()), n),
             pattern_n=pattern_n,
-            pattern=tuple(_two(_within(row, pattern_n, pattern_n)) for row in _rows(pattern, "edges")),
+            pattern=tuple(
+                _two(_within(row, pattern_n, pattern_n)) for row in _rows(pattern, "edges")
+            ),
             jobs=jobs,
             embeddings=tuple(_two(row) for row in embeddings) or ((0, 0),) * n,
             layers=min(_count(payload, "layers"), 8),
@@ -79,7 +81,9 @@ def _rows(payload: Mapping[str, Json], key: str) -> list[tuple[int, ...]]:
 
 def _within(row: tuple[int, ...], left: int, right: int) -> tuple[int, ...]:
     if len(row) not in (2, 3) or not (0 <= row[0] < left and 0 <= row[1] < right):
-        raise DataError(f"an edge or pair names two of {max(left, right)} nodes by number, not {list(row)}")
+        raise DataError(
+            f"an edge or pair names two of {max(left, right)} nodes by number, not {list(row)}"
+        )
     return row
 
 

@@ -1,4 +1,5 @@
-"""What tasks with an optimum share: a grader that states value, optimum and feasibility, and gold answers."""
+"""What tasks with an optimum share: a grader that states value, optimum and feasibility, and gold
+answers."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -14,7 +15,8 @@ NO_VALUE = -1.0
 
 
 class GraphTask(DrawnTask):
-    """A task with a best answer. Each says how to solve and ask it, and how to read and value an answer."""
+    """A task with a best answer. Each says how to solve and ask it, and how to read and value an
+    answer."""
 
     goal: Literal["max", "min"]
 
@@ -37,7 +39,8 @@ class GraphTask(DrawnTask):
         raise NotImplementedError
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct`, `feasible`, `value` (-1 without one), `optimum` and `quality`, their ratio."""
+        """State the parts `correct`, `feasible`, `value` (-1 without one), `optimum` and `quality`,
+        their ratio."""
         question = problem.prompt[-1].content if problem.prompt else ""
         optimum, is_proven = self._optimum(problem.payload)
         reply = self.read(problem.payload, final_part(text, question))
@@ -46,11 +49,22 @@ class GraphTask(DrawnTask):
             return Score(verdict=Verdict.NO_ANSWER, parts=_parts(NO_VALUE, optimum, 0.0), note=note)
         value = self._valued(problem.payload, reply, optimum)
         if isinstance(value, str):
-            return Score(verdict=Verdict.WRONG, parts=_parts(NO_VALUE, optimum, 0.0), answer=reply.text, note=value)
+            return Score(
+                verdict=Verdict.WRONG,
+                parts=_parts(NO_VALUE, optimum, 0.0),
+                answer=reply.text,
+                note=value,
+            )
         is_right = value <= optimum if self.goal == "min" else value >= optimum
-        parts = _parts(value, optimum, quality(value, optimum, self.goal)) | {"correct": float(is_right)}
+        parts = _parts(value, optimum, quality(value, optimum, self.goal)) | {
+            "correct": float(is_right)
+        }
         known = "the optimum" if is_proven else "the best known"
-        note = f"{value:g} is {known}" if is_right else f"feasible with {value:g}, but {known} is {optimum:g}"
+        note = (
+            f"{value:g} is {known}"
+            if is_right
+            else f"feasible with {value:g}, but {known} is {optimum:g}"
+        )
         verdict = Verdict.CORRECT if is_right else Verdict.WRONG
         return Score(verdict=verdict, parts=parts, answer=reply.text, note=note)
 
@@ -58,7 +72,9 @@ class GraphTask(DrawnTask):
         """Write an optimal answer, after one of three openings."""
         answer = problem.answer or self.write(problem.payload, self.best(problem.payload))
         value = self._optimum(problem.payload)[0]
-        return ("The answer is: ", "Answer: ", f"The best value is {value:g}.\n\n")[seed % 3] + answer
+        return ("The answer is: ", "Answer: ", f"The best value is {value:g}.\n\n")[
+            seed % 3
+        ] + answer
 
     def made(self, payload: Payload, level: float, id: str) -> Problem:
         found = self.best(payload)
@@ -67,7 +83,12 @@ class GraphTask(DrawnTask):
             task=self.name,
             prompt=(Message(role="user", content=self.question(payload)),),
             answer=self.write(payload, found),
-            payload={**payload, "optimum": found.value, "proven": found.is_proven, "nodes_searched": found.nodes},
+            payload={
+                **payload,
+                "optimum": found.value,
+                "proven": found.is_proven,
+                "nodes_searched": found.nodes,
+            },
             level=level,
             split=split_of(id),
             source=self.name,
@@ -89,7 +110,8 @@ class GraphTask(DrawnTask):
 
 
 def quality(value: float, optimum: float, goal: Literal["max", "min"]) -> float:
-    """Compare a value with the optimum, from 0 to 1; where the least cost is 0, one is added to both.
+    """Compare a value with the optimum, from 0 to 1; where the least cost is 0, one is added to
+    both.
 
     >>> quality(4, 2, "min"), quality(1, 4, "max"), quality(3, 0, "min"), quality(9, 4, "max")
     (0.5, 0.25, 0.25, 1.0)
@@ -102,4 +124,10 @@ def quality(value: float, optimum: float, goal: Literal["max", "min"]) -> float:
 
 def _parts(value: float, optimum: float, quality: float) -> dict[str, float]:
     feasible = float(value != NO_VALUE)
-    return {"correct": 0.0, "feasible": feasible, "value": float(value), "optimum": optimum, "quality": quality}
+    return {
+        "correct": 0.0,
+        "feasible": feasible,
+        "value": float(value),
+        "optimum": optimum,
+        "quality": quality,
+    }

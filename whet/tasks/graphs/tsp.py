@@ -38,7 +38,9 @@ class Tsp(NamedTask):
     def best(self, payload: Mapping[str, Json]) -> Found:
         return shortest_tour(_distances(Graph.from_payload(payload)))
 
-    def worth(self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]) -> float | str:
+    def worth(
+        self, graph: Graph, nodes: tuple[int, ...], payload: Mapping[str, Json]
+    ) -> float | str:
         if nodes[0] != nodes[-1]:
             return "the tour does not return to its first airport"
         missing = set(range(len(graph.names))) - set(nodes)
@@ -56,5 +58,7 @@ def _distances(graph: Graph) -> list[list[float]]:
             table[a][b] = table[b][a] = weight
             known.add((min(a, b), max(a, b)))
     if len(known) != n * (n - 1) // 2:
-        raise DataError(f"a tour needs the distance of every pair of {n} airports, and {len(known)} are given")
+        raise DataError(
+            f"a tour needs the distance of every pair of {n} airports, and {len(known)} are given"
+        )
     return table

@@ -1,7 +1,8 @@
-"""Read the final yes or no, number, list, pairs or rows of a response about a numbered graph. Total, linear, cautious.
+"""Read the final yes or no, number, list, pairs or rows of a response about a numbered graph.
+Total, linear, cautious.
 
-Where the text says two things at once nothing is read. What stands after the last `###`, in the last box or answer tag
-comes first, then what a sentence says it is, and only then the last line.
+Where the text says two things at once nothing is read. What stands after the last `###`, in the
+last box or answer tag comes first, then what a sentence says it is, and only then the last line.
 """
 
 import re
@@ -11,10 +12,16 @@ from fractions import Fraction
 from whet.tasks.graphs.answers import boxed
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_LEADING = re.compile(r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE)
-_BARE_YES_NO = re.compile(r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE)
+_LEADING = re.compile(
+    r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE
+)
+_BARE_YES_NO = re.compile(
+    r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE
+)
 _DENIED = re.compile(r"\bnot\W{1,3}(?:yes|no)\b", re.IGNORECASE)
-_ANSWER_YES_NO = re.compile(r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE)
+_ANSWER_YES_NO = re.compile(
+    r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
+)
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _SAID = re.compile(
@@ -28,9 +35,12 @@ _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _SAID_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _SHOWN = re.compile(
-    rf"\b(?:path|cycle|route)\b[^\n.;0-9]{{0,60}}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE
+    rf"\b(?:path|cycle|route)\b[^\n.;0-9]{{0,60}}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{{0,6}}({_RUN})(?!\w)",
+    re.IGNORECASE,
 )
-_EDGE = re.compile(r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)")
+_EDGE = re.compile(
+    r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)"
+)
 _PAIR = re.compile(
     r"applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}job\s{0,3}([0-9]{1,5})"
 )
@@ -83,7 +93,8 @@ def number(text: str) -> Fraction | None:
 
 
 def asked_pair(text: str) -> tuple[int, int] | None:
-    """Read between which nodes the last sentence of the kind `from node 4 to node 9 is 6` says its number holds."""
+    """Read between which nodes the last sentence of the kind `from node 4 to node 9 is 6` says its
+    number holds."""
     found = _OF_NODES.findall(text)
     return (int(found[-1][0]), int(found[-1][1])) if found else None
 
@@ -104,7 +115,8 @@ def run(text: str) -> tuple[int, ...] | None:
 
 
 def shown(text: str) -> tuple[int, ...] | None:
-    """Read the last list of nodes that the text itself calls a path or a cycle; other lists are none.
+    """Read the last list of nodes that the text itself calls a path or a cycle; other lists are
+    none.
 
     >>> shown("Nodes 0, 1, 2 are one block. The path can be: 0->1->2, so yes."), shown("0, 1, 2 are one block, so yes.")
     ((0, 1, 2), None)
@@ -131,7 +143,8 @@ def rows(text: str) -> dict[int, tuple[int, int]]:
 
 
 def _closing_parts(text: str) -> Iterator[str]:
-    """Cut out what follows the last `###`, the last box and the last answer tag; headings over long text are none."""
+    """Cut out what follows the last `###`, the last box and the last answer tag; headings over long
+    text are none."""
     box = boxed(text)
     tag = text.rfind("<answer>")
     mark = text.rfind("###")
@@ -140,7 +153,9 @@ def _closing_parts(text: str) -> Iterator[str]:
         box,
         text[tag + len("<answer>") :].split("</answer>", 1)[0] if tag >= 0 else None,
     ]
-    return (part for part in parts if part is not None and len(part) <= max(_SHORT, 6 * part.count(",")))
+    return (
+        part for part in parts if part is not None and len(part) <= max(_SHORT, 6 * part.count(","))
+    )
 
 
 def _leading(line: str) -> str | None:

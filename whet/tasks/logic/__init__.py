@@ -1,1 +1,2 @@
-"""Puzzles with one solution, proved: zebra, ordering, knights, graph_logic, zebralogic, arc. One file a task."""
+"""Puzzles with one solution, proved: zebra, ordering, knights, graph_logic, zebralogic, arc. One
+file a task."""

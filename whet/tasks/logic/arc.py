@@ -1,10 +1,11 @@
-"""Grid puzzles in the manner of ARC: find the rule in a few pairs of grids and apply it to one more.
+"""Grid puzzles in the manner of ARC: find the rule in a few pairs of grids and apply it to one
+more.
 
-answer   JSON text of the output grid, rows of whole numbers
-payload  {"pairs": [[input, output], ...], "input": grid}, for reading only
+answer   JSON text of the output grid, rows of whole numbers payload  {"pairs": [[input, output],
+...], "input": grid}, for reading only
 
-Made puzzles use one to three moves of `moves`; every rule of as many moves that fits the pairs gives the same output,
-which is proved by trying them all.
+Made puzzles use one to three moves of `moves`; every rule of as many moves that fits the pairs
+gives the same output, which is proved by trying them all.
 """
 
 import json
@@ -42,7 +43,8 @@ class ArcConfig(GeneratedConfig):
 
 
 class Arc(Task):
-    """Generated grid puzzles, and a grader that wants the exact grid and states the share of right cells."""
+    """Generated grid puzzles, and a grader that wants the exact grid and states the share of right
+    cells."""
 
     name = "arc"
     is_bounded = True
@@ -53,7 +55,9 @@ class Arc(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -64,17 +68,26 @@ class Arc(Task):
         """
         gold = grid_of(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs a grid as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs a grid as its answer, not {problem.answer!r}"
+            )
         found = read_final(text, grid_of)
         if found is None:
             return no_answer("cells")
         span, grid = found
         if (len(grid), len(grid[0])) != (len(gold), len(gold[0])):
-            note = f"{len(grid)} x {len(grid[0])} cells where {len(gold)} x {len(gold[0])} are right"
+            note = (
+                f"{len(grid)} x {len(grid[0])} cells where {len(gold)} x {len(gold[0])} are right"
+            )
             return judged(False, {"cells": 0.0}, span, note)
         pairs = [pair for rows in zip(grid, gold, strict=True) for pair in zip(*rows, strict=True)]
         right = sum(a == b for a, b in pairs)
-        return judged(grid == gold, {"cells": right / len(pairs)}, span, f"{right} of {len(pairs)} cells are right")
+        return judged(
+            grid == gold,
+            {"cells": right / len(pairs)},
+            span,
+            f"{right} of {len(pairs)} cells are right",
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
@@ -83,7 +96,11 @@ class Arc(Task):
         depth, low, high, moves = _SHAPES[fifth(level)]
         inputs = [_drawn(rng, low, high) for _ in range(_NUM_PAIRS + 1)]
         home = split_of(self.name, _json(inputs[-1]))
-        outputs = _moved(inputs, [rng.choice(moves) for _ in range(depth)]) if split in (None, home) else None
+        outputs = (
+            _moved(inputs, [rng.choice(moves) for _ in range(depth)])
+            if split in (None, home)
+            else None
+        )
         if outputs is None or not is_settled(inputs, outputs, depth):
             return None
         pairs: Json = [[_json(a), _json(b)] for a, b in zip(inputs[:-1], outputs[:-1], strict=True)]
@@ -98,19 +115,24 @@ class Arc(Task):
 
 
 def grid_of(text: str) -> Grid | None:
-    """Read a grid: a list of rows, or rows of numbers on lines of their own; None where it is no rectangle of them."""
+    """Read a grid: a list of rows, or rows of numbers on lines of their own; None where it is no
+    rectangle of them."""
     if text.startswith(("[", "{")):
         tree = _rows(text)
         if not isinstance(tree, list):
             return None
-        rows = [[leaf for leaf in row if isinstance(leaf, str)] for row in tree if isinstance(row, list)]
+        rows = [
+            [leaf for leaf in row if isinstance(leaf, str)] for row in tree if isinstance(row, list)
+        ]
         if len(rows) != len(tree) or [len(row) for row in rows] != [len(row) for row in tree]:
             return None
     else:
         rows = [line.split() for line in text.splitlines()]
     if not rows or not rows[0] or any(len(row) != len(rows[0]) for row in rows):
         return None
-    if not all(cell.isascii() and cell.isdigit() and len(cell) <= 3 for row in rows for cell in row):
+    if not all(
+        cell.isascii() and cell.isdigit() and len(cell) <= 3 for row in rows for cell in row
+    ):
         return None
     return tuple(tuple(int(cell) for cell in row) for row in rows)
 
@@ -121,12 +143,17 @@ def _rows(text: str) -> Tree | None:
     if isinstance(tree, dict):
         return next(iter(tree.values())) if len(tree) == 1 else None
     lines = text.splitlines()
-    is_by_line = tree is None and len(lines) > 1 and all(line.strip().startswith("[") for line in lines)
-    return parse(f"[{','.join(line.strip().rstrip(',') for line in lines)}]") if is_by_line else tree
+    is_by_line = (
+        tree is None and len(lines) > 1 and all(line.strip().startswith("[") for line in lines)
+    )
+    return (
+        parse(f"[{','.join(line.strip().rstrip(',') for line in lines)}]") if is_by_line else tree
+    )
 
 
 def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> bool:
-    """Prove that the pairs leave one output for the last input, which is not what it was, and take as many moves."""
+    """Prove that the pairs leave one output for the last input, which is not what it was, and take
+    as many moves."""
     if inputs[-1] == outputs[-1] or not any(map(any, inputs[-1])):
         return False
     shown, fitting = tuple(outputs[:-1]), results(inputs, depth - 1)
@@ -143,7 +170,10 @@ def _json(grid: Grid) -> Json:
 def _drawn(rng: Random, low: int, high: int) -> Grid:
     colours = rng.sample(range(1, 10), 3)
     height, width = rng.randint(low, high), rng.randint(low, high)
-    return tuple(tuple(rng.choice(colours) if rng.random() < 0.45 else 0 for _ in range(width)) for _ in range(height))
+    return tuple(
+        tuple(rng.choice(colours) if rng.random() < 0.45 else 0 for _ in range(width))
+        for _ in range(height)
+    )
 
 
 def _moved(grids: Sequence[Grid], moves: Sequence[Move]) -> list[Grid] | None:

@@ -1,7 +1,7 @@
 """Clues of position puzzles: what each kind says, and how it narrows where its items may be.
 
-Items stand at positions 0 to n - 1; a domain is a bit mask of the positions an item may still have. A rule narrows the
-domains of its items in place and returns False where nothing is left.
+Items stand at positions 0 to n - 1; a domain is a bit mask of the positions an item may still have.
+A rule narrows the domains of its items in place and returns False where nothing is left.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,8 @@ Rule = Callable[[Domains], bool]
 
 
 class Clue(NamedTuple):
-    """A kind, the items it speaks of, and for `apart` how many stand between, for `at` and `not_at` which position."""
+    """A kind, the items it speaks of, and for `apart` how many stand between, for `at` and `not_at`
+    which position."""
 
     kind: str
     items: tuple[int, ...]
@@ -102,7 +103,8 @@ def _binary_rule(clue: Clue, n: int) -> Rule:
 
 @lru_cache(1 << 10)
 def _images(kind: str, number: int, n: int) -> tuple[list[int], list[int]]:
-    """List, for every domain of one item, where the other may be: of the first item, then of the second."""
+    """List, for every domain of one item, where the other may be: of the first item, then of the
+    second."""
     says = BINARY[kind]
     ahead = [sum(1 << q for q in range(n) if says(p, q, number)) for p in range(n)]
     back = [sum(1 << q for q in range(n) if says(q, p, number)) for p in range(n)]
@@ -141,7 +143,9 @@ def _supported(kind: str, n: int, first: int, second: int, third: int) -> tuple[
 @lru_cache(1 << 6)
 def _triples(kind: str, n: int) -> list[tuple[int, int, int]]:
     says, places = TERNARY[kind], range(n)
-    return [(1 << p, 1 << q, 1 << r) for p in places for q in places for r in places if says(p, q, r)]
+    return [
+        (1 << p, 1 << q, 1 << r) for p in places for q in places for r in places if says(p, q, r)
+    ]
 
 
 def _either_rule(clue: Clue) -> Rule:

@@ -1,11 +1,12 @@
-"""Graph implication: everyone who is A is B, ...; what is the next step from what someone is to what is to be shown?
+"""Graph implication: everyone who is A is B, ...; what is the next step from what someone is to
+what is to be shown?
 
-answer   the word of the next step
-payload  {"edges": [[word, word], ...], "start": word, "goal": word}, for reading only
+answer   the word of the next step payload  {"edges": [[word, word], ...], "start": word, "goal":
+word}, for reading only
 
-The graph is a handful of chains of the same length that leave the start, one of which reaches the goal, further
-implications between them, and others that lead to the goal from what nobody is; only following a chain from one end to
-the other tells which is right.
+The graph is a handful of chains of the same length that leave the start, one of which reaches the
+goal, further implications between them, and others that lead to the goal from what nobody is; only
+following a chain from one end to the other tells which is right.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,13 @@ from whet.types import Json, Problem, Score, Split
 
 Edge = tuple[str, str]
 
-_SHAPES: tuple[tuple[int, int, int], ...] = ((2, 2, 1), (3, 2, 3), (5, 3, 8), (9, 3, 16), (16, 4, 32))
+_SHAPES: tuple[tuple[int, int, int], ...] = (
+    (2, 2, 1),
+    (3, 2, 3),
+    (5, 3, 8),
+    (9, 3, 16),
+    (16, 4, 32),
+)
 """Look-ahead, chains, and further implications in each fifth of difficulty."""
 _ASK = (
     "{facts} {name} is {start}. We want to show, one implication at a time, that {name} is {goal}. "
@@ -35,7 +42,8 @@ class GraphLogicConfig(GeneratedConfig):
 
 
 class GraphLogic(Task):
-    """Generated implication graphs with exactly one right next step, proved by search, and an exact grader."""
+    """Generated implication graphs with exactly one right next step, proved by search, and an exact
+    grader."""
 
     name = "graph_logic"
     is_bounded = True
@@ -46,7 +54,9 @@ class GraphLogic(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -54,12 +64,19 @@ class GraphLogic(Task):
         """Compare one word, case aside. Parts: `correct` 0 or 1."""
         gold = word_of(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs one word as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs one word as its answer, not {problem.answer!r}"
+            )
         found = read_final(text, word_of)
         if found is None:
             return no_answer()
         is_right = found[1] == gold
-        return judged(is_right, {}, found[0], "the next step" if is_right else f"the next step is not {found[1]}"[:100])
+        return judged(
+            is_right,
+            {},
+            found[0],
+            "the next step" if is_right else f"the next step is not {found[1]}"[:100],
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
@@ -77,12 +94,17 @@ class GraphLogic(Task):
         name = rng.choice(PEOPLE)
         facts = " ".join(f"Everyone who is {a} is {b}." for a, b in edges)
         asked = _ASK.format(facts=facts, name=name, start=start, goal=goal)
-        payload: dict[str, Json] = {"edges": [[a, b] for a, b in edges], "start": start, "goal": goal}
+        payload: dict[str, Json] = {
+            "edges": [[a, b] for a, b in edges],
+            "start": start,
+            "goal": goal,
+        }
         return question(self.name, asked, answer=steps[0], payload=payload, level=level, split=home)
 
 
 def word_of(text: str) -> str | None:
-    """Read one word, alone or as `Ada is blomish`, with or without a full stop; None where it is anything else."""
+    """Read one word, alone or as `Ada is blomish`, with or without a full stop; None where it is
+    anything else."""
     words = text.strip("\"'`*").removesuffix(".").split()
     if len(words) == 3 and words[1] == "is":
         words = words[2:]
@@ -104,10 +126,14 @@ def next_steps(edges: Sequence[Edge], start: str, goal: str) -> list[str]:
     return [b for a, b in edges if a == start and b in reaching]
 
 
-def _edges(start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random) -> list[Edge]:
-    """Lay the chains; then for each stray word one edge out of a chain, and one from the stray word into any chain.
+def _edges(
+    start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random
+) -> list[Edge]:
+    """Lay the chains; then for each stray word one edge out of a chain, and one from the stray word
+    into any chain.
 
-    Nothing leads into a stray word, nor from another chain into the first, so the right step stays the only one.
+    Nothing leads into a stray word, nor from another chain into the first, so the right step stays
+    the only one.
     """
     edges = {(a, b) for chain in chains for a, b in zip((start, *chain), chain, strict=False)}
     for stray in strays:

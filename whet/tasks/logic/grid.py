@@ -1,6 +1,8 @@
-"""Solve position puzzles: several attributes, each a permutation of its items over the same positions.
+"""Solve position puzzles: several attributes, each a permutation of its items over the same
+positions.
 
-Propagation over bit masks, then branching on the item with the fewest places left. Complete: what it says is unique is.
+Propagation over bit masks, then branching on the item with the fewest places left. Complete: what
+it says is unique is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +30,8 @@ class Grid:
         self._settle()
 
     def other(self, truth: Positions) -> Positions | None:
-        """Find a solution that is not the one given, which must be one; None proves that it is the only one."""
+        """Find a solution that is not the one given, which must be one; None proves that it is the
+        only one."""
         domains = self._domains.copy()
         while (item := _narrowest(domains)) is not None:
             right = 1 << truth[item]
@@ -78,7 +81,8 @@ class Grid:
 
 
 def _spread_out(domains: Domains, start: int, end: int) -> bool:
-    """Keep the items of an attribute apart: a place that is taken is taken, one that only one item can have is its."""
+    """Keep the items of an attribute apart: a place that is taken is taken, one that only one item
+    can have is its."""
     taken = seen = twice = 0
     for item in range(start, end):
         domain = domains[item]

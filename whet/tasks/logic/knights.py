@@ -1,7 +1,9 @@
-"""Knights and knaves: knights tell the truth, knaves lie, who is which? One answer holds, proved by trying them all.
+"""Knights and knaves: knights tell the truth, knaves lie, who is which? One answer holds, proved by
+trying them all.
 
 answer   one clause a person: `(1) Ada is a knight`, on lines of their own or with commas between
-payload  {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL writes it:
+payload  {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL
+writes it:
          ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...], ["or", s, ...], ["->", s, s], ["<=>", s, s];
          for reading and proof only, the grader needs nothing but the answer
 """
@@ -22,7 +24,8 @@ from whet.types import Json, Problem, Score, Split
 
 
 class Statement(NamedTuple):
-    """A kind and what it is about: a person for `telling-truth` and `lying`, other statements for the rest."""
+    """A kind and what it is about: a person for `telling-truth` and `lying`, other statements for
+    the rest."""
 
     kind: str
     person: int = 0
@@ -33,14 +36,20 @@ _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""
 _DEPTHS = (1, 1, 2, 2, 3)
 """How deep statements nest in each fifth."""
-_JOINS = {"and": "{} and {}", "or": "{} or {}", "->": "if {} then {}", "<=>": "{} if and only if {}"}
+_JOINS = {
+    "and": "{} and {}",
+    "or": "{} or {}",
+    "->": "if {} then {}",
+    "<=>": "{} if and only if {}",
+}
 _ASK = (
     "On an island everyone is either a knight, who always tells the truth, or a knave, who always lies. "
     "You meet {names}. {said} Who is a knight and who is a knave? End with everyone between answer tags, one a line: "
     "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
 )
 _CLAUSE = re.compile(
-    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?", re.IGNORECASE
+    r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?",
+    re.IGNORECASE,
 )
 _LEAD = re.compile(r"\s*(?:so|thus|therefore|hence)[,:]?\s+", re.IGNORECASE)
 _AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
@@ -52,7 +61,8 @@ class KnightsConfig(GeneratedConfig):
 
 
 class Knights(Task):
-    """Generated islands of two to ten people, and an exact grader with the share of people told right."""
+    """Generated islands of two to ten people, and an exact grader with the share of people told
+    right."""
 
     name = "knights"
     is_bounded = True
@@ -63,7 +73,9 @@ class Knights(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -83,7 +95,12 @@ class Knights(Task):
         span, roles = found
         right = sum(roles.get(name) == role for name, role in gold.items())
         is_right = roles == gold
-        return judged(is_right, {"people": right / len(gold)}, span, f"{right} of {len(gold)} people are told right")
+        return judged(
+            is_right,
+            {"people": right / len(gold)},
+            span,
+            f"{right} of {len(gold)} people are told right",
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
@@ -92,13 +109,18 @@ class Knights(Task):
         n = rng.randint(*_SIZES[fifth(level)])
         names = rng.sample(PEOPLE, n)
         statements = [_statement(person, n, _DEPTHS[fifth(level)], rng) for person in range(n)]
-        payload: dict[str, Json] = {"names": list(names), "statements": [_form(said) for said in statements]}
+        payload: dict[str, Json] = {
+            "names": list(names),
+            "statements": [_form(said) for said in statements],
+        }
         home = split_of(self.name, payload)
         found = solutions(statements) if split in (None, home) else 0
         if found.bit_count() != 1:
             return None
         truth = found.bit_length() - 1
-        lines = [f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)]
+        lines = [
+            f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)
+        ]
         asked, answer = _asked(names, statements), "\n".join(lines)
         return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
 
@@ -118,7 +140,8 @@ def roles_of(text: str) -> dict[str, str] | None:
 
 
 def solutions(statements: Sequence[Statement]) -> int:
-    """Try all islands at once: bit w of the result is set where world w holds, person i being a knight at its bit i."""
+    """Try all islands at once: bit w of the result is set where world w holds, person i being a
+    knight at its bit i."""
     n = len(statements)
     found = _everywhere(n)
     for person, statement in enumerate(statements):
@@ -165,7 +188,8 @@ def _everywhere(n: int) -> int:
 
 
 def _statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
-    """Draw what someone says: of another, or of two statements joined, in which the speaker may occur."""
+    """Draw what someone says: of another, or of two statements joined, in which the speaker may
+    occur."""
     if rng.random() < 0.2:
         other = rng.randrange(n - 1)
         return _atom(other + (other >= speaker), rng)
@@ -175,7 +199,9 @@ def _statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
 def _compound(n: int, depth: int, rng: Random) -> Statement:
     kind = rng.choice(tuple(_JOINS))
     if depth == 1:
-        return Statement(kind, parts=tuple(_atom(person, rng) for person in rng.sample(range(n), 2)))
+        return Statement(
+            kind, parts=tuple(_atom(person, rng) for person in rng.sample(range(n), 2))
+        )
     nested = _compound(n, depth - 1, rng)
     other = _atom(rng.randrange(n), rng) if rng.random() < 0.5 else _compound(n, depth - 1, rng)
     return Statement(kind, parts=(nested, other) if rng.random() < 0.5 else (other, nested))
@@ -186,18 +212,27 @@ def _atom(person: int, rng: Random) -> Statement:
 
 
 def _form(statement: Statement) -> Json:
-    return [statement.kind, *(_form(part) for part in statement.parts)] if statement.parts else [*statement[:2]]
+    return (
+        [statement.kind, *(_form(part) for part in statement.parts)]
+        if statement.parts
+        else [*statement[:2]]
+    )
 
 
 def _asked(names: Sequence[str], statements: Sequence[Statement]) -> str:
-    said = [f"{name} says: {_said(statement, names, 0)}." for name, statement in zip(names, statements, strict=True)]
+    said = [
+        f"{name} says: {_said(statement, names, 0)}."
+        for name, statement in zip(names, statements, strict=True)
+    ]
     return _ASK.format(names=f"{', '.join(names[:-1])} and {names[-1]}", said=" ".join(said))
 
 
 def _said(statement: Statement, names: Sequence[str], depth: int) -> str:
     if not statement.parts:
         return f"{names[statement.person]} is a {_role(statement.kind == 'telling-truth')}"
-    joined = _JOINS[statement.kind].format(*(_said(part, names, depth + 1) for part in statement.parts))
+    joined = _JOINS[statement.kind].format(
+        *(_said(part, names, depth + 1) for part in statement.parts)
+    )
     return f"({joined})" if depth else joined
 
 

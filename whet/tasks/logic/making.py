@@ -1,6 +1,7 @@
 """Make the clues of a position puzzle: true ones, until no second solution is left.
 
-Each new clue rules out a counterexample that the solver found, so every clue says something when it is added.
+Each new clue rules out a counterexample that the solver found, so every clue says something when it
+is added.
 """
 
 from collections.abc import Sequence
@@ -36,14 +37,22 @@ def shuffled(num_positions: int, num_attributes: int, rng: Random) -> Solution:
         for place, item in enumerate(row):
             positions[item] = place
     return Solution(
-        num_positions=num_positions, num_attributes=num_attributes, positions=tuple(positions), items=tuple(items)
+        num_positions=num_positions,
+        num_attributes=num_attributes,
+        positions=tuple(positions),
+        items=tuple(items),
     )
 
 
-def clues_for(solution: Solution, kinds: Sequence[str], rng: Random, *, minimal: bool = False) -> list[Clue] | None:
-    """Choose clues that leave the solution alone, every one needed if `minimal`; None where the kinds cannot."""
+def clues_for(
+    solution: Solution, kinds: Sequence[str], rng: Random, *, minimal: bool = False
+) -> list[Clue] | None:
+    """Choose clues that leave the solution alone, every one needed if `minimal`; None where the
+    kinds cannot."""
     n, m = solution.num_positions, solution.num_attributes
-    usable = [kind for kind in kinds if (m > 1 or kind not in _ACROSS) and (n > 2 or kind not in TERNARY)]
+    usable = [
+        kind for kind in kinds if (m > 1 or kind not in _ACROSS) and (n > 2 or kind not in TERNARY)
+    ]
     grid, clues = Grid(n, m), []
     while (counter := grid.other(solution.positions)) is not None:
         clue = _against(counter, solution, usable, rng)
@@ -61,12 +70,17 @@ def _needed(solution: Solution, clues: list[Clue]) -> list[Clue]:
     kept = clues
     for clue in clues:
         rest = [other for other in kept if other is not clue]
-        if Grid(solution.num_positions, solution.num_attributes, rest).other(solution.positions) is None:
+        if (
+            Grid(solution.num_positions, solution.num_attributes, rest).other(solution.positions)
+            is None
+        ):
             kept = rest
     return kept
 
 
-def _against(counter: Positions, solution: Solution, kinds: Sequence[str], rng: Random) -> Clue | None:
+def _against(
+    counter: Positions, solution: Solution, kinds: Sequence[str], rng: Random
+) -> Clue | None:
     """Draw a clue that is true of the solution and not of the counterexample."""
     pairs = zip(solution.positions, counter, strict=True)
     moved = [item for item, (place, other) in enumerate(pairs) if place != other]
@@ -78,7 +92,8 @@ def _against(counter: Positions, solution: Solution, kinds: Sequence[str], rng: 
 
 
 def _drawn(kind: str, item: int, solution: Solution, rng: Random) -> Clue | None:
-    """Draw a clue of a kind about an item, true of the solution; None where this draw found none."""
+    """Draw a clue of a kind about an item, true of the solution; None where this draw found
+    none."""
     place = solution.positions[item]
     if kind in UNARY:
         number = {"at": place, "not_at": rng.randrange(solution.num_positions)}.get(kind, 0)
@@ -99,7 +114,11 @@ def _drawn(kind: str, item: int, solution: Solution, rng: Random) -> Clue | None
         if first == second:
             return None
         clue = Clue(kind, (item, first, item, second))
-    return clue if holds(clue, solution.positions, solution.num_positions) and clue.number >= 0 else None
+    return (
+        clue
+        if holds(clue, solution.positions, solution.num_positions) and clue.number >= 0
+        else None
+    )
 
 
 def _other(kind: str, item: int, place: int, solution: Solution, rng: Random) -> int | None:

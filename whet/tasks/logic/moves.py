@@ -1,4 +1,5 @@
-"""What a made grid puzzle may do to a grid: a dozen plain moves, and all results of a few of them in a row."""
+"""What a made grid puzzle may do to a grid: a dozen plain moves, and all results of a few of them
+in a row."""
 
 from collections.abc import Callable, Sequence
 
@@ -51,7 +52,9 @@ def pushed(grid: Grid) -> Grid:
 
 def doubled(grid: Grid) -> Grid:
     """Make every cell two by two."""
-    return tuple(row for thin in grid for row in [tuple(cell for cell in thin for _ in range(2))] * 2)
+    return tuple(
+        row for thin in grid for row in [tuple(cell for cell in thin for _ in range(2))] * 2
+    )
 
 
 def mirrored(grid: Grid) -> Grid:
@@ -84,7 +87,8 @@ MOVES: tuple[Move, ...] = (*TURNS, cropped, fallen, pushed, doubled, mirrored, r
 
 
 def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
-    """List what up to `depth` moves in a row can make of the grids, the same moves on all of them."""
+    """List what up to `depth` moves in a row can make of the grids, the same moves on all of
+    them."""
     layer = seen = {tuple(grids)}
     for _ in range(depth):
         made = {tuple(map(move, state)) for state in layer for move in MOVES}

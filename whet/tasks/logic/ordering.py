@@ -1,7 +1,8 @@
-"""Ordering puzzles: put things in a row from clues on who stands left of whom. One order holds, proved by our solver.
+"""Ordering puzzles: put things in a row from clues on who stands left of whom. One order holds,
+proved by our solver.
 
-answer   JSON text of the list of names from left to right
-payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the answer
+answer   JSON text of the list of names from left to right payload  what a generated puzzle was made
+of, for reading only; the grader needs nothing but the answer
 """
 
 import json
@@ -50,7 +51,8 @@ class OrderingConfig(GeneratedConfig):
 
 
 class Ordering(Task):
-    """Generated orders of three to ten things, and an exact grader with the share of things in place."""
+    """Generated orders of three to ten things, and an exact grader with the share of things in
+    place."""
 
     name = "ordering"
     is_bounded = True
@@ -61,7 +63,9 @@ class Ordering(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -72,15 +76,24 @@ class Ordering(Task):
         """
         gold = order_of(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs a list of names as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs a list of names as its answer, not {problem.answer!r}"
+            )
         found = read_final(text, order_of)
         if found is None:
             return no_answer("placed")
         span, order = found
         if len(order) != len(gold):
-            return judged(False, {"placed": 0.0}, span, f"{len(order)} names for {len(gold)} places")
+            return judged(
+                False, {"placed": 0.0}, span, f"{len(order)} names for {len(gold)} places"
+            )
         right = sum(name == other for name, other in zip(order, gold, strict=True))
-        return judged(order == gold, {"placed": right / len(gold)}, span, f"{right} of {len(gold)} places are right")
+        return judged(
+            order == gold,
+            {"placed": right / len(gold)},
+            span,
+            f"{right} of {len(gold)} places are right",
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
@@ -96,14 +109,20 @@ class Ordering(Task):
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
         asked, answer = _asked(plural, names, clues), json.dumps(order)
-        made: dict[str, Json] = {"clues": [[c.kind, *c.items, c.number] for c in clues], "names": list(names)}
+        made: dict[str, Json] = {
+            "clues": [[c.kind, *c.items, c.number] for c in clues],
+            "names": list(names),
+        }
         return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
 
 
 def order_of(text: str) -> list[str] | None:
-    """Read a list of names, in brackets or, where there are several, with commas only; None where it is not one."""
+    """Read a list of names, in brackets or, where there are several, with commas only; None where
+    it is not one."""
     lines = [_NUMBERED.fullmatch(line) for line in text.splitlines()]
-    if len(lines) > 1 and all(found and found[1] == str(place) for place, found in enumerate(lines, 1)):
+    if len(lines) > 1 and all(
+        found and found[1] == str(place) for place, found in enumerate(lines, 1)
+    ):
         return [plain(found[2].strip("*")) for found in lines if found]
     if "," not in text:
         text = _ARROW.sub(",", text)

@@ -1,4 +1,5 @@
-"""What puzzles are about: names, things with their phrases, categories, invented words. Lists only."""
+"""What puzzles are about: names, things with their phrases, categories, invented words. Lists
+only."""
 
 from random import Random
 
@@ -48,16 +49,36 @@ CATEGORIES: dict[str, tuple[str, tuple[str, ...]]] = {
     plural: (singular, tuple(values.split()))
     for plural, singular, values in (
         ("people", "person", " ".join(PEOPLE[1::3])),
-        ("birds", "bird", "crane eagle falcon finch heron kestrel magpie owl plover raven robin sparrow stork swan"),
-        ("fruits", "fruit", "apple apricot banana cherry fig grape kiwi lemon mango melon papaya peach pear plum"),
+        (
+            "birds",
+            "bird",
+            "crane eagle falcon finch heron kestrel magpie owl plover raven robin sparrow stork swan",
+        ),
+        (
+            "fruits",
+            "fruit",
+            "apple apricot banana cherry fig grape kiwi lemon mango melon papaya peach pear plum",
+        ),
         (
             "vehicles",
             "vehicle",
             "bicycle bus ferry lorry moped rickshaw scooter sledge taxi tractor train tram truck van",
         ),
-        ("gems", "gem", "agate amethyst beryl diamond emerald garnet jade jasper onyx opal pearl ruby sapphire topaz"),
-        ("tools", "tool", "anvil axe chisel drill file hammer level mallet pliers ruler saw spade vice wrench"),
-        ("trees", "tree", "alder ash beech birch cedar elm fir hazel larch maple oak pine poplar willow"),
+        (
+            "gems",
+            "gem",
+            "agate amethyst beryl diamond emerald garnet jade jasper onyx opal pearl ruby sapphire topaz",
+        ),
+        (
+            "tools",
+            "tool",
+            "anvil axe chisel drill file hammer level mallet pliers ruler saw spade vice wrench",
+        ),
+        (
+            "trees",
+            "tree",
+            "alder ash beech birch cedar elm fir hazel larch maple oak pine poplar willow",
+        ),
     )
 }
 
@@ -71,5 +92,7 @@ def invented(rng: Random, number: int) -> list[str]:
     """Invent different adjectives, such as `blomish`."""
     made: dict[str, None] = {}
     while len(made) < number:
-        made[f"{rng.choice(_ONSETS)}{rng.choice(_MIDDLES)}{rng.choice(_ENDS)}{rng.choice(_TAILS)}"] = None
+        made[
+            f"{rng.choice(_ONSETS)}{rng.choice(_MIDDLES)}{rng.choice(_ENDS)}{rng.choice(_TAILS)}"
+        ] = None
     return list(made)

@@ -1,9 +1,12 @@
-"""Zebra puzzles: who has what at which position, from clues that leave one solution, proved by our own solver.
+"""Zebra puzzles: who has what at which position, from clues that leave one solution, proved by our
+own solver.
 
-answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`, one row a position
-payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the answer
+answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`, one
+row a position payload  what a generated puzzle was made of, for reading only; the grader needs
+nothing but the answer
 
-The twenty clue levels are those of Reasoning360: levels 1 to 12 bring in kinds of clues, 13 to 20 withdraw easy ones.
+The twenty clue levels are those of Reasoning360: levels 1 to 12 bring in kinds of clues, 13 to 20
+withdraw easy ones.
 """
 
 import json
@@ -94,7 +97,8 @@ class ZebraConfig(GeneratedConfig):
 
 
 class Zebra(Task):
-    """Generated puzzles of twenty clue levels, and an exact grader with the share of right cells."""
+    """Generated puzzles of twenty clue levels, and an exact grader with the share of right
+    cells."""
 
     name = "zebra"
     is_bounded = True
@@ -105,8 +109,11 @@ class Zebra(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
-        """Make one puzzle: its size grows with the fifth of the level, its clue level with the twentieth."""
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
+        """Make one puzzle: its size grows with the fifth of the level, its clue level with the
+        twentieth."""
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -117,7 +124,9 @@ class Zebra(Task):
         """
         gold = table_of(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs a table as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs a table as its answer, not {problem.answer!r}"
+            )
         told = read_final(text, last_object)
         cells = table_of(told[1]) if told else None
         if told is None or cells is None:
@@ -131,7 +140,10 @@ class Zebra(Task):
 
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n, m = rng.choice(_SIZES[fifth(level)])
-        labels, solution = named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng), shuffled(n, m, rng)
+        labels, solution = (
+            named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng),
+            shuffled(n, m, rng),
+        )
         header, rows = _table(labels, solution)
         answer = json.dumps({"header": header, "rows": rows})
         home = split_of(self.name, answer)
@@ -140,7 +152,10 @@ class Zebra(Task):
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
             return None
-        made: dict[str, Json] = {"clue_level": clue_level(level), "clues": [[c.kind, *c.items] for c in clues]}
+        made: dict[str, Json] = {
+            "clue_level": clue_level(level),
+            "clues": [[c.kind, *c.items] for c in clues],
+        }
         asked = _asked(labels, header, clues, n)
         return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
 
@@ -148,7 +163,13 @@ class Zebra(Task):
 def kinds_at(level: int) -> list[str]:
     """List the kinds of clues of a clue level, 1 to 20."""
     gone = {kind for start, kinds in _LEAVES.items() if start <= level for kind in kinds}
-    return [kind for start, kinds in _ENTERS.items() if start <= level for kind in kinds if kind not in gone]
+    return [
+        kind
+        for start, kinds in _ENTERS.items()
+        if start <= level
+        for kind in kinds
+        if kind not in gone
+    ]
 
 
 def clue_level(level: float) -> int:
@@ -177,7 +198,11 @@ def table_of(text: str) -> dict[tuple[str, str], str] | None:
         if values is None or len(values) != len(names):
             return None
         place = values[names.index("position")]
-        new = {(place, name): value for name, value in zip(names, values, strict=True) if name != "position"}
+        new = {
+            (place, name): value
+            for name, value in zip(names, values, strict=True)
+            if name != "position"
+        }
         if new.keys() & cells.keys():
             return None
         cells |= new
@@ -192,7 +217,8 @@ def _plain(leaves: list[Tree]) -> list[str] | None:
 def _table(labels: dict[str, list[str]], solution: Solution) -> tuple[list[str], list[list[str]]]:
     values = [value for listed in labels.values() for value in listed]
     rows = [
-        [str(place + 1), *(values[items[place]] for items in solution.items)] for place in range(solution.num_positions)
+        [str(place + 1), *(values[items[place]] for items in solution.items)]
+        for place in range(solution.num_positions)
     ]
     return ["Position", *labels], rows
 

@@ -1,11 +1,14 @@
-"""Houses in a row, in the JSON form of ZebraLogic: `{"solution": {"House 1": {"Name": "Ada", ...}, ...}}`.
+"""Houses in a row, in the JSON form of ZebraLogic: `{"solution": {"House 1": {"Name": "Ada", ...},
+...}}`.
 
-answer   JSON text of `{"House 1": {attribute: value, ...}, ...}`, one entry a house, or of a `header` and `rows`;
+answer   JSON text of `{"House 1": {attribute: value, ...}, ...}`, one entry a house, or of a
+`header` and `rows`;
          nothing where the solution is not published, which is told as unscored
-payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the answer
+payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the
+answer
 
-Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer; a `reasoning` beside
-the `solution` is not read.
+Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer; a
+`reasoning` beside the `solution` is not read.
 """
 
 import json
@@ -34,7 +37,20 @@ _SIZES = (
     ((5, 6), (6, 5), (6, 6)),
 )
 """Houses and attributes in each fifth of difficulty."""
-_KINDS = ("same", "same", "same", "left", "right", "before", "after", "beside", "apart", "at", "not_at", "not_at")
+_KINDS = (
+    "same",
+    "same",
+    "same",
+    "left",
+    "right",
+    "before",
+    "after",
+    "beside",
+    "apart",
+    "at",
+    "not_at",
+    "not_at",
+)
 _HARD_KINDS = ("same", "left", "before", "after", "beside", "apart", "not_at")
 _WORDS = {
     "same": "{} is {}.",
@@ -59,7 +75,8 @@ class ZebraLogicConfig(GeneratedConfig):
 
 
 class ZebraLogic(Task):
-    """Generated puzzles of two to six houses, and a grader of the JSON form with the share of right cells."""
+    """Generated puzzles of two to six houses, and a grader of the JSON form with the share of right
+    cells."""
 
     name = "zebralogic"
     is_bounded = True
@@ -70,7 +87,9 @@ class ZebraLogic(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -84,10 +103,17 @@ class ZebraLogic(Task):
         if told is None or cells is None:
             return no_answer("cells")
         if problem.answer is None:
-            return Score(verdict=Verdict.UNSCORED, parts={}, answer=told[1], note="this problem has no gold answer")
+            return Score(
+                verdict=Verdict.UNSCORED,
+                parts={},
+                answer=told[1],
+                note="this problem has no gold answer",
+            )
         gold = cells_of(problem.answer)
         if gold is None:
-            raise DataError(f"problem {problem.id} needs houses as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs houses as its answer, not {problem.answer!r}"
+            )
         right = sum(cells.get(cell) == value for cell, value in gold.items())
         note = f"{right} of {len(gold)} cells are right"
         return judged(cells == gold, {"cells": right / len(gold)}, told[1], note)
@@ -101,10 +127,17 @@ class ZebraLogic(Task):
         values, solution = named_values(labels, n, rng), shuffled(n, m, rng)
         houses = _houses(values, solution)
         home = split_of(self.name, houses)
-        clues = clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _KINDS, rng) if split in (None, home) else None
+        clues = (
+            clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _KINDS, rng)
+            if split in (None, home)
+            else None
+        )
         if clues is None:
             return None
-        made: dict[str, Json] = {"clues": [[c.kind, *c.items, c.number] for c in clues], "size": [n, m]}
+        made: dict[str, Json] = {
+            "clues": [[c.kind, *c.items, c.number] for c in clues],
+            "size": [n, m],
+        }
         asked, answer = _asked(values, clues, n), json.dumps(houses)
         return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
 
@@ -149,7 +182,9 @@ def _from_table(header: Tree, rows: Tree) -> Tree:
 def _houses(values: dict[str, list[str]], solution: Solution) -> dict[str, Json]:
     names = [value for listed in values.values() for value in listed]
     return {
-        f"House {place + 1}": {label: names[items[place]] for label, items in zip(values, solution.items, strict=True)}
+        f"House {place + 1}": {
+            label: names[items[place]] for label, items in zip(values, solution.items, strict=True)
+        }
         for place in range(solution.num_positions)
     }
 
@@ -160,7 +195,8 @@ def _asked(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
     return _ASK.format(
         n=n,
         values="\n".join(
-            f" - {label}: {', '.join(f'`{value}`' for value in listed)}" for label, listed in values.items()
+            f" - {label}: {', '.join(f'`{value}`' for value in listed)}"
+            for label, listed in values.items()
         ),
         clues="\n".join(lines),
         form=json.dumps(dict.fromkeys(values, "...")),
@@ -171,6 +207,12 @@ def _said(clue: Clue, items: Sequence[str]) -> str:
     number = clue.number
     told = str(number + 1)
     if clue.kind == "apart":
-        told = "is no house" if number == 0 else "is one house" if number == 1 else f"are {number} houses"
+        told = (
+            "is no house"
+            if number == 0
+            else "is one house"
+            if number == 1
+            else f"are {number} houses"
+        )
     said = _WORDS[clue.kind].format(*(items[item] for item in clue.items), number=told)
     return said[0].upper() + said[1:]

@@ -1,4 +1,5 @@
-"""Whether two trees are the same answer: lists, sets, tuples, intervals and equations, down to their expressions."""
+"""Whether two trees are the same answer: lists, sets, tuples, intervals and equations, down to
+their expressions."""
 
 from collections.abc import Sequence
 
@@ -28,7 +29,11 @@ def same(gold: Node, answer: Node, policy: Policy) -> bool:
 def _same_relation(gold: Node, answer: Node, policy: Policy) -> bool:
     if gold.kind != answer.kind:
         return _same_relation_and_value(gold, answer, policy)
-    if sets.is_assignment(gold) and sets.is_assignment(answer) and _names_agree(gold.args[0], answer.args[0]):
+    if (
+        sets.is_assignment(gold)
+        and sets.is_assignment(answer)
+        and _names_agree(gold.args[0], answer.args[0])
+    ):
         return same(gold.args[-1], answer.args[-1], policy)
     if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
         return True
@@ -46,7 +51,9 @@ def _same_chain(gold: Node, answer: Node, policy: Policy) -> bool:
     if signs == gold.name.split():
         return all(same(g, a, policy) for g, a in zip(gold.args, answer.args, strict=True))
     if [_FLIPPED[sign] for sign in reversed(signs)] == gold.name.split():
-        return all(same(g, a, policy) for g, a in zip(gold.args, reversed(answer.args), strict=True))
+        return all(
+            same(g, a, policy) for g, a in zip(gold.args, reversed(answer.args), strict=True)
+        )
     return False
 
 
@@ -61,11 +68,15 @@ def _same_relation_and_value(gold: Node, answer: Node, policy: Policy) -> bool:
     values = [] if told is None else [told]
     if told is relation.args[-1] and is_rounding(relation.args[-2], told):
         values.append(relation.args[-2])  # 6 pi = 18.85 says 6 pi
-    return any(same(value, other, policy) if relation is gold else same(other, value, policy) for value in values)
+    return any(
+        same(value, other, policy) if relation is gold else same(other, value, policy)
+        for value in values
+    )
 
 
 def _told(relation: Node) -> Node | None:
-    """Find the value that a chain of equalities gives: x = 2, 2 = x, 10^3 = 1000; None where it is an equation."""
+    """Find the value that a chain of equalities gives: x = 2, 2 = x, 10^3 = 1000; None where it is
+    an equation."""
     if set(relation.name.split()) != {"="}:
         return None
     first, last = relation.args[0], relation.args[-1]
@@ -126,7 +137,9 @@ def _same_sequence(gold: Node, answer: Node, policy: Policy) -> bool:
 
 def _is_of_one_name(side: Node) -> bool:
     """Whether a bare list gives one name several values."""
-    firsts = [part.args[0] for part in side.args if part.kind == "relation" and sets.is_assignment(part)]
+    firsts = [
+        part.args[0] for part in side.args if part.kind == "relation" and sets.is_assignment(part)
+    ]
     return not side.name and len(firsts) == len(side.args) > 1 and len(set(firsts)) == 1
 
 
@@ -147,7 +160,9 @@ def _same_matrix(gold: Node, answer: Node, policy: Policy) -> bool:
             _ordered(g.args, a.args, policy) for g, a in zip(gold.args, answer.args, strict=True)
         )
     matrix, row = (gold, answer) if gold.name == "matrix" else (answer, gold)
-    if row.name not in ("()", "[]", "") or not (len(matrix.args) == 1 or len(matrix.args[0].args) == 1):
+    if row.name not in ("()", "[]", "") or not (
+        len(matrix.args) == 1 or len(matrix.args[0].args) == 1
+    ):
         return _rows_agree(matrix, row, policy)
     flat = tuple(cell for line in matrix.args for cell in line.args)
     return _ordered(flat, row.args, policy)
@@ -162,10 +177,14 @@ def _rows_agree(matrix: Node, rows: Node, policy: Policy) -> bool:
 
 
 def _ordered(gold: Sequence[Node], answer: Sequence[Node], policy: Policy) -> bool:
-    return len(gold) == len(answer) and all(same(g, a, policy) for g, a in zip(gold, answer, strict=True))
+    return len(gold) == len(answer) and all(
+        same(g, a, policy) for g, a in zip(gold, answer, strict=True)
+    )
 
 
-def _unordered(gold: Sequence[Node], answer: Sequence[Node], policy: Policy, *, is_set: bool) -> bool:
+def _unordered(
+    gold: Sequence[Node], answer: Sequence[Node], policy: Policy, *, is_set: bool
+) -> bool:
     """Pair the items off; in a set, an item written twice counts once."""
     if max(len(gold), len(answer)) > MAX_ITEMS:
         return _ordered(gold, answer, policy)

@@ -1,4 +1,5 @@
-"""A walk over the tokens of one answer: where it stands, how deep it is. The base of the reader's three layers."""
+"""A walk over the tokens of one answer: where it stands, how deep it is. The base of the reader's
+three layers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +9,25 @@ from whet.tasks.math.tree import Node, NotMathError
 
 MAX_DEPTH = 40
 
-OPENING = {("sign", "("), ("sign", "["), ("sign", "{"), ("sign", "|"), ("command", "{"), ("command", "|")}
+OPENING = {
+    ("sign", "("),
+    ("sign", "["),
+    ("sign", "{"),
+    ("sign", "|"),
+    ("command", "{"),
+    ("command", "|"),
+}
 OPENING_COMMANDS = {"lvert", "lfloor", "lceil", "langle", "lbrace", "lbrack", "vert"}
 SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
 OVER = {("sign", "/"), ("command", "div")}
 
 
 class Cursor:
-    """`units` gathers the words that stood behind numbers. The layers above say how each thing is read.
+    """`units` gathers the words that stood behind numbers. The layers above say how each thing is
+    read.
 
-    `is_in_chain` is set behind the first sign of a relation, `is_before_condition` before the bar of a set.
+    `is_in_chain` is set behind the first sign of a relation, `is_before_condition` before the bar
+    of a set.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -71,7 +81,8 @@ class Cursor:
         raise NotImplementedError
 
     def argument(self, *, is_digit: bool = False) -> Node:
-        """Read what a command applies to: a brace group or one thing; `\\frac12` takes single digits."""
+        """Read what a command applies to: a brace group or one thing; `\\frac12` takes single
+        digits."""
         raise NotImplementedError
 
     def starts_factor(self) -> bool:

@@ -1,6 +1,8 @@
-"""The fast path: plain numbers and simple fractions, as text or LaTeX, read exactly in a microsecond or two.
+"""The fast path: plain numbers and simple fractions, as text or LaTeX, read exactly in a
+microsecond or two.
 
-It says what a text is only where there is one way to read it; everything else is None and goes on to the reader.
+It says what a text is only where there is one way to read it; everything else is None and goes on
+to the reader.
 """
 
 import re
@@ -33,7 +35,10 @@ def exact(text: str) -> Fraction | None:
         decimals = part["decimals"] + part["only"]
         value = Fraction(int(part["whole"] + decimals), 10 ** len(decimals))
     else:
-        top, bottom = part["top"] + part["upper"] + part["digit"], part["bottom"] + part["lower"] + part["other"]
+        top, bottom = (
+            part["top"] + part["upper"] + part["digit"],
+            part["bottom"] + part["lower"] + part["other"],
+        )
         if int(bottom) == 0:
             return None
         value = Fraction(int(top), int(bottom))

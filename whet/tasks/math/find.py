@@ -1,7 +1,8 @@
-"""Which part of a response is its answer: the tag, the boxes, a marked line, or failing these the end of the text.
+"""Which part of a response is its answer: the tag, the boxes, a marked line, or failing these the
+end of the text.
 
-Text inside the thinking part never counts. Boxes that are joined by a comma or by a few words with "and" are one answer
-with several parts; otherwise the last box is the answer.
+Text inside the thinking part never counts. Boxes that are joined by a comma or by a few words with
+"and" are one answer with several parts; otherwise the last box is the answer.
 """
 
 import re
@@ -20,7 +21,9 @@ MAX_BARE = 600
 MAX_LINE = 2000
 """Of a longer last line, only this many characters at its end are searched."""
 
-_MARKUP = re.compile(r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\")
+_MARKUP = re.compile(
+    r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
+)
 _JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
 _TURN = re.compile(
     r"[.!?=]\s|\b(?:then|so|thus|hence|but|not|no|therefore|wait|actually|instead|now|next|because|since|which|gives?)\b",
@@ -33,9 +36,12 @@ _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 _CLOSED = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
 """The end of a formula on lines of its own."""
 _DENIAL = re.compile(r"[\s*:]*(?:=|(?:not|never|neither|between|either)\b)", re.IGNORECASE)
-_OBJECT = re.compile(r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$""")
+_OBJECT = re.compile(
+    r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
+)
 _VALUE = re.compile(
-    r"""["'](?:final[_ ]?)?(?:answer|result|solution)["']\s*:\s*("[^"\n]*"|[^\s,}"][^,}\n]*)""", re.IGNORECASE
+    r"""["'](?:final[_ ]?)?(?:answer|result|solution)["']\s*:\s*("[^"\n]*"|[^\s,}"][^,}\n]*)""",
+    re.IGNORECASE,
 )
 _NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 
@@ -80,7 +86,8 @@ def _boxes(text: str) -> Find | None:
 
 
 def _meaning(text: str) -> object:
-    """Tell boxes apart that hold the same answer in another form: a mixed number and its fraction are one."""
+    """Tell boxes apart that hold the same answer in another form: a mixed number and its fraction
+    are one."""
     found = readings(text)
     return found[0].node._replace(digits=0) if found else normal(text)
 
@@ -89,7 +96,11 @@ def _is_joined(gap: str) -> bool:
     if len(gap) > MAX_GAP or "\n\n" in gap:
         return False
     words = _NAME.sub("", _MARKUP.sub(" ", gap).strip())
-    return bool(_JOINER.search(words)) and not _TURN.search(words) and len(words.split()) <= MAX_WORDS + 1
+    return (
+        bool(_JOINER.search(words))
+        and not _TURN.search(words)
+        and len(words.split()) <= MAX_WORDS + 1
+    )
 
 
 def _unstated(text: str) -> Find | None:
@@ -120,7 +131,8 @@ def _in_last_line(text: str) -> Find | None:
 
 
 def _in_object(text: str) -> Find | None:
-    """Find the answer of a JSON object that the response ends in; empty where it has none under such a key."""
+    """Find the answer of a JSON object that the response ends in; empty where it has none under
+    such a key."""
     whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
     if whole is None:
         return None

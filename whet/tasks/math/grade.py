@@ -1,4 +1,5 @@
-"""Whether an answer is the reference: a fast exact path for plain numbers, then the trees, then math-verify."""
+"""Whether an answer is the reference: a fast exact path for plain numbers, then the trees, then
+math-verify."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +23,9 @@ from whet.text.extract import boxed
 
 MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
-_POINTS = re.compile(r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE)
+_POINTS = re.compile(
+    r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
+)
 _DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
 
 _TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
@@ -67,13 +70,20 @@ def _is_same(gold: str, answer: str, policy: Policy) -> bool:
 
 def is_written(gold: str, response: str) -> bool:
     """Whether a response is nothing but the reference, in its own words."""
-    return len(response) <= 2 * len(gold) + 40 and bool(gold.strip()) and wording(gold) == wording(response) != ""
+    return (
+        len(response) <= 2 * len(gold) + 40
+        and bool(gold.strip())
+        and wording(gold) == wording(response) != ""
+    )
 
 
 @lru_cache(1 << 12)
 def core(text: str) -> str:
-    """Take the answer out of a reference, or the inside of a box, that is a worked solution or a sentence."""
-    if len(text) > MAX_CHARS or ("boxed" not in text and (exact(text) is not None or readings(text))):
+    """Take the answer out of a reference, or the inside of a box, that is a worked solution or a
+    sentence."""
+    if len(text) > MAX_CHARS or (
+        "boxed" not in text and (exact(text) is not None or readings(text))
+    ):
         return text
     has_box = any(box.text.strip() for box in boxed(text))
     found = find_answer(text) if has_box or ("boxed" not in text and _POINTS.search(text)) else None
@@ -81,10 +91,13 @@ def core(text: str) -> str:
 
 
 def _is_same_choice(gold: str, answer: str, policy: Policy) -> bool:
-    """Compare where one side is an option with its letter, as in (C) 27: by the letter, or by what stands behind it."""
+    """Compare where one side is an option with its letter, as in (C) 27: by the letter, or by what
+    stands behind it."""
     letters = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if any(letters):
-        return wording(gold if letters[1] else answer).casefold() == next(match[1] for match in letters if match)
+        return wording(gold if letters[1] else answer).casefold() == next(
+            match[1] for match in letters if match
+        )
     known, given = _option(gold), _option(answer)
     if known and given:
         return known[0] == given[0] and _is_same(known[1], given[1], policy)
@@ -97,7 +110,8 @@ def _is_same_choice(gold: str, answer: str, policy: Policy) -> bool:
 
 
 def _option(text: str) -> tuple[str, str] | None:
-    """Split (C) 27 into its letter and the rest, whether or not a text wrapper stands around the letter."""
+    """Split (C) 27 into its letter and the rest, whether or not a text wrapper stands around the
+    letter."""
     match = _OPTION.fullmatch(_WRAPPED.sub(r"\1 ", normal(text), count=1))
     if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
         return None
@@ -105,7 +119,8 @@ def _option(text: str) -> tuple[str, str] | None:
 
 
 def is_doubled(gold: str, answer: str, policy: Policy) -> bool:
-    """Whether an answer is one that would be right by itself, written twice: a product equal to it by chance."""
+    """Whether an answer is one that would be right by itself, written twice: a product equal to it
+    by chance."""
     plain = normal(answer)
     middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
     if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
@@ -131,7 +146,8 @@ def _same_angle(gold: Reading, answer: Reading) -> bool:
 
 
 def _percents(node: Node, policy: Policy) -> Iterator[Node]:
-    """Read the percent signs of an answer as the policy says: as a unit, as hundredths, or either."""
+    """Read the percent signs of an answer as the policy says: as a unit, as hundredths, or
+    either."""
     if not any(part.name == "percent" for part in tree.walk(node)):
         yield node
         return
@@ -144,7 +160,11 @@ def _percents(node: Node, policy: Policy) -> Iterator[Node]:
 def _with_percent(node: Node, scale: Node) -> Node:
     if node.kind == "call" and node.name == "percent":
         return tree.mul(_with_percent(node.args[0], scale), scale)
-    return tree.rebuilt(node, [_with_percent(part, scale) for part in node.args]) if node.args else node
+    return (
+        tree.rebuilt(node, [_with_percent(part, scale) for part in node.args])
+        if node.args
+        else node
+    )
 
 
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], policy: Policy) -> bool:
@@ -157,7 +177,9 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], policy: Policy)
     return not left or not right or left == right or not is_known
 
 
-_WRAPPED = re.compile(r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}")
+_WRAPPED = re.compile(
+    r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
+)
 _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
 _CHINESE = re.compile("平方|立方")
@@ -179,7 +201,8 @@ def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _same_with_comma(gold: str, answer: str, policy: Policy) -> bool:
-    """Read 1,22 as 1.22 where the other side is such a number; a reference 2,3 is a list and never 2.3."""
+    """Read 1,22 as 1.22 where the other side is such a number; a reference 2,3 is a list and never
+    2.3."""
     for comma, other, form in ((answer, gold, _DECIMAL_COMMA), (gold, answer, _TWO_DECIMALS)):
         bare = comma.strip(" $")
         if form.fullmatch(bare) and "." in other:

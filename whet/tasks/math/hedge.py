@@ -1,4 +1,5 @@
-"""Whether a line that states an answer offers another one too, or takes it back: `3 or maybe 4`, `3; no, 4`.
+"""Whether a line that states an answer offers another one too, or takes it back: `3 or maybe 4`,
+`3; no, 4`.
 
 The same answer in another form is no hedge: `1/2, or 50%`, `2/3, or about 0.67`.
 """
@@ -16,13 +17,17 @@ from whet.text.extract import Find
 MAX_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
-_CHOICE = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|versus|vs|(?:and|but) also)\b|或", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"\b(?:or|maybe|perhaps|possibly|alternatively|versus|vs|(?:and|but) also)\b|或", re.IGNORECASE
+)
 _CORRECTION = re.compile(
     r"\bno\b\s*[-,:;.!—–]|\b(?:wait|actually|sorry|correction|oops|I mean|I meant|rather(?! than)|instead(?! of)"
     r"|scratch that|on second thought)\b",
     re.IGNORECASE,
 )
-_ROUGHLY = re.compile(r"\b(?:about|approximately|approx|roughly|around|nearly)\b|≈|\\approx", re.IGNORECASE)
+_ROUGHLY = re.compile(
+    r"\b(?:about|approximately|approx|roughly|around|nearly)\b|≈|\\approx", re.IGNORECASE
+)
 _SAME = re.compile(
     r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
     r"(?:(?:about|approximately|approx\.?|roughly|around|in percent|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
@@ -49,7 +54,9 @@ def is_hedged(line: str, pieces: Sequence[Find], chosen: Find, sentence_end: int
             if before is None or after is None:
                 continue
             words = line[turn.end() : after.start]
-            is_chosen = _meaning(before) == _meaning(chosen) or (turns is _CHOICE and after == chosen)
+            is_chosen = _meaning(before) == _meaning(chosen) or (
+                turns is _CHOICE and after == chosen
+            )
             if not is_chosen or len(words.split()) > MAX_WORDS:
                 continue
             if not _agree(line, before, after, bool(_ROUGHLY.search(words))):
@@ -60,7 +67,9 @@ def is_hedged(line: str, pieces: Sequence[Find], chosen: Find, sentence_end: int
 def is_restated(line: str, before: Find, after: Find) -> bool:
     """Whether a piece says the one before it again in another form: `3/8, or 37.5%`."""
     words = line[before.end : after.start]
-    return _SAME.fullmatch(words) is not None and _agree(line, before, after, bool(_ROUGHLY.search(words)))
+    return _SAME.fullmatch(words) is not None and _agree(
+        line, before, after, bool(_ROUGHLY.search(words))
+    )
 
 
 def _meaning(piece: Find) -> object:
@@ -73,8 +82,15 @@ def _agree(line: str, before: Find, after: Find, is_rough: bool) -> bool:
     clause = _CLAUSE.search(line, after.end)
     texts = (line[after.start : clause.start() if clause else None], after.text)
     other = next((found for found in map(readings, texts) if found), ())
-    nodes = [(one, two.node) for reading in readings(before.text) for one in _meant(reading.node) for two in other]
-    return any(same(one, two, _NEAR if is_rough else _EXACT) for one, node in nodes for two in _meant(node))
+    nodes = [
+        (one, two.node)
+        for reading in readings(before.text)
+        for one in _meant(reading.node)
+        for two in other
+    ]
+    return any(
+        same(one, two, _NEAR if is_rough else _EXACT) for one, node in nodes for two in _meant(node)
+    )
 
 
 def _meant(node: Node) -> tuple[Node, ...]:

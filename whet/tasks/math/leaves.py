@@ -1,4 +1,5 @@
-"""Read the smallest things of an answer: numbers, fractions, roots, functions, names with their subscripts, texts."""
+"""Read the smallest things of an answer: numbers, fractions, roots, functions, names with their
+subscripts, texts."""
 
 import re
 from fractions import Fraction
@@ -31,7 +32,11 @@ class Leaves(Cursor):
         kind, text = self.peek()
         if kind == "number":
             return self._number()
-        if (kind, text) in OPENING or kind == "begin" or (kind == "command" and text in OPENING_COMMANDS):
+        if (
+            (kind, text) in OPENING
+            or kind == "begin"
+            or (kind == "command" and text in OPENING_COMMANDS)
+        ):
             return self.bracketed()
         token = self.take()
         if kind == "command":
@@ -53,23 +58,35 @@ class Leaves(Cursor):
             and self.tokens[self.place].detail in ("overline", "bar", "dot")
         ):
             return tree.number(value + _repeating(token.text, self.take().text))
-        if "." in token.text and self.peek()[0] == "command" and self.peek()[1] in ("ldots", "dots", "cdots"):
+        if (
+            "." in token.text
+            and self.peek()[0] == "command"
+            and self.peek()[1] in ("ldots", "dots", "cdots")
+        ):
             self.place += 1
             return tree.number(_continued(token.text))
         if token.text.isdigit():
             if self.peek() == ("command", "frac") and self._is_digit_fraction():
                 self.place += 1
                 return tree.add(tree.number(value), self._fraction())
-            if self.peek()[0] == "number" and self.tokens[self.place].is_spaced and self.peek(1) == ("sign", "/"):
+            if (
+                self.peek()[0] == "number"
+                and self.tokens[self.place].is_spaced
+                and self.peek(1) == ("sign", "/")
+            ):
                 top, _, bottom = self.take(), self.take(), self.take()
                 if top.text.isdigit() and bottom.text.isdigit() and int(bottom.text[:50]) > 0:
-                    return tree.number(value + Fraction(_value(top.text)[0], _value(bottom.text)[0]))
+                    return tree.number(
+                        value + Fraction(_value(top.text)[0], _value(bottom.text)[0])
+                    )
                 raise NotMathError("two numbers side by side")
         return tree.number(value, digits)
 
     def _is_digit_fraction(self) -> bool:
         """Whether `\\frac` holds only digits, as in a mixed number."""
-        shapes = [self.peek(ahead)[0 if self.peek(ahead)[0] == "number" else 1] for ahead in range(1, 7)]
+        shapes = [
+            self.peek(ahead)[0 if self.peek(ahead)[0] == "number" else 1] for ahead in range(1, 7)
+        ]
         text = " ".join("n" if shape == "number" else shape for shape in shapes)
         return text.startswith(("{ n } { n }", "n n", "n { n }", "{ n } n")) or (
             shapes[0] == "number" and len(self.peek(1)[1]) == 2
@@ -127,11 +144,16 @@ class Leaves(Cursor):
         return found if exponent is None else tree.power(found, exponent)
 
     def _applied(self) -> Node:
-        """Read what a function applies to: its brackets, or the product up to the next function or sign."""
+        """Read what a function applies to: its brackets, or the product up to the next function or
+        sign."""
         if self.peek() in OPENING or self.peek()[1] in OPENING_COMMANDS:
             return self.bracketed()
         product = self.factor()
-        while self.starts_factor() and self.peek()[1] not in FUNCTIONS and self.peek()[0] not in ("text", "begin"):
+        while (
+            self.starts_factor()
+            and self.peek()[1] not in FUNCTIONS
+            and self.peek()[0] not in ("text", "begin")
+        ):
             if self.peek() in (("sign", "("), ("sign", "[")) and product.kind != "number":
                 break
             product = tree.mul(product, self.factor())
@@ -141,13 +163,16 @@ class Leaves(Cursor):
         return product
 
     def _opaque(self, name: str) -> Node:
-        """Read a sum, product, limit or integral as a thing of its own, equal only to the same one."""
+        """Read a sum, product, limit or integral as a thing of its own, equal only to the same
+        one."""
         bounds: list[Node] = []
         while self.peek() in (("sign", "_"), ("sign", "^")):
             mark = self.take().text
             start = self.place
             self._skip_group()
-            bounds.append(tree.symbol(mark + "".join(token.text for token in self.tokens[start : self.place])))
+            bounds.append(
+                tree.symbol(mark + "".join(token.text for token in self.tokens[start : self.place]))
+            )
         body = self.term()
         folded = _folded(name, [bound.name for bound in bounds], body)
         return tree.call(name, *bounds, body) if folded is None else folded
@@ -162,7 +187,9 @@ class Leaves(Cursor):
 
     def _word(self, word: str) -> Node:
         lower = word.lower()
-        if lower in FUNCTIONS and (lower in PREFIX_FUNCTIONS or self.peek()[1] in ("(", "{", "^", "_", "|")):
+        if lower in FUNCTIONS and (
+            lower in PREFIX_FUNCTIONS or self.peek()[1] in ("(", "{", "^", "_", "|")
+        ):
             return self._function(lower)
         if lower in CONSTANT_WORDS:
             return tree.symbol(CONSTANT_WORDS[lower])
@@ -171,7 +198,9 @@ class Leaves(Cursor):
         for name in ("sin", "cos", "tan", "ln", "log"):
             if word.startswith(name) and len(word) == len(name) + 1:
                 self.place -= 1
-                self.tokens[self.place] = self.tokens[self.place]._replace(kind="name", text=word[-1])
+                self.tokens[self.place] = self.tokens[self.place]._replace(
+                    kind="name", text=word[-1]
+                )
                 return self._function(name)
         if lower in PROSE or (len(word) > 3 and not (word.isupper() and len(word) <= 6)):
             raise NotMathError(f"{word!r} is a word")
@@ -200,21 +229,28 @@ class Leaves(Cursor):
                 continue
             start = self.place
             self._skip_group()
-            inside = "".join(token.text for token in self.tokens[start : self.place] if token.text not in "{}")
+            inside = "".join(
+                token.text for token in self.tokens[start : self.place] if token.text not in "{}"
+            )
             name += f"_{inside}"
         if self.peek() == ("sign", "(") and self.peek(2) == ("sign", ","):
             inside_brackets = self.bracketed()
             if inside_brackets.kind == "seq":
                 return tree.call(name, *inside_brackets.args)
             return tree.mul(tree.symbol(name), inside_brackets)
-        is_applied = self.peek() == ("sign", "(") and self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
+        is_applied = (
+            self.peek() == ("sign", "(")
+            and self.peek(1)[0] == "number"
+            and self.peek(2) == ("sign", ")")
+        )
         if is_applied and name[0] in _FUNCTION_NAMES:
             return tree.call(name, self.bracketed())
         return tree.symbol(name)
 
 
 def _folded(name: str, bounds: list[str], body: Node) -> Node | None:
-    """Write out a sum or product between two whole numbers that are not far apart; None for any other."""
+    """Write out a sum or product between two whole numbers that are not far apart; None for any
+    other."""
     match = _FROM_TO.fullmatch(" ".join(bounds))
     if match is None or name not in ("sum", "prod"):
         return None

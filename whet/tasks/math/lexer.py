@@ -1,4 +1,5 @@
-"""Cut a normalised answer into tokens: numbers, names, LaTeX commands, texts, brackets and signs. Linear time."""
+"""Cut a normalised answer into tokens: numbers, names, LaTeX commands, texts, brackets and signs.
+Linear time."""
 
 import re
 from typing import Literal, NamedTuple
@@ -7,7 +8,9 @@ from whet.tasks.math.normal import ROW
 from whet.tasks.math.tree import NotMathError
 from whet.tasks.math.words import named
 
-TokenKind = Literal["number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"]
+TokenKind = Literal[
+    "number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"
+]
 
 MAX_CHARS = 3000
 MAX_TOKENS = 1200
@@ -29,7 +32,9 @@ _TEXTS = named(
 )
 _DROPPED = named("rm bf it displaystyle")
 _JOINS = re.compile(r"\s*(?:,\s*)?(?:and|or|与|和|或)\s*", re.IGNORECASE)
-_OVER_ONE = named("mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm boldsymbol")
+_OVER_ONE = named(
+    "mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm boldsymbol"
+)
 """Commands that take the next letter where no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
 _CHINESE_JOINS = frozenset("与和或")
@@ -48,8 +53,8 @@ class Token(NamedTuple):
 def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool]:
     """List the tokens, and say whether a comma might have been read either way.
 
-    A comma before three digits joins thousands outside brackets and separates inside them; `join_thousands` settles it
-    for both.
+    A comma before three digits joins thousands outside brackets and separates inside them;
+    `join_thousands` settles it for both.
     """
     if len(text) > MAX_CHARS:
         raise NotMathError("too long")
@@ -66,7 +71,9 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
         if kind == "number" and (grouped := _THOUSANDS.match(text, place)):
             is_doubtful = True
             if (depth == 0) if join_thousands is None else join_thousands:
-                found.append(Token("number", grouped.group().replace(",", "").replace(" ", ""), is_spaced))
+                found.append(
+                    Token("number", grouped.group().replace(",", "").replace(" ", ""), is_spaced)
+                )
                 place, is_spaced = grouped.end(), False
                 continue
         token, place = _token(text, match, is_spaced)
@@ -93,7 +100,9 @@ def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | No
             return _wrapped(text, name, end, is_spaced)
         return (None, end) if name in _DROPPED else (Token("command", name, is_spaced), end)
     if kind == "chinese":
-        return Token("join" if match.group() in _CHINESE_JOINS else "chinese", match.group(), is_spaced), end
+        return Token(
+            "join" if match.group() in _CHINESE_JOINS else "chinese", match.group(), is_spaced
+        ), end
     if kind == "word":
         return _word(match["word"], is_spaced), end
     assert kind in ("number", "sign"), f"a piece of kind {kind}"
@@ -109,7 +118,8 @@ def _word(word: str, is_spaced: bool) -> Token:
 
 
 def _wrapped(text: str, name: str, place: int, is_spaced: bool) -> tuple[Token | None, int]:
-    """Read what a text command wraps; `\\boxed` and bare switches wrap mathematics and leave only their braces."""
+    """Read what a text command wraps; `\\boxed` and bare switches wrap mathematics and leave only
+    their braces."""
     while place < len(text) and text[place] == " ":
         place += 1
     if name in _OVER_ONE and text[place : place + 1].isalnum():

@@ -1,4 +1,5 @@
-"""What a line of prose says the answer is: the line itself, a formula or number in it, a list of them, a last word."""
+"""What a line of prose says the answer is: the line itself, a formula or number in it, a list of
+them, a last word."""
 
 import re
 
@@ -8,12 +9,15 @@ from whet.tasks.math.reader import readings
 from whet.tasks.math.words import SCALES, UNIT_WORDS
 from whet.text.extract import Find, formulas, numbers, sentence
 
-_NAMED_UNITS = sorted(word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii())
+_NAMED_UNITS = sorted(
+    word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
+)
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """A number in the last line that follows one of these is part of something else."""
 _OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
 _GROWN = re.compile(
-    r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?", re.I
+    r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
+    re.I,
 )
 """What may go on behind a number: groups of thousands, a denominator, the minutes of a time."""
 _UNIT = re.compile(
@@ -23,11 +27,13 @@ _UNIT = re.compile(
 )
 """A scale and a unit behind a number: ` million dollars`."""
 _UNSURE = re.compile(
-    r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$", re.IGNORECASE
+    r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$",
+    re.IGNORECASE,
 )
 """Before a number it says that the answer is another, or may be."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
-"""Behind a piece it says that the piece is a part: what can be divided has been read as a whole before."""
+"""Behind a piece it says that the piece is a part: what can be divided has been read as a whole
+before."""
 _BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
 _ASIDE = re.compile(
     r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than|instead of|because"
@@ -36,7 +42,9 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """What follows says where or why, or what the answer is not, and concludes nothing."""
-_JOINT = re.compile(r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?")
+_JOINT = re.compile(
+    r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
+)
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:_\{?\w\}?)?\s*=\s*$")
 _REFUSED = re.compile(
     r"[^.;!?\n]{0,60}\b(?:is|are|was|were|be|seems?|looks?)\s+(?:(?:clearly|also|just|surely)\s+)?"
@@ -54,9 +62,12 @@ _DOUBT = re.compile(
     re.IGNORECASE,
 )
 _QUESTION = re.compile(
-    r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*", re.IGNORECASE
+    r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*",
+    re.IGNORECASE,
 )
-_ROUGH = re.compile(r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE)
+_ROUGH = re.compile(
+    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
+)
 
 
 def is_option(text: str) -> bool:
@@ -70,10 +81,11 @@ def is_question(line: str) -> bool:
 
 
 def in_line(line: Find, *, is_first: bool) -> Find | None:
-    """Find the answer in a line: the line itself where it can be read, else a formula or number in it.
+    """Find the answer in a line: the line itself where it can be read, else a formula or number in
+    it.
 
-    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or taken back is none:
-    then the whole line stands.
+    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
+    taken back is none: then the whole line stands.
     """
     said = sentence(line) if is_first else _without_aside(line)
     if readings(said.text) or (is_first and is_option(said.text)):
@@ -89,18 +101,25 @@ def in_line(line: Find, *, is_first: bool) -> Find | None:
     if not has_turn(line.text):
         return found
     chosen = Find(text=found.text, start=found.start - line.start, end=found.end - line.start)
-    beside = [piece for piece in _pieces(line.text) if piece.start >= chosen.end or piece.end <= chosen.start]
+    beside = [
+        piece
+        for piece in _pieces(line.text)
+        if piece.start >= chosen.end or piece.end <= chosen.start
+    ]
     every = sorted([chosen, *beside], key=lambda piece: piece.start)
     return line if is_hedged(line.text, every, chosen, len(said.text)) else found
 
 
 def last_word(line: Find) -> Find | None:
-    """Find the one word, or the words in bold, that a line ends in and says it is: `So the day is **Tuesday**.`"""
+    """Find the one word, or the words in bold, that a line ends in and says it is: `So the day is
+    **Tuesday**.`"""
     match = _LAST_WORD.search(line.text)
     if match is None or _DOUBT.search(line.text):
         return None
     group = 1 if match[1] else 2
-    return Find(text=match[group], start=line.start + match.start(group), end=line.start + match.end(group))
+    return Find(
+        text=match[group], start=line.start + match.start(group), end=line.start + match.end(group)
+    )
 
 
 def _without_aside(line: Find) -> Find:
@@ -113,7 +132,11 @@ def _without_aside(line: Find) -> Find:
 def _piece(line: Find, *, is_first: bool) -> Find | None:
     pieces = _pieces(line.text)
     if not is_first:
-        pieces = [piece for piece in pieces if not _STRAY.search(line.text[max(0, piece.start - 2) : piece.start])]
+        pieces = [
+            piece
+            for piece in pieces
+            if not _STRAY.search(line.text[max(0, piece.start - 2) : piece.start])
+        ]
     telling = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
     if not telling:
         return line if normal(line.text) and is_first else None
@@ -137,13 +160,16 @@ def _restated(line: str, pieces: list[Find]) -> Find | None:
 
 
 def _listed(line: str, pieces: list[Find]) -> Find | None:
-    """Join what a line tells side by side at its end: `the roots are 3 and 7`, `$x = 2$ and $y = 1$`."""
+    """Join what a line tells side by side at its end: `the roots are 3 and 7`, `$x = 2$ and $y =
+    1$`."""
     first = len(pieces) - 1
     while first > 0 and _JOINT.fullmatch(_bare(line[pieces[first - 1].end : pieces[first].start])):
         first -= 1
     name = _NAME.search(line, 0, pieces[first].start)
     start, end = name.start() if name else pieces[first].start, pieces[-1].end
-    is_told = name or _TELLS.search(line[:start]) or all("=" in each.text for each in pieces[first:])
+    is_told = (
+        name or _TELLS.search(line[:start]) or all("=" in each.text for each in pieces[first:])
+    )
     if first == len(pieces) - 1 or not is_told:
         return None
     text = _bare(line[start:end])
@@ -158,7 +184,10 @@ def _bare(text: str) -> str:
 
 def _pieces(text: str) -> list[Find]:
     """List the formulas that can be read and the numbers outside them, in order."""
-    bold = [Find(text=found[1], start=found.start(1), end=found.end(1)) for found in _BOLD.finditer(text)]
+    bold = [
+        Find(text=found[1], start=found.start(1), end=found.end(1))
+        for found in _BOLD.finditer(text)
+    ]
     marked = [piece for piece in bold if "$" not in piece.text and "\\(" not in piece.text]
     pieces = [piece for piece in (*formulas(text), *marked) if readings(piece.text)]
     spans = [(piece.start, piece.end) for piece in pieces]

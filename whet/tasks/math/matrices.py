@@ -1,4 +1,5 @@
-"""Sums and products that may hold matrices. These are worked out as they are read, since their order matters."""
+"""Sums and products that may hold matrices. These are worked out as they are read, since their
+order matters."""
 
 from collections.abc import Sequence
 
@@ -15,7 +16,12 @@ def plus(a: Node, b: Node) -> Node:
     left, right = _cells(a), _cells(b)
     if [len(row) for row in left] != [len(row) for row in right]:
         raise NotMathError("matrices of different shapes")
-    return _matrix([[tree.add(x, y) for x, y in zip(r, s, strict=True)] for r, s in zip(left, right, strict=True)])
+    return _matrix(
+        [
+            [tree.add(x, y) for x, y in zip(r, s, strict=True)]
+            for r, s in zip(left, right, strict=True)
+        ]
+    )
 
 
 def times(a: Node, b: Node) -> Node:
@@ -26,7 +32,10 @@ def times(a: Node, b: Node) -> Node:
         return _matrix([[tree.mul(scale, cell) for cell in row] for row in _cells(matrix)])
     left, right = _cells(a), _cells(b)
     columns = list(zip(*right, strict=True))
-    if any(len(row) != len(right) for row in left) or len(left) * len(right) * len(columns) > MAX_CELLS:
+    if (
+        any(len(row) != len(right) for row in left)
+        or len(left) * len(right) * len(columns) > MAX_CELLS
+    ):
         raise NotMathError("matrices that cannot be multiplied")
     return _matrix([[_dot(row, column) for column in columns] for row in left])
 

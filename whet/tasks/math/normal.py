@@ -1,6 +1,8 @@
-"""One spelling for the many ways the same answer is typed: delimiters, spacing, Unicode signs, sizes of LaTeX.
+"""One spelling for the many ways the same answer is typed: delimiters, spacing, Unicode signs,
+sizes of LaTeX.
 
-Nothing here changes what an answer means. Each rule is a single pass, so a text of any length takes linear time.
+Nothing here changes what an answer means. Each rule is a single pass, so a text of any length takes
+linear time.
 """
 
 import re
@@ -33,7 +35,9 @@ _SIZES = re.compile(
 _NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
 _OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
 _UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
-_CHOSEN = re.compile(r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?")
+_CHOSEN = re.compile(
+    r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
+)
 """Combinations written around the letter, as in {}_{10}C_{3}."""
 _GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
 _SPACES = re.compile(
@@ -43,7 +47,9 @@ _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
 _BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
-_ORDINAL = re.compile(r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))")
+_ORDINAL = re.compile(
+    r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))"
+)
 _EDGES = " \t\n.,;:*`\"'"
 _QUOTES = "\"'"
 _DOTS = re.compile(r"\.{3,}")
@@ -55,7 +61,8 @@ _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 
 def normal(text: str) -> str:
-    """Spell an answer plainly. Inside the result, LaTeX keeps its commands and matrices their row breaks.
+    """Spell an answer plainly. Inside the result, LaTeX keeps its commands and matrices their row
+    breaks.
 
     >>> normal(r"$\\dfrac{1}{2}$."), normal("10{,}000"), normal("−3 °")
     ('\\\\frac{1}{2}', '10000', '-3 ^\\\\circ')
@@ -76,7 +83,8 @@ def normal(text: str) -> str:
 
 
 def wording(text: str) -> str:
-    """Spell an answer without the wrappers of text, loose spaces and case, for answers that are words.
+    """Spell an answer without the wrappers of text, loose spaces and case, for answers that are
+    words.
 
     >>> wording(r"\\text{ Odd }") == wording("odd.")
     True
@@ -90,7 +98,8 @@ def wording(text: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """Cut points and stars at the end, and quotes that were opened before; a lone one is a prime, a foot or an inch."""
+    """Cut points and stars at the end, and quotes that were opened before; a lone one is a prime, a
+    foot or an inch."""
     while text and text[-1] in _EDGES:
         if text[-1] in _QUOTES:
             if len(text) < 2 or text[0] != text[-1]:

@@ -1,4 +1,5 @@
-"""What counts as the same answer where mathematicians differ: percent signs, units, order, names, rounding."""
+"""What counts as the same answer where mathematicians differ: percent signs, units, order, names,
+rounding."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,5 @@
-"""Read an answer, in LaTeX or plain text, into a tree: lists, tuples, intervals, sets, matrices, equations, ratios."""
+"""Read an answer, in LaTeX or plain text, into a tree: lists, tuples, intervals, sets, matrices,
+equations, ratios."""
 
 import re
 from functools import lru_cache
@@ -27,10 +28,27 @@ _CLOSING = {
     "{": {("sign", "}"): "}"}, "\\{": {("command", "}"): "}", ("command", "rbrace"): "}"},
     "<": {("command", "rangle"): ")", ("sign", ">"): ")"},
 }  # fmt: skip
-_SIDES = {"|": "|", "\\|": "|", "lvert": "rvert", "vert": "vert", "lfloor": "rfloor", "lceil": "rceil"}
+_SIDES = {
+    "|": "|",
+    "\\|": "|",
+    "lvert": "rvert",
+    "vert": "vert",
+    "lfloor": "rfloor",
+    "lceil": "rceil",
+}
 _MATRICES = named("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
-_SUCH_THAT = {("sign", "|"), ("command", "mid"), ("sign", ":"), ("command", "|"), ("command", "vert")}
-_SET_OPERATIONS = {("command", "cup"): "union", ("command", "cap"): "intersection", ("command", "setminus"): "without"}
+_SUCH_THAT = {
+    ("sign", "|"),
+    ("command", "mid"),
+    ("sign", ":"),
+    ("command", "|"),
+    ("command", "vert"),
+}
+_SET_OPERATIONS = {
+    ("command", "cup"): "union",
+    ("command", "cap"): "intersection",
+    ("command", "setminus"): "without",
+}
 _NAMED_UNIT = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
@@ -41,10 +59,27 @@ _TRANSPOSED = re.compile(
 """A row turned into a column."""
 _REALS = tree.symbol("field R")
 _ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
-_REAL_WORDS = {"all real numbers", "all reals", "all real", "any real number", "the set of all real numbers"}
+_REAL_WORDS = {
+    "all real numbers",
+    "all reals",
+    "all real",
+    "any real number",
+    "the set of all real numbers",
+}
 _UNNAMED = tree.symbol("")
 """What stands before the sign in `> 3`."""
-_LEADING = {"approximately", "about", "roughly", "exactly", "nearly", "around", "usd", "eur", "rmb", "rs"}
+_LEADING = {
+    "approximately",
+    "about",
+    "roughly",
+    "exactly",
+    "nearly",
+    "around",
+    "usd",
+    "eur",
+    "rmb",
+    "rs",
+}
 
 
 class Reading(NamedTuple):
@@ -56,7 +91,8 @@ class Reading(NamedTuple):
 
 @lru_cache(1 << 14)
 def readings(text: str) -> tuple[Reading, ...]:
-    """Read an answer in every way it can be meant: `1,234` is a number and also a list. Empty where it is not read."""
+    """Read an answer in every way it can be meant: `1,234` is a number and also a list. Empty where
+    it is not read."""
     plain = normal(text)
     if wrapped := _ALL_TEXT.fullmatch(plain):
         inside = readings(wrapped[1])
@@ -95,10 +131,16 @@ class Reader(Terms):
     def answer(self) -> Node:
         """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
         while (
-            RELATIONS.get(self.peek()) in ("=", "in") or self.peek()[1].lower() in _LEADING or _is_opening(self.peek())
+            RELATIONS.get(self.peek()) in ("=", "in")
+            or self.peek()[1].lower() in _LEADING
+            or _is_opening(self.peek())
         ):
             self.place += 1
-        if len(self.tokens) == 1 and (word := self.tokens[0]).kind == "word" and _is_wording(word.text):
+        if (
+            len(self.tokens) == 1
+            and (word := self.tokens[0]).kind == "word"
+            and _is_wording(word.text)
+        ):
             raise NotMathError(f"{word.text!r} is a word")
         groups: list[list[Node]] = []
         group: list[Node] = []
@@ -122,7 +164,8 @@ class Reader(Terms):
         return _ALL_REALS if found == _REALS else found
 
     def element(self) -> Node:
-        """Read an expression, a ratio, a union, or a chain of relations between them; `> 3` is one of nothing named."""
+        """Read an expression, a ratio, a union, or a chain of relations between them; `> 3` is one
+        of nothing named."""
         parts, signs = [_UNNAMED if self.peek() in RELATIONS else self._ratio()], []
         while self.peek() in RELATIONS:
             sign = RELATIONS[self.peek()]
@@ -140,12 +183,18 @@ class Reader(Terms):
         if not signs:
             return parts[0]
         if signs == ["in"]:
-            return tree.seq("in", parts) if parts[1].kind == "symbol" and parts[1] != _REALS else parts[1]
+            return (
+                tree.seq("in", parts)
+                if parts[1].kind == "symbol" and parts[1] != _REALS
+                else parts[1]
+            )
         return Node("relation", tuple(parts), " ".join(signs))
 
     def _ratio(self) -> Node:
         parts = [self._union()]
-        while self.peek() == ("sign", ":") and not (self.is_before_condition and sets.is_name(parts[0])):
+        while self.peek() == ("sign", ":") and not (
+            self.is_before_condition and sets.is_name(parts[0])
+        ):
             self.place += 1
             parts.append(self._union())
         return parts[0] if len(parts) == 1 else tree.call("ratio", *parts)
@@ -162,7 +211,9 @@ class Reader(Terms):
 
     def bracketed(self) -> Node:
         token = self.take()
-        opening = "\\" + token.text if token.kind == "command" and token.text in "{|" else token.text
+        opening = (
+            "\\" + token.text if token.kind == "command" and token.text in "{|" else token.text
+        )
         if token.kind == "begin":
             return self._environment(token.text)
         if opening in _SIDES:
@@ -241,7 +292,8 @@ class Reader(Terms):
 
 
 def _inward(match: re.Match[str]) -> str:
-    """Write an interval whose open ends have their brackets turned outwards in the other way: ]1, 2] is (1, 2]."""
+    """Write an interval whose open ends have their brackets turned outwards in the other way: ]1,
+    2] is (1, 2]."""
     return f"{'(' if match[1] == ']' else '['}{match[2]}{')' if match[3] == '[' else ']'}"
 
 
@@ -264,7 +316,9 @@ def _listed(groups: list[list[Node]]) -> Node:
     if not groups:
         raise NotMathError("nothing to read")
     if len(groups) > 1:
-        return tree.seq("", [group[0] if len(group) == 1 else tree.seq("", group) for group in groups])
+        return tree.seq(
+            "", [group[0] if len(group) == 1 else tree.seq("", group) for group in groups]
+        )
     return groups[0][0] if len(groups[0]) == 1 else tree.seq("", groups[0])
 
 
@@ -283,7 +337,9 @@ def _both_signs(node: Node) -> list[Node]:
     if not names & {"±", "∓"}:
         return [node]
     pairs = ((tree.ONE, tree.MINUS_ONE), (tree.MINUS_ONE, tree.ONE))
-    return [tree.with_symbol(tree.with_symbol(node, "±", upper), "∓", lower) for upper, lower in pairs]
+    return [
+        tree.with_symbol(tree.with_symbol(node, "±", upper), "∓", lower) for upper, lower in pairs
+    ]
 
 
 __all__ = ["Reader", "Reading", "Token", "readings"]

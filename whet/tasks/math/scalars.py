@@ -1,4 +1,5 @@
-"""Whether two expressions are the same answer: by value, or as a decimal written out to enough digits."""
+"""Whether two expressions are the same answer: by value, or as a decimal written out to enough
+digits."""
 
 from fractions import Fraction
 
@@ -20,7 +21,9 @@ def same_scalar(gold: Node, answer: Node, policy: Policy) -> bool:
         return _same_ratio(gold, answer)
     if has_degrees(gold) or has_degrees(answer):
         bare_gold, bare_answer = without_degrees(gold), without_degrees(answer)
-        if (bare_gold, bare_answer) != (gold, answer) and same_scalar(bare_gold, bare_answer, policy):
+        if (bare_gold, bare_answer) != (gold, answer) and same_scalar(
+            bare_gold, bare_answer, policy
+        ):
             return True
         if not ("π" in _names(gold) or "π" in _names(answer)):
             return False
@@ -44,7 +47,11 @@ def _with_common_log(node: Node) -> Node:
     if not node.args:
         return node
     args = [_with_common_log(part) for part in node.args]
-    return tree.call("log10", *args) if node.kind == "call" and node.name == "log" else tree.rebuilt(node, args)
+    return (
+        tree.call("log10", *args)
+        if node.kind == "call" and node.name == "log"
+        else tree.rebuilt(node, args)
+    )
 
 
 def without_degrees(node: Node) -> Node:
@@ -74,7 +81,8 @@ def _same_ratio(gold: Node, answer: Node) -> bool:
 
 
 def _is_rounded(gold: Node, answer: Node, policy: Policy) -> bool:
-    """Whether one side is a decimal that gives the other to all of its digits, and has enough of them."""
+    """Whether one side is a decimal that gives the other to all of its digits, and has enough of
+    them."""
     if gold.digits and answer.digits:
         longest = max(gold.digits, answer.digits)
         size = max(abs(gold.value), abs(answer.value))

@@ -1,4 +1,5 @@
-"""What a tree is: a name, an assignment, a collection; and the sets that inequalities and unions stand for."""
+"""What a tree is: a name, an assignment, a collection; and the sets that inequalities and unions
+stand for."""
 
 import math
 from itertools import pairwise
@@ -12,16 +13,31 @@ _REALS = frozenset({"field R", "R"})
 
 
 def is_name(node: Node) -> bool:
-    """Whether a side of an equation only names what is asked: x, a_n, f(x), f(2), (p, q), |AB|, A:B."""
+    """Whether a side of an equation only names what is asked: x, a_n, f(x), f(2), (p, q), |AB|,
+    A:B."""
     if node.kind == "symbol":
         return node.name not in tree.CONSTANTS
     if node.kind == "pow":  # an inverse function
-        return node.args[0].kind == "symbol" and is_name(node.args[0]) and node.args[1] == tree.MINUS_ONE
+        return (
+            node.args[0].kind == "symbol"
+            and is_name(node.args[0])
+            and node.args[1] == tree.MINUS_ONE
+        )
     if node.kind in ("mul", "seq"):
         return bool(node.args) and all(is_name(part) for part in node.args)
-    if node.kind == "call" and node.name not in ("sin", "cos", "tan", "ln", "log", "factorial", "union"):
+    if node.kind == "call" and node.name not in (
+        "sin",
+        "cos",
+        "tan",
+        "ln",
+        "log",
+        "factorial",
+        "union",
+    ):
         is_short = len(node.name) == 1
-        return bool(node.args) and all(is_name(part) or (is_short and part.kind == "number") for part in node.args)
+        return bool(node.args) and all(
+            is_name(part) or (is_short and part.kind == "number") for part in node.args
+        )
     return False
 
 
@@ -59,7 +75,8 @@ def variable(relation: Node) -> str | None:
 
 
 def solution_set(relation: Node) -> Node | None:
-    """Turn bounds on one unknown, or on its absolute value, into an interval or union; None for other relations."""
+    """Turn bounds on one unknown, or on its absolute value, into an interval or union; None for
+    other relations."""
     if relation.name == "!=":
         return _excluded(relation)
     bounds = _bounds(relation)
@@ -76,10 +93,20 @@ def solution_set(relation: Node) -> Node | None:
 
 
 def joint_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set: x < 1 or x > 2 into a union, x > 1 and x < 2 into an interval."""
-    if node.kind != "seq" or node.name or len(node.args) < 2 or any(part.kind != "relation" for part in node.args):
+    """Turn bounds on one unknown into a set: x < 1 or x > 2 into a union, x > 1 and x < 2 into an
+    interval."""
+    if (
+        node.kind != "seq"
+        or node.name
+        or len(node.args) < 2
+        or any(part.kind != "relation" for part in node.args)
+    ):
         return None
-    sides = [side for part in node.args if (side := solution_set(part)) is not None and side.kind == "seq"]
+    sides = [
+        side
+        for part in node.args
+        if (side := solution_set(part)) is not None and side.kind == "seq"
+    ]
     if variable(node) is None or len(sides) != len(node.args):
         return None
     sides.sort(key=lambda side: _place(side.args[0]))
@@ -92,7 +119,8 @@ def joint_bounds(node: Node) -> Node | None:
 
 
 def _place(end: Node) -> float:
-    """Say where the end of an interval lies; nowhere, which is neither before nor behind, if that is unknown."""
+    """Say where the end of an interval lies; nowhere, which is neither before nor behind, if that
+    is unknown."""
     if end in (INFINITY, _NEGATIVE_INFINITY):
         return math.inf if end == INFINITY else -math.inf
     try:
@@ -106,7 +134,9 @@ def _excluded(relation: Node) -> Node | None:
     if relation.args[0].kind != "symbol" or tree.symbols(relation.args[1]):
         return None
     point = relation.args[1]
-    return tree.call("union", tree.seq("()", (_NEGATIVE_INFINITY, point)), tree.seq("()", (point, INFINITY)))
+    return tree.call(
+        "union", tree.seq("()", (_NEGATIVE_INFINITY, point)), tree.seq("()", (point, INFINITY))
+    )
 
 
 def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
@@ -116,7 +146,12 @@ def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
         signs = [sign.replace(">", "<") for sign in reversed(signs)]
     if not signs or not all(sign in ("<", "<=") for sign in signs):
         return None
-    if len(parts) == 3 and _is_bounded(parts[1]) and not tree.symbols(parts[0]) and not tree.symbols(parts[2]):
+    if (
+        len(parts) == 3
+        and _is_bounded(parts[1])
+        and not tree.symbols(parts[0])
+        and not tree.symbols(parts[2])
+    ):
         return parts[1], parts[0], signs[0], parts[2], signs[1]
     if len(parts) == 2 and _is_bounded(parts[0]) and not tree.symbols(parts[1]):
         return parts[0], _NEGATIVE_INFINITY, "<", parts[1], signs[0]
@@ -132,7 +167,9 @@ def _is_bounded(node: Node) -> bool:
 
 
 def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
-    return tree.seq(("[" if low_sign == "<=" else "(") + ("]" if high_sign == "<=" else ")"), (low, high))
+    return tree.seq(
+        ("[" if low_sign == "<=" else "(") + ("]" if high_sign == "<=" else ")"), (low, high)
+    )
 
 
 def _punctured(whole: Node, points: Node) -> tuple[Node, ...] | None:

@@ -1,7 +1,8 @@
-"""The slow path: math-verify, for LaTeX that our own reader does not know. Bounded before it sees anything.
+"""The slow path: math-verify, for LaTeX that our own reader does not know. Bounded before it sees
+anything.
 
-Only the LaTeX parser of math-verify is used. Its parser of plain expressions hands text to `eval` through sympy, so it
-is never called here.
+Only the LaTeX parser of math-verify is used. Its parser of plain expressions hands text to `eval`
+through sympy, so it is never called here.
 """
 
 import logging
@@ -13,8 +14,11 @@ from whet.tasks.math.words import is_remark
 
 MAX_CHARS = 200
 TIME_LIMIT = 1
-"""Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not asked."""
-_RISKY = re.compile(r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]")
+"""Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not
+asked."""
+_RISKY = re.compile(
+    r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
+)
 _SECOND = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]")
 """A number behind a unit: math-verify reads the first of two answers."""
 _TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
@@ -25,7 +29,8 @@ MAX_NESTING = 12
 
 @lru_cache(1 << 12)
 def same_by_math_verify(gold: str, answer: str) -> bool:
-    """Compare by math-verify where both texts are small LaTeX without towers of powers or huge factorials."""
+    """Compare by math-verify where both texts are small LaTeX without towers of powers or huge
+    factorials."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and all(_is_tame(text) for text in (gold, answer)) and _verified(gold, answer)
 
@@ -56,10 +61,19 @@ def _verified(gold: str, answer: str) -> bool:
     try:
         left, right = (
             parse(
-                rf"\boxed{{{text}}}", extraction_config=latex, fallback_mode="no_fallback", parsing_timeout=TIME_LIMIT
+                rf"\boxed{{{text}}}",
+                extraction_config=latex,
+                fallback_mode="no_fallback",
+                parsing_timeout=TIME_LIMIT,
             )
             for text in (gold, answer)
         )
-        return bool(left) and bool(right) and bool(verify(left, right, strict=True, timeout_seconds=TIME_LIMIT))
-    except Exception:  # Model text in a foreign parser: whatever it raises, the answer is not shown to be right.
+        return (
+            bool(left)
+            and bool(right)
+            and bool(verify(left, right, strict=True, timeout_seconds=TIME_LIMIT))
+        )
+    except (
+        Exception
+    ):  # Model text in a foreign parser: whatever it raises, the answer is not shown to be right.
         return False

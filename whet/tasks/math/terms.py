@@ -1,4 +1,5 @@
-"""Read the arithmetic of an answer: sums, products, powers, units. Recursive descent, bounded in depth.
+"""Read the arithmetic of an answer: sums, products, powers, units. Recursive descent, bounded in
+depth.
 
 What stands between brackets is the business of `reader`, which builds on this.
 """
@@ -37,12 +38,15 @@ class Terms(Leaves):
         return total
 
     def argument(self, *, is_digit: bool = False) -> Node:
-        """Read what a command applies to: a brace group or one thing; `\\frac12` takes single digits."""
+        """Read what a command applies to: a brace group or one thing; `\\frac12` takes single
+        digits."""
         kind, text = self.peek()
         if (kind, text) == ("sign", "{"):
             return self.bracketed()
         if is_digit and kind == "number" and len(text) > 1 and text[0].isdigit():
-            self.tokens[self.place] = self.tokens[self.place]._replace(text=text[1:], is_spaced=False)
+            self.tokens[self.place] = self.tokens[self.place]._replace(
+                text=text[1:], is_spaced=False
+            )
             return tree.number(int(text[0]))
         if (kind, text) in SIGNS:
             self.place += 1
@@ -108,7 +112,8 @@ class Terms(Leaves):
         return (kind, text) in OPENING or kind in _KINDS or (kind == "command" and is_leaf(text))
 
     def starts_equation(self) -> bool:
-        """Whether a new equation follows: in `x = 1 y = 2` the second name is no factor of the first value."""
+        """Whether a new equation follows: in `x = 1 y = 2` the second name is no factor of the
+        first value."""
         token = self.tokens[self.place]
         if token.kind != "name" or not token.is_spaced:
             return False
@@ -143,10 +148,13 @@ class Terms(Leaves):
         return True
 
     def _is_behind_number(self) -> bool:
-        return self.tokens[self.place - 1].kind not in ("name", "word") or self.place == self.units_end
+        return (
+            self.tokens[self.place - 1].kind not in ("name", "word") or self.place == self.units_end
+        )
 
     def _is_behind_value(self) -> bool:
-        """Whether a text may be a unit: behind another text that is none itself it is a second answer."""
+        """Whether a text may be a unit: behind another text that is none itself it is a second
+        answer."""
         return self.tokens[self.place - 1].kind != "text" or self.place == self.units_end
 
     def factor(self) -> Node:
@@ -216,7 +224,8 @@ def _is_unit_text(token: Token) -> bool:
 
 
 def _is_unit_word(token: Token) -> bool:
-    """Whether a plain word behind a number is a unit: a known one, or any longer word that stands by itself."""
+    """Whether a plain word behind a number is a unit: a known one, or any longer word that stands
+    by itself."""
     text = token.text
     if token.kind != "word" or text in FUNCTIONS or text in GREEK or text in CONSTANT_WORDS:
         return False

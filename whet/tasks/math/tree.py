@@ -1,6 +1,8 @@
-"""The tree a mathematical answer is read into. Sums and products are kept flat, sorted and with their numbers folded.
+"""The tree a mathematical answer is read into. Sums and products are kept flat, sorted and with
+their numbers folded.
 
-Two answers with equal trees are equal; unequal trees may still be equal in value, which `values` decides.
+Two answers with equal trees are equal; unequal trees may still be equal in value, which `values`
+decides.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +24,8 @@ class NotMathError(Exception):
 class Node(NamedTuple):
     """One place of the tree.
 
-    `name` is the symbol, function, bracket pair of a sequence, or relation sign. `digits` counts the significant digits
-    of a number written with a decimal point, and is 0 for one that is exact.
+    `name` is the symbol, function, bracket pair of a sequence, or relation sign. `digits` counts
+    the significant digits of a number written with a decimal point, and is 0 for one that is exact.
     """
 
     kind: Kind
@@ -81,7 +83,11 @@ def mul(*factors: Node) -> Node:
                 continue
             product *= part.value
             # 2.31 x 10^-3 is a decimal of three digits; a product of anything else is exact.
-            digits, scale = (part.digits, scale) if part.digits and not digits else (digits, scale * _off_ten(part))
+            digits, scale = (
+                (part.digits, scale)
+                if part.digits and not digits
+                else (digits, scale * _off_ten(part))
+            )
     _check(product)
     if not rest:
         return number(product, digits if scale else 0)

@@ -1,7 +1,9 @@
-"""Whether two expressions have the same value: exact for rationals, by evaluation at random points for the rest.
+"""Whether two expressions have the same value: exact for rationals, by evaluation at random points
+for the rest.
 
-Unknowns take random positive values, the same for the same name; forty agreeing digits at three points are taken as
-equality. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
+Unknowns take random positive values, the same for the same name; forty agreeing digits at three
+points are taken as equality. Nothing grows: powers, factorials and arguments beyond the limits are
+not evaluated.
 """
 
 import math
@@ -19,7 +21,8 @@ from whet.tasks.math.tree import Node
 
 NUM_POINTS = 3
 _SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
-"""How far from zero the unknowns are at each point: large enough for floors to differ, small for narrow domains."""
+"""How far from zero the unknowns are at each point: large enough for floors to differ, small for
+narrow domains."""
 MAX_LOG2 = 200_000.0
 """Values beyond two to this power, or below its inverse, are not computed."""
 MAX_FACTORIAL = 5000
@@ -39,7 +42,8 @@ class NoValueError(Exception):
 def same_value(a: Node, b: Node) -> bool | None:
     """Compare two expressions; None where they cannot be evaluated.
 
-    A point where both stay real decides; branches of complex roots are looked at only where there is no such point.
+    A point where both stay real decides; branches of complex roots are looked at only where there
+    is no such point.
     """
     if a == b or a.kind == b.kind == "number":
         return a.value == b.value
@@ -76,7 +80,8 @@ def _is_real(node: Node, point: int) -> bool:
 
 
 def ratio_of(a: Node, b: Node) -> int:
-    """Say whether a is a constant times b: the sign of the constant, 0 where it is none or has no sign."""
+    """Say whether a is a constant times b: the sign of the constant, 0 where it is none or has no
+    sign."""
     ratios = []
     for point in range(len(_SCALES)):
         try:
@@ -90,7 +95,9 @@ def ratio_of(a: Node, b: Node) -> int:
             return 0
         if len(ratios) == NUM_POINTS:
             real = _CONTEXT.re(ratios[0])
-            return 0 if abs(_CONTEXT.im(ratios[0])) > abs(real) * _TOLERANCE else 1 if real > 0 else -1
+            return (
+                0 if abs(_CONTEXT.im(ratios[0])) > abs(real) * _TOLERANCE else 1 if real > 0 else -1
+            )
     return 0
 
 
@@ -117,7 +124,13 @@ def value(node: Node, point: int) -> Number:
     """Evaluate with the unknowns at their values of this point."""
     try:
         found = _value(node, point)
-    except (ZeroDivisionError, OverflowError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
+    except (
+        ZeroDivisionError,
+        OverflowError,
+        ValueError,
+        TypeError,
+        mpmath.libmp.NoConvergence,
+    ) as error:
         raise NoValueError(str(error)) from error
     if not _CONTEXT.isfinite(found):
         raise NoValueError("not finite")
@@ -154,7 +167,8 @@ def _symbol(name: str, point: int) -> Number:
 
 
 def _at_random(name: str, point: int) -> Number:
-    """Give a name a value away from zero; mostly positive, so that roots and logarithms are real."""
+    """Give a name a value away from zero; mostly positive, so that roots and logarithms are
+    real."""
     fraction = _CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
     return _SCALES[point] * (_CONTEXT.mpf(1) / 3 + fraction)
 
@@ -176,7 +190,8 @@ def _power(base: Number, exponent: Number) -> Number:
 
 
 def _odd_root(exponent: Number) -> int:
-    """Say 1 for an odd root of an odd power, 2 for an odd root of an even power, as school reads them; else 0."""
+    """Say 1 for an odd root of an odd power, 2 for an odd root of an even power, as school reads
+    them; else 0."""
     for bottom in (3, 5, 7):
         top = _CONTEXT.re(exponent) * bottom
         nearest = int(_CONTEXT.nint(top))

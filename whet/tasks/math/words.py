@@ -9,14 +9,25 @@ def named(names: str) -> frozenset[str]:
 
 _SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
 TRIGONOMETRIC = named("sin cos tan cot sec csc")
-PREFIX_FUNCTIONS = TRIGONOMETRIC | named("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
+PREFIX_FUNCTIONS = TRIGONOMETRIC | named(
+    "arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh"
+)
 """Those that may stand before what they apply to without brackets, as in `sin x`."""
 FUNCTIONS = {
     name: _SHORT_FORMS.get(name, name)
-    for name in PREFIX_FUNCTIONS | named("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
+    for name in PREFIX_FUNCTIONS
+    | named("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
 }
 OPAQUE = named("sum prod int lim iint oint bigcup bigcap")
-CONSTANT_WORDS = {"pi": "π", "infty": "∞", "infinity": "∞", "inf": "∞", "oo": "∞", "emptyset": "∅", "varnothing": "∅"}
+CONSTANT_WORDS = {
+    "pi": "π",
+    "infty": "∞",
+    "infinity": "∞",
+    "inf": "∞",
+    "oo": "∞",
+    "emptyset": "∅",
+    "varnothing": "∅",
+}
 GREEK = named(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau "
     "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell partial nabla "
@@ -79,7 +90,8 @@ _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
 
 def is_remark(text: str) -> bool:
-    """Whether words behind a number say something of it, or another number, where a unit only names what is counted.
+    """Whether words behind a number say something of it, or another number, where a unit only names
+    what is counted.
 
     >>> is_remark("is wrong"), is_remark("or maybe 4"), is_remark("red apples"), is_remark("m2"), is_remark("答案")
     (True, True, False, False, True)

@@ -1,8 +1,9 @@
 """Multiple choice: GPQA, SuperGPQA, MMLU, AQuA and their like.
 
-A problem's `answer` is the letter ("B"; "ABD" where several are right together), its `payload` may hold the options'
-texts: `{"options": {"A": "4", "B": "5"}}`, or as a list. The last answer the response commits itself to counts, as a
-letter in any usual form or as the whole text of an option; two letters are wrong where one is asked for.
+A problem's `answer` is the letter ("B"; "ABD" where several are right together), its `payload` may
+hold the options' texts: `{"options": {"A": "4", "B": "5"}}`, or as a list. The last answer the
+response commits itself to counts, as a letter in any usual form or as the whole text of an option;
+two letters are wrong where one is asked for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,8 @@ class Choice(Task):
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
-    """Find the last statement that names an option; a tag or box that does not is an answer all the same."""
+    """Find the last statement that names an option; a tag or box that does not is an answer all the
+    same."""
     for statement in reversed(statements(text)):
         if statement.form == "line" and _is_listed(text, statement):
             continue
@@ -69,21 +71,26 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
 
 
 def options_of(problem: Problem) -> dict[str, str]:
-    """Read the options from the payload, letter to text; without any, the letters A to J stand without text."""
+    """Read the options from the payload, letter to text; without any, the letters A to J stand
+    without text."""
     given = problem.payload.get("options")
     if given is None:
         return dict.fromkeys(_USUAL, "")
     if isinstance(given, list) and len(given) <= len(LETTERS):
         given = dict(zip(LETTERS, given, strict=False))
     if not isinstance(given, dict) or not all(len(key) == 1 and key in LETTERS for key in given):
-        raise DataError(f"problem {problem.id} needs options by letter, or as a list, not {str(given)[:100]}")
+        raise DataError(
+            f"problem {problem.id} needs options by letter, or as a list, not {str(given)[:100]}"
+        )
     return {key: str(text) for key, text in given.items()}
 
 
 def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
     picked = pick(problem.answer or "", options, must_be_whole=True)
     if picked is None or picked.is_hedged:
-        raise DataError(f"problem {problem.id} needs a letter of its options as the answer, not {problem.answer!r}")
+        raise DataError(
+            f"problem {problem.id} needs a letter of its options as the answer, not {problem.answer!r}"
+        )
     return picked.letters
 
 

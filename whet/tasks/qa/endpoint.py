@@ -1,4 +1,5 @@
-"""A small client for OpenAI-style chat endpoints: one question, one reply, within a time budget. Never raises."""
+"""A small client for OpenAI-style chat endpoints: one question, one reply, within a time budget.
+Never raises."""
 
 import http.client
 import json
@@ -22,15 +23,18 @@ _AGAIN = frozenset((408, 409, 425, 429))
 
 class EndpointConfig(Config):
     url: str | None = None
-    """Where the judge listens, up to and with the version: `http://localhost:8000/v1`. None has no judge."""
+    """Where the judge listens, up to and with the version: `http://localhost:8000/v1`. None has no
+    judge."""
     model: str = "judge"
     """The model's name at that address."""
     key_env: str | None = None
-    """The environment variable that holds the key; None sends none. The key itself never stands in settings."""
+    """The environment variable that holds the key; None sends none. The key itself never stands in
+    settings."""
     timeout: float = Field(default=30.0, gt=0)
     """Seconds one try may take."""
     tries: int = Field(default=3, ge=1)
-    """How often to ask before giving up, where the fault may pass: no connection, 5xx, too many requests."""
+    """How often to ask before giving up, where the fault may pass: no connection, 5xx, too many
+    requests."""
     budget: float = Field(default=60.0, gt=0)
     """Seconds all tries together may take, waiting included."""
     max_tokens: int = Field(default=1024, ge=1)
@@ -95,7 +99,9 @@ def _try(config: EndpointConfig, messages: list[dict[str, Json]], key: str, cloc
         "temperature": 0,
         "max_tokens": config.max_tokens,
     }
-    headers = {"Content-Type": "application/json; charset=utf-8"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    headers = {"Content-Type": "application/json; charset=utf-8"} | (
+        {"Authorization": f"Bearer {key}"} if key else {}
+    )
     own = Clock(min(config.timeout, clock.left))
     address = f"{(config.url or '').rstrip('/')}/chat/completions"
     try:
@@ -145,7 +151,9 @@ def _read(body: bytes) -> Reply:
 
 def _refused(error: urllib.error.HTTPError) -> Reply:
     fault = f"the judge answers {error.code} {error.reason}"[:200]
-    return Reply(fault=fault, may_pass=error.code in _AGAIN or error.code >= 500, wait=_wait(error.headers))
+    return Reply(
+        fault=fault, may_pass=error.code in _AGAIN or error.code >= 500, wait=_wait(error.headers)
+    )
 
 
 def _wait(headers: Mapping[str, str] | Headers | None) -> float:

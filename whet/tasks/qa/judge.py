@@ -1,9 +1,10 @@
 """Free-form questions, as in WebInstruct, judged by a model at any OpenAI-style endpoint.
 
-A problem's `answer` is the reference, `payload["answers"]` further ones; the question is the last user message, or
-`payload["question"]`. An answer that reads as a reference is right without asking. Otherwise the judge sees question,
-references and answer, the answer delimited by a random word that its author cannot know, and must reply with that word.
-What the judge cannot be asked, or does not say in that form, is `UNSCORED`, never a zero.
+A problem's `answer` is the reference, `payload["answers"]` further ones; the question is the last
+user message, or `payload["question"]`. An answer that reads as a reference is right without asking.
+Otherwise the judge sees question, references and answer, the answer delimited by a random word that
+its author cannot know, and must reply with that word. What the judge cannot be asked, or does not
+say in that form, is `UNSCORED`, never a zero.
 """
 
 import re
@@ -106,13 +107,20 @@ def messages(question: str, golds: Sequence[str], answer: str, nonce: str) -> li
 
 
 def read_verdict(reply: str, nonce: str) -> bool | None:
-    """Read the verdict from the last line, after any reasoning; None where it is not there, or said both ways.
+    """Read the verdict from the last line, after any reasoning; None where it is not there, or said
+    both ways.
 
     >>> read_verdict("The units agree.\\n51fe yes", "51fe"), read_verdict("yes", "51fe")
     (True, None)
     """
-    lines = [line.strip().strip("`*.") for line in reply.rpartition("</think>")[2].splitlines() if line.strip()]
-    said = {line.lower() for line in lines if re.fullmatch(rf"{nonce} (?:yes|no)", line, re.IGNORECASE)}
+    lines = [
+        line.strip().strip("`*.")
+        for line in reply.rpartition("</think>")[2].splitlines()
+        if line.strip()
+    ]
+    said = {
+        line.lower() for line in lines if re.fullmatch(rf"{nonce} (?:yes|no)", line, re.IGNORECASE)
+    }
     if len(said) != 1 or lines[-1].lower() not in said:
         return None
     return said == {f"{nonce} yes"}

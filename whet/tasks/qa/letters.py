@@ -1,4 +1,5 @@
-"""Read which options a short text picks: `B`, `(b)`, `**B.** Paris`, `\\text{B}`, `A and C`, or an option's text."""
+"""Read which options a short text picks: `B`, `(b)`, `**B.** Paris`, `\\text{B}`, `A and C`, or an
+option's text."""
 
 import re
 import unicodedata
@@ -15,19 +16,25 @@ _LEAD = re.compile(
     r"option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)[\s:：,，]*)+",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])""")
+_LABEL = re.compile(
+    r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])"""
+)
 _JOIN = re.compile(
     r"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|or|and|或者|或|和|与|及|as well as|maybe|possibly|perhaps|also|but|\s)+\s*",
     re.IGNORECASE,
 )
 _HEDGE = re.compile(r"/|\bor\b|或|maybe|possibly|perhaps", re.IGNORECASE)
-_DENIED = re.compile(r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE
+)
 _TURN = re.compile(
     r"\b(?:[Nn]o|[Ww]ait|[Aa]ctually|[Ss]orry|correction|I mean|make that|or (?:maybe|rather|perhaps|possibly))\b"
     r"[\s,:;.(-]*(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
 )
 _OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
-_SAYS_WHY = re.compile(r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE)
+_SAYS_WHY = re.compile(
+    r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE
+)
 _TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
 
@@ -44,7 +51,8 @@ class Picked:
 def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:
     """Read the options a text picks at its start; None where it picks none.
 
-    With `must_be_whole` the letter must stand alone, or before its own text or a mark of punctuation.
+    With `must_be_whole` the letter must stand alone, or before its own text or a mark of
+    punctuation.
 
     >>> sorted(pick("(C) Because B is wrong", {"A": "1", "B": "2", "C": "3"}, must_be_whole=False).letters)
     ['C']
@@ -79,13 +87,17 @@ def cleaned(text: str) -> str:
 
 def text_key(text: str) -> str:
     """Reduce an option's text to what must agree: no spaces, no markup, no mark at its end."""
-    return "".join(cleaned(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()).strip(".,;:。")
+    return "".join(
+        cleaned(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()
+    ).strip(".,;:。")
 
 
 def _by_text(words: str, options: Mapping[str, str]) -> Picked | None:
     key = text_key(words)
     for fold in (str, str.casefold):
-        letters = frozenset(letter for letter, text in options.items() if key and fold(text_key(text)) == fold(key))
+        letters = frozenset(
+            letter for letter, text in options.items() if key and fold(text_key(text)) == fold(key)
+        )
         if letters:
             return Picked(letters=letters, is_same_text=len(letters) > 1)
     return None
@@ -98,7 +110,9 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
     if both is None or named is None:
         return None
     is_one = both[2] in named.letters
-    return Picked(letters=frozenset(both[2]) if is_one else named.letters | {both[2]}, is_hedged=not is_one)
+    return Picked(
+        letters=frozenset(both[2]) if is_one else named.letters | {both[2]}, is_hedged=not is_one
+    )
 
 
 def _glued(words: str, options: Mapping[str, str]) -> Picked | None:
@@ -116,7 +130,11 @@ def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bo
     end, is_hedged, place = 0, False, 0
     while found := _LABEL.match(words, place):
         opening, letter, closing = found.groups()
-        is_marked = opening is not None or closing is not None or (not letters and found.end() == len(words))
+        is_marked = (
+            opening is not None
+            or closing is not None
+            or (not letters and found.end() == len(words))
+        )
         if letter.upper() not in options or not (letter.isupper() or is_marked):
             break
         if letters and not is_marked and not _is_label_here(words, found):
@@ -138,14 +156,22 @@ def _is_label_here(words: str, found: re.Match[str]) -> bool:
     return found[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
 
 
-def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool) -> Picked | None:
+def _single(
+    words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
+) -> Picked | None:
     rest = words[end:]
     if _DENIED.match(rest) or (rest[:1] == "?" and len(rest) > 1):
         return None
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.
-    named = _by_text(rest.lstrip(_EDGE.replace("-", "").replace("–", "")), options) or _by_text(tail, options)
-    other = _second(tail, letter, options) if named is None else min({*named.letters} - {letter}, default=None)
+    named = _by_text(rest.lstrip(_EDGE.replace("-", "").replace("–", "")), options) or _by_text(
+        tail, options
+    )
+    other = (
+        _second(tail, letter, options)
+        if named is None
+        else min({*named.letters} - {letter}, default=None)
+    )
     if tail and other is not None and (named is None or letter not in named.letters):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
     if not tail or named is not None:
@@ -159,7 +185,8 @@ def _single(words: str, letter: str, end: int, options: Mapping[str, str], must_
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
-    """Find another letter behind the first: all there is (`B A`), or after a change of mind (`B; no, D`)."""
+    """Find another letter behind the first: all there is (`B A`), or after a change of mind (`B;
+    no, D`)."""
     found = _TURN.search(tail) or _OTHERWISE.search(tail)
     others = [found[1]] if found else tail.split() if len(tail) < 2 * len(options) else []
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter

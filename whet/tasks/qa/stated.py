@@ -1,7 +1,8 @@
-"""Where a response commits itself to an answer: tags, boxes, "the answer is", or its last line. Linear in the text.
+"""Where a response commits itself to an answer: tags, boxes, "the answer is", or its last line.
+Linear in the text.
 
-Unlike `whet.tasks.answers`, which looks for the strongest form, this keeps all of them in order: a person who writes
-`\\boxed{A}` and ends with "so the answer is C" has answered C.
+Unlike `whet.tasks.answers`, which looks for the strongest form, this keeps all of them in order: a
+person who writes `\\boxed{A}` and ends with "so the answer is C" has answered C.
 """
 
 import re
@@ -47,7 +48,8 @@ Form = Literal["tag", "box", "marker", "conclusion", "line"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One place where the response says its answer. `is_explicit` ones (tag, box) are answers whatever is in them."""
+    """One place where the response says its answer. `is_explicit` ones (tag, box) are answers
+    whatever is in them."""
 
     place: int
     form: Form
@@ -64,7 +66,8 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """List what the response commits itself to, first to last; nothing where it was cut in its reasoning or answer.
+    """List what the response commits itself to, first to last; nothing where it was cut in its
+    reasoning or answer.
 
     >>> [each.text for each in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
@@ -77,8 +80,11 @@ def statements(text: str) -> list[Statement]:
         return []
     found = sorted([*tags, *boxes, *_markers(said)], key=lambda each: each.place)
     line = _last_line(said)
-    # A last line with a box or a marker in it is read there; one that only concludes may also be bare as a whole.
-    if line is not None and all(each.place < line.place or each.form == "conclusion" for each in found):
+    # A last line with a box or a marker in it is read there; one that only concludes may also be
+    # bare as a whole.
+    if line is not None and all(
+        each.place < line.place or each.form == "conclusion" for each in found
+    ):
         found.append(line)
     return found
 
@@ -92,7 +98,8 @@ def spoken(text: str) -> str | None:
 
 
 def balanced(text: str, start: int) -> int:
-    """Find the end of the braces that open just before `start`; -1 where they do not close in time."""
+    """Find the end of the braces that open just before `start`; -1 where they do not close in
+    time."""
     depth = 1
     for place in range(start, min(len(text), start + MAX_SPAN)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -167,4 +174,6 @@ def _last_line(said: str) -> Statement | None:
     whole = said.rstrip()
     place = whole.rfind("\n") + 1
     line = whole[place:]
-    return Statement(place=place, form="line", text=line) if line and len(line) <= MAX_SPAN else None
+    return (
+        Statement(place=place, form="line", text=line) if line and len(line) <= MAX_SPAN else None
+    )

@@ -1,8 +1,9 @@
 """Answers from tables: HiTab, MultiHiertt, FinQA, TableBench, TabMWP.
 
-A problem's `answer` is a number with or without a unit, a text, or a list; a list with bars (`a | b`) is free in its
-order, one with commas is not unless the payload says `"order": "free"`. The `payload` may hold further accepted
-`answers`, the `unit` the question asks for, and a relative `tolerance` where the data set defines one; none is assumed.
+A problem's `answer` is a number with or without a unit, a text, or a list; a list with bars (`a |
+b`) is free in its order, one with commas is not unless the payload says `"order": "free"`. The
+`payload` may hold further accepted `answers`, the `unit` the question asks for, and a relative
+`tolerance` where the data set defines one; none is assumed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,8 @@ _MAX_LINE = 400
 class TableConfig(Config):
     name: Literal["table"] = "table"
     percent_sign: Literal["optional", "required"] = "optional"
-    """Whether 69.75 is right where the answer is 69.75 %. Neither takes 69.75 % for 69.75, nor 5000 for 50."""
+    """Whether 69.75 is right where the answer is 69.75 %. Neither takes 69.75 % for 69.75, nor 5000
+    for 50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ class Table(Task):
         return iter(())
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the last answer of the response is one of the accepted ones. Parts: `correct`."""
+        """State whether the last answer of the response is one of the accepted ones. Parts:
+        `correct`."""
         golds, rule = accepted(problem), self._rule(problem)
         stated, whole, said = answers_in(text)
         spans = [span for span in (stated, whole, *said) if span]
@@ -66,8 +69,14 @@ class Table(Task):
 
     def _rule(self, problem: Problem) -> Rule:
         unit, tolerance = problem.payload.get("unit"), problem.payload.get("tolerance") or 0
-        if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
-            raise DataError(f"problem {problem.id} needs a tolerance from 0 to 1, not {tolerance!r}")
+        if (
+            isinstance(tolerance, bool)
+            or not isinstance(tolerance, int | float)
+            or not 0 <= tolerance < 1
+        ):
+            raise DataError(
+                f"problem {problem.id} needs a tolerance from 0 to 1, not {tolerance!r}"
+            )
         return Rule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),
             tolerance=Fraction(str(tolerance)),
@@ -80,16 +89,20 @@ def accepted(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
-    found = list(dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip()))
+    found = list(
+        dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
+    )
     if not found:
         raise DataError(f"problem {problem.id} needs an answer, not {problem.answer!r}")
     return found
 
 
 def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...]]:
-    """Find the last answer stated, the whole response where it may be nothing but one, and what a sentence tells.
+    """Find the last answer stated, the whole response where it may be nothing but one, and what a
+    sentence tells.
 
-    None stands for what is not there. What a tag or a box holds is an answer as it is, and no sentence.
+    None stands for what is not there. What a tag or a box holds is an answer as it is, and no
+    sentence.
     """
     found = [each for each in statements(text) if each.form != "conclusion"]
     if not found:
@@ -150,13 +163,18 @@ def _equal(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
 
 
 def _equal_in_percent(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
-    """Compare a percentage with a plain number: by value, or without its sign where the sign may be left out."""
+    """Compare a percentage with a plain number: by value, or without its sign where the sign may be
+    left out."""
     if gold.is_percent:
         is_bare = not answer.unit and not rule.needs_percent
-        return _near(gold.value / 100, answer.value, rule) or (is_bare and _near(gold.value, answer.value, rule))
+        return _near(gold.value / 100, answer.value, rule) or (
+            is_bare and _near(gold.value, answer.value, rule)
+        )
     if "percent" in rule.unit and _near(gold.value, answer.value, rule):
         return True
-    return not gold.unit and "percent" not in rule.unit and _near(gold.value, answer.value / 100, rule)
+    return (
+        not gold.unit and "percent" not in rule.unit and _near(gold.value, answer.value / 100, rule)
+    )
 
 
 def _near(gold: Fraction, answer: Fraction, rule: Rule) -> bool:

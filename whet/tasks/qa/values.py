@@ -1,4 +1,5 @@
-"""The values of table answers: a number with its unit, a text, a list of either. Exact, bounded, never `eval`."""
+"""The values of table answers: a number with its unit, a text, a list of either. Exact, bounded,
+never `eval`."""
 
 import re
 import unicodedata
@@ -23,7 +24,9 @@ _UNIT_WORDS = {
     "$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro", "eur": "euro", "¥": "yen", "₹": "rupee",
     "%": "percent", "pct": "percent",
 }  # fmt: skip
-_NO_UNITS = frozenset(("or", "and", "but", "to", "not", "if", "is", "plus", "minus", "times", "than"))
+_NO_UNITS = frozenset(
+    ("or", "and", "but", "to", "not", "if", "is", "plus", "minus", "times", "than")
+)
 _SMALL_WORDS = frozenset(("of", "the", "in", "a", "an", "us", "total"))
 _DASHES = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | {"’": "'", "‘": "'", "“": '"', "”": '"'})
 _UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?")
@@ -66,13 +69,21 @@ def quantity(text: str) -> Quantity | None:
     if (rest.split() or [""])[0].lower() in _NO_UNITS:
         return None
     is_glued = bool(after) and after[0].isalpha() and scale == 1
-    return Quantity(value=value * scale, unit=unit_words(f"{found['currency'] or ''} {rest}"), is_glued=is_glued)
+    return Quantity(
+        value=value * scale, unit=unit_words(f"{found['currency'] or ''} {rest}"), is_glued=is_glued
+    )
 
 
 def unit_words(text: str) -> frozenset[str]:
-    """Reduce a unit to words that must agree: "$" is a dollar, girls are girl, `$, per day` is dollar per day."""
+    """Reduce a unit to words that must agree: "$" is a dollar, girls are girl, `$, per day` is
+    dollar per day."""
     words = (
-        text.lower().replace("per cent", "percent").replace(",", " ").replace("%", " % ").replace("$", " $ ").split()
+        text.lower()
+        .replace("per cent", "percent")
+        .replace(",", " ")
+        .replace("%", " % ")
+        .replace("$", " $ ")
+        .split()
     )
     plain = (_UNIT_WORDS.get(word.strip("."), word.strip(".").removesuffix("s")) for word in words)
     return frozenset(plain) - _SMALL_WORDS
@@ -87,19 +98,23 @@ def plain_text(text: str) -> str:
 
 
 def text_form(text: str) -> str:
-    """Reduce a text to what must agree: letters in one case, no articles, no punctuation but inside numbers.
+    """Reduce a text to what must agree: letters in one case, no articles, no punctuation but inside
+    numbers.
 
     >>> text_form("The 'Red' Team, 3 - 0!") == text_form("red team 3 - 0")
     True
     """
     plain = " ".join(re.sub(r"(?<=[0-9])\s*-\s*(?=[0-9])", "-", plain_text(text)).split())
     plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", plain)
-    words = " ".join(_ARTICLE.sub("", _DROPPED.sub("", _PARTING.sub(" ", plain))).casefold().split())
+    words = " ".join(
+        _ARTICLE.sub("", _DROPPED.sub("", _PARTING.sub(" ", plain))).casefold().split()
+    )
     return re.sub(r"(?<=[0-9]) (?=[^\W\d])", "", words)
 
 
 def listed(text: str) -> list[str]:
-    """Split a list at its bars, else at its semicolons, else at the commas that are not inside a number or brackets.
+    """Split a list at its bars, else at its semicolons, else at the commas that are not inside a
+    number or brackets.
 
     >>> listed("5,118,195, 1218.56"), listed("a | b, c")
     (['5,118,195', '1218.56'], ['a', 'b, c'])
@@ -118,7 +133,9 @@ def _value(found: re.Match[str]) -> Fraction | None:
     whole, decimals = found["whole"].replace(",", ""), (found["decimals"] or "").strip(".")
     if not whole and not decimals:
         return None
-    value = Fraction(int(whole or "0")) + (Fraction(int(decimals), 10 ** len(decimals)) if decimals else 0)
+    value = Fraction(int(whole or "0")) + (
+        Fraction(int(decimals), 10 ** len(decimals)) if decimals else 0
+    )
     value *= Fraction(10) ** int(found["power"] or 0)
     if found["below"]:
         if int(found["below"]) == 0:

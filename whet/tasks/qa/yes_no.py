@@ -1,6 +1,8 @@
-"""Questions of yes or no, as in StrategyQA. A problem's `answer` is "yes" or "no"; true and false say the same.
+"""Questions of yes or no, as in StrategyQA. A problem's `answer` is "yes" or "no"; true and false
+say the same.
 
-The last answer the response commits itself to counts; without one, the word it starts with. "Yes and no" is wrong.
+The last answer the response commits itself to counts; without one, the word it starts with. "Yes
+and no" is wrong.
 """
 
 import re
@@ -31,7 +33,8 @@ _SECOND = re.compile(
 )
 _OTHERWISE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
-    r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b", re.IGNORECASE
+    r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b",
+    re.IGNORECASE,
 )
 
 
@@ -54,7 +57,9 @@ class YesNo(Task):
         """State whether the response says the right one. Parts: `correct`."""
         gold = _WORDS.get((problem.answer or "").strip().lower())
         if gold is None:
-            raise DataError(f"problem {problem.id} needs yes or no as the answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs yes or no as the answer, not {problem.answer!r}"
+            )
         found = last_word(text)
         if found is None:
             return no_answer()

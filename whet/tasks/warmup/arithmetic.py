@@ -1,7 +1,8 @@
-"""Arithmetic: work out an expression of whole numbers with + - * and brackets. Every operation is a gold step.
+"""Arithmetic: work out an expression of whole numbers with + - * and brackets. Every operation is a
+gold step.
 
-answer   the value, a whole number
-payload  {"expression": "..."}, for the word on each step; the grader needs nothing but the answer
+answer   the value, a whole number payload  {"expression": "..."}, for the word on each step; the
+grader needs nothing but the answer
 """
 
 import re
@@ -17,7 +18,13 @@ from whet.tasks.game24.values import combine, read
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.types import Json, Problem, Score, Split
 
-_SHAPES = ((2, 2, 9, "+-"), (2, 3, 99, "+-"), (3, 4, 99, "+-*"), (5, 6, 99, "+-*"), (7, 9, 999, "+-*"))
+_SHAPES = (
+    (2, 2, 9, "+-"),
+    (2, 3, 99, "+-"),
+    (3, 4, 99, "+-*"),
+    (5, 6, 99, "+-*"),
+    (7, 9, 999, "+-*"),
+)
 """Fewest and most numbers, the largest of them, and the operations in each fifth of difficulty."""
 _HIGHEST = 10**9
 _ASK = "Work out {expression}\nWrite one operation a line, then a line with Answer: and the value."
@@ -50,24 +57,31 @@ class Arithmetic(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
 
-        Parts: `correct` 0 or 1; `steps`, the share of true lines among those that state an operation.
+        Parts: `correct` 0 or 1; `steps`, the share of true lines among those that state an
+        operation.
         """
         gold = _whole(problem.answer or "")
         if gold is None:
-            raise DataError(f"problem {problem.id} needs a whole number as its answer, not {problem.answer!r}")
+            raise DataError(
+                f"problem {problem.id} needs a whole number as its answer, not {problem.answer!r}"
+            )
         marks = [note.ok for note in self.notes(problem, text) if note.ok is not None]
         steps = sum(marks) / len(marks) if marks else 0.0
         found = read_final(text, _whole)
         if found is None:
             score = no_answer()
-            return Score(verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note)
+            return Score(
+                verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note
+            )
         note = "the value" if found[1] == gold else "not the value"
         return judged(found[1] == gold, {"steps": steps}, found[0], note)
 
@@ -90,7 +104,9 @@ class Arithmetic(Task):
         if split in (None, home):
             asked, answer = _ASK.format(expression=expression), str(tree.value)
             payload: dict[str, Json] = {"expression": expression, "steps": [*steps]}
-            return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+            return question(
+                self.name, asked, answer=answer, payload=payload, level=level, split=home
+            )
         return None
 
 
@@ -106,7 +122,10 @@ def written(node: Node) -> str:
     left, right = (written(part) for part in node.parts)
     weak = [part.symbol in ("+", "-") for part in node.parts]
     if node.symbol == "*":
-        left, right = (f"({text})" if is_weak else text for text, is_weak in zip((left, right), weak, strict=True))
+        left, right = (
+            f"({text})" if is_weak else text
+            for text, is_weak in zip((left, right), weak, strict=True)
+        )
     elif node.symbol == "-" and weak[1]:
         right = f"({right})"
     return f"{left} {node.symbol} {right}"
@@ -124,11 +143,18 @@ def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | No
     if num_leaves == 1:
         return Node(rng.randint(1, highest))
     size = rng.randint(1, num_leaves - 1)
-    left, right = _tree(rng, size, highest, symbols), _tree(rng, num_leaves - size, highest, symbols)
+    left, right = (
+        _tree(rng, size, highest, symbols),
+        _tree(rng, num_leaves - size, highest, symbols),
+    )
     if left is None or right is None:
         return None
     symbol = rng.choice(symbols)
-    value = {"+": left.value + right.value, "-": left.value - right.value, "*": left.value * right.value}[symbol]
+    value = {
+        "+": left.value + right.value,
+        "-": left.value - right.value,
+        "*": left.value * right.value,
+    }[symbol]
     return Node(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
 
 

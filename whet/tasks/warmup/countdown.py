@@ -1,7 +1,8 @@
 """Countdown: reach a target from given numbers with + - * /, each at most once, or exactly once.
 
-answer   an expression that reaches the target, or nothing where none is known: any right expression is right
-payload  {"numbers": [...], "target": n, "use": "all" or "some"}; without `use` the settings decide
+answer   an expression that reaches the target, or nothing where none is known: any right expression
+is right payload  {"numbers": [...], "target": n, "use": "all" or "some"}; without `use` the
+settings decide
 """
 
 import re
@@ -24,7 +25,8 @@ Term = tuple[Value, str]
 """A number at hand and the expression that made it."""
 
 _SHAPES = ((3, 3, 9, 40), (4, 4, 12, 100), (4, 5, 25, 300), (5, 5, 50, 600), (6, 6, 100, 999))
-"""Fewest and most numbers, the largest of them, and the largest target in each fifth of difficulty."""
+"""Fewest and most numbers, the largest of them, and the largest target in each fifth of
+difficulty."""
 _WORDS: dict[Use, str] = {"all": "each number exactly once", "some": "each number at most once"}
 _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
@@ -43,7 +45,8 @@ class CountdownConfig(GeneratedConfig):
 
 
 class Countdown(Task):
-    """Generated targets that can be reached, an exact grader in whole fractions, and a gold expression."""
+    """Generated targets that can be reached, an exact grader in whole fractions, and a gold
+    expression."""
 
     name = "countdown"
     is_bounded = True
@@ -55,15 +58,17 @@ class Countdown(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
 
-        Parts: `correct` 0 or 1; `numbers`, 1 where it uses the given numbers as asked; `value`, 1 where it makes the
-        target, whatever numbers it uses.
+        Parts: `correct` 0 or 1; `numbers`, 1 where it uses the given numbers as asked; `value`, 1
+        where it makes the target, whatever numbers it uses.
         """
         numbers, target, use = self._given(problem)
         found = read_final(text, lambda span: _expression(span, target))
@@ -76,10 +81,13 @@ class Countdown(Task):
         note = f"makes {target}" if reaches else f"does not make {target}"
         if not fits:
             note += f", but not with {_WORDS[use]} of {' '.join(map(str, numbers))}"
-        return judged(fits and reaches, {"numbers": float(fits), "value": float(reaches)}, span, note)
+        return judged(
+            fits and reaches, {"numbers": float(fits), "value": float(reaches)}, span, note
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Give the known expression, or search for one; None where the search finds none in its bounds."""
+        """Give the known expression, or search for one; None where the search finds none in its
+        bounds."""
         numbers, target, use = self._given(problem)
         known = problem.answer and f"<answer>{problem.answer}</answer>"
         if known and self.score(problem, known).parts["correct"] == 1.0:
@@ -94,7 +102,9 @@ class Countdown(Task):
                 if len(whole) == len(numbers):
                     use = problem.payload.get("use", self.config.use)
                     return whole, target, "some" if use == "some" else "all"
-        raise DataError(f"problem {problem.id} needs payload.numbers and payload.target, not {dict(problem.payload)!r}")
+        raise DataError(
+            f"problem {problem.id} needs payload.numbers and payload.target, not {dict(problem.payload)!r}"
+        )
 
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
@@ -107,11 +117,14 @@ class Countdown(Task):
         target, use = joined[0][0], self.config.use
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
-        return question(self.name, asked, answer=joined[1], payload=payload, level=level, split=home)
+        return question(
+            self.name, asked, answer=joined[1], payload=payload, level=level, split=home
+        )
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:
-    """Find an expression, trying every join of two numbers; also count the joins tried, which are bounded."""
+    """Find an expression, trying every join of two numbers; also count the joins tried, which are
+    bounded."""
     seen: set[tuple[Value, ...]] = set()
     stack: list[list[Term]] = [[((number, 1), str(number)) for number in numbers]]
     tried = 0

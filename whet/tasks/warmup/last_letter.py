@@ -1,7 +1,8 @@
-"""Last letters: join the last letter of each word. Every step has a gold one, for verifiers that judge step by step.
+"""Last letters: join the last letter of each word. Every step has a gold one, for verifiers that
+judge step by step.
 
-answer   the letters, joined
-payload  {"words": [...], "steps": [...]}: the gold steps are for verifiers, the grader needs the words only
+answer   the letters, joined payload  {"words": [...], "steps": [...]}: the gold steps are for
+verifiers, the grader needs the words only
 """
 
 import re
@@ -23,7 +24,9 @@ _ASK = (
     "Take the last letter of each word and join them in order: {words}\n"
     'Write one line a word, such as: The last letter of "ABC" is "C". End with a line of Answer: and the letters.'
 )
-_STEP = re.compile(r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE)
+_STEP = re.compile(
+    r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE
+)
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|texttt)\{([^{}]{1,1000})\}")
 _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 
@@ -31,7 +34,8 @@ _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 class LastLetterConfig(GeneratedConfig):
     name: Literal["last_letter"] = "last_letter"
     layout: Literal["lines", "steps"] = "lines"
-    """How gold responses are written: plain lines, or the steps in tags as RL-Tango's verifiers read them."""
+    """How gold responses are written: plain lines, or the steps in tags as RL-Tango's verifiers
+    read them."""
 
 
 class LastLetter(Task):
@@ -46,15 +50,17 @@ class LastLetter(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the letters, case aside.
 
-        Parts: `correct` 0 or 1; `steps`, the share of words with a right step of their own, a wrong step counting
-        against it.
+        Parts: `correct` 0 or 1; `steps`, the share of words with a right step of their own, a wrong
+        step counting against it.
         """
         words = _words(problem)
         gold = "".join(word[-1] for word in words).casefold()
@@ -62,8 +68,14 @@ class LastLetter(Task):
         found = read_final(text, _letters)
         if found is None:
             score = no_answer()
-            return Score(verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note)
-        note = "the letters are right" if found[1] == gold else f"not the last letters of the {len(words)} words"
+            return Score(
+                verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note
+            )
+        note = (
+            "the letters are right"
+            if found[1] == gold
+            else f"not the last letters of the {len(words)} words"
+        )
         return judged(found[1] == gold, {"steps": steps}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
@@ -85,7 +97,9 @@ class LastLetter(Task):
         if split in (None, home):
             asked, answer = _ASK.format(words=" ".join(words)), "".join(word[-1] for word in words)
             payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
-            return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+            return question(
+                self.name, asked, answer=answer, payload=payload, level=level, split=home
+            )
         return None
 
 
@@ -108,7 +122,9 @@ def _note(line: str, words: set[str]) -> StepNote:
         return StepNote(line=line, ok=False, note=f"{found[1]} is not one of the words")
     is_right = letter == word[-1]
     return StepNote(
-        line=line, ok=is_right, note="right" if is_right else f"the last letter of {found[1]} is {word[-1]}"
+        line=line,
+        ok=is_right,
+        note="right" if is_right else f"the last letter of {found[1]} is {word[-1]}",
     )
 
 
@@ -119,7 +135,9 @@ def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
 
 def _letters(span: str) -> str | None:
     wrapped = _TEXT.fullmatch(span.strip())
-    letters = (wrapped[1] if wrapped else span).strip().strip("\"'`*").removesuffix(".").strip("\"'`*")
+    letters = (
+        (wrapped[1] if wrapped else span).strip().strip("\"'`*").removesuffix(".").strip("\"'`*")
+    )
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
 
 

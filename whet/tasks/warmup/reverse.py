@@ -40,7 +40,8 @@ class ReverseConfig(GeneratedConfig):
 
 
 class Reverse(Task):
-    """Generated texts that do not read the same both ways, and a grader that wants every character."""
+    """Generated texts that do not read the same both ways, and a grader that wants every
+    character."""
 
     name = "reverse"
     is_bounded = True
@@ -51,7 +52,9 @@ class Reverse(Task):
     def problems(self, split: Split) -> Iterator[Problem]:
         return spread(self, self.config, split)
 
-    def generate(self, seed: int, level: float | None = None, split: Split | None = None) -> Problem:
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
         place = level_of(seed, level)
         return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
@@ -62,7 +65,9 @@ class Reverse(Task):
         """
         gold = problem.answer
         if not gold:
-            raise DataError(f"problem {problem.id} needs the reversed text as its answer, not {gold!r}")
+            raise DataError(
+                f"problem {problem.id} needs the reversed text as its answer, not {gold!r}"
+            )
         found = read_final(text, _unquoted)
         if found is None:
             return no_answer("places")
@@ -82,7 +87,9 @@ class Reverse(Task):
         home = split_of(self.name, text)
         if answer.casefold() != text.casefold() and split in (None, home):
             asked = _ASK[unit].format(text=text)
-            return question(self.name, asked, answer=answer, payload={"text": text}, level=level, split=home)
+            return question(
+                self.name, asked, answer=answer, payload={"text": text}, level=level, split=home
+            )
         return None
 
 

@@ -1,1 +1,2 @@
-"""Exact solvers: bitsets, branch and bound, dynamic programming. Each counts its nodes and says what it proved."""
+"""Exact solvers: bitsets, branch and bound, dynamic programming. Each counts its nodes and says
+what it proved."""

@@ -1,6 +1,8 @@
-"""Largest cliques by branch and bound over bitsets, with greedy colouring as the bound (Tomita and Seki 2003).
+"""Largest cliques by branch and bound over bitsets, with greedy colouring as the bound (Tomita and
+Seki 2003).
 
-Independent sets are cliques of the complement; vertex covers are what an independent set leaves out.
+Independent sets are cliques of the complement; vertex covers are what an independent set leaves
+out.
 """
 
 from collections.abc import Sequence
@@ -31,7 +33,9 @@ def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> F
 
 
 def _found(mask: int, nodes: int, limit: int) -> Found:
-    return Found(lists=(members(mask),), value=mask.bit_count(), nodes=nodes, is_proven=nodes < limit)
+    return Found(
+        lists=(members(mask),), value=mask.bit_count(), nodes=nodes, is_proven=nodes < limit
+    )
 
 
 def _complement(neighbours: Sequence[int]) -> list[int]:
@@ -65,7 +69,8 @@ def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
 
 
 def _coloured(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
-    """Colour so that joined nodes differ: a clique has no more nodes than there are colours up to its last one."""
+    """Colour so that joined nodes differ: a clique has no more nodes than there are colours up to
+    its last one."""
     order, colours = [], []
     colour = 0
     while candidates:

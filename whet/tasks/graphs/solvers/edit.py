@@ -1,8 +1,8 @@
 """Least edit costs between two labelled graphs of equal size, by branch and bound over pairings.
 
-A pairing costs 1 for every atom whose label changes and 1 for every bond that is in one graph only. The bound solves an
-assignment problem over the atoms left: the exact cost of a pair against the atoms already paired, and half the
-difference of the bonds that lead to atoms not yet paired.
+A pairing costs 1 for every atom whose label changes and 1 for every bond that is in one graph only.
+The bound solves an assignment problem over the atoms left: the exact cost of a pair against the
+atoms already paired, and half the difference of the bonds that lead to atoms not yet paired.
 """
 
 from collections.abc import Sequence
@@ -31,28 +31,44 @@ def min_edit(
     search = _Search(labels_a, a, labels_b, b, limit)
     search.run()
     value = search.best_cost
-    return Found(lists=(search.best,), value=value, nodes=search.nodes, is_proven=search.nodes < limit)
+    return Found(
+        lists=(search.best,), value=value, nodes=search.nodes, is_proven=search.nodes < limit
+    )
 
 
 def edit_cost(
-    pairing: Sequence[int], labels_a: Sequence[str], a: Sequence[int], labels_b: Sequence[str], b: Sequence[int]
+    pairing: Sequence[int],
+    labels_a: Sequence[str],
+    a: Sequence[int],
+    labels_b: Sequence[str],
+    b: Sequence[int],
 ) -> int:
     """Count the label changes and the bonds in one graph only."""
     changed = sum(labels_a[i] != labels_b[j] for i, j in enumerate(pairing))
     moved = [sum(1 << pairing[k] for k in range(len(a)) if mask >> k & 1) for mask in a]
-    return changed + sum((mask ^ b[j]).bit_count() for mask, j in zip(moved, pairing, strict=True)) // 2
+    return (
+        changed
+        + sum((mask ^ b[j]).bit_count() for mask, j in zip(moved, pairing, strict=True)) // 2
+    )
 
 
 class _Search:
     def __init__(
-        self, labels_a: Sequence[str], a: Sequence[int], labels_b: Sequence[str], b: Sequence[int], limit: int
+        self,
+        labels_a: Sequence[str],
+        a: Sequence[int],
+        labels_b: Sequence[str],
+        b: Sequence[int],
+        limit: int,
     ) -> None:
         n = len(a)
         self._labels = labels_a, labels_b
         self._masks = a, b
         self._bonds = _matrix(a), _matrix(b)
         self._limit = limit
-        self._order = np.array(sorted(range(n), key=lambda atom: -a[atom].bit_count()), dtype=np.int64)
+        self._order = np.array(
+            sorted(range(n), key=lambda atom: -a[atom].bit_count()), dtype=np.int64
+        )
         self.nodes = 0
         self.best: tuple[int, ...] = tuple(range(n))
         self.best_cost = self._cost(self.best)
@@ -62,13 +78,24 @@ class _Search:
 
         self._assign = linear_sum_assignment
         bonds_a, bonds_b = self._bonds
-        differs = np.array([[2 * (x != y) for y in self._labels[1]] for x in self._labels[0]], dtype=np.int64)
+        differs = np.array(
+            [[2 * (x != y) for y in self._labels[1]] for x in self._labels[0]], dtype=np.int64
+        )
         n = len(bonds_a)
         everyone = np.arange(n)
         self._visit([], 0, everyone, differs.reshape(n, n), bonds_a.sum(1), bonds_b.sum(1))
 
-    def _visit(self, chosen: list[int], cost: int, free: Matrix, fixed: Matrix, ends_a: Matrix, ends_b: Matrix) -> None:
-        """Try the partners of the next atom of A. `fixed` is twice a pair's cost so far, `ends` bonds to atoms left."""
+    def _visit(
+        self,
+        chosen: list[int],
+        cost: int,
+        free: Matrix,
+        fixed: Matrix,
+        ends_a: Matrix,
+        ends_b: Matrix,
+    ) -> None:
+        """Try the partners of the next atom of A. `fixed` is twice a pair's cost so far, `ends`
+        bonds to atoms left."""
         self.nodes += 1
         rows = self._order[len(chosen) :]
         if not len(rows):
@@ -84,7 +111,10 @@ class _Search:
         for place in np.argsort(costs[0], kind="stable"):
             partner = int(free[place])
             step = int(fixed[atom, partner]) // 2
-            if cost + (int(costs[0, place]) + rest + 1) // 2 >= self.best_cost or self.nodes >= self._limit:
+            if (
+                cost + (int(costs[0, place]) + rest + 1) // 2 >= self.best_cost
+                or self.nodes >= self._limit
+            ):
                 break
             self._visit(
                 [*chosen, partner],
@@ -109,4 +139,6 @@ class _Search:
 
 def _matrix(masks: Sequence[int]) -> Matrix:
     n = len(masks)
-    return np.array([[mask >> k & 1 for k in range(n)] for mask in masks], dtype=np.int64).reshape(n, n)
+    return np.array([[mask >> k & 1 for k in range(n)] for mask in masks], dtype=np.int64).reshape(
+        n, n
+    )

@@ -8,7 +8,8 @@ NODE_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The best solution found, as lists of node numbers; `is_proven` where nothing better exists."""
+    """The best solution found, as lists of node numbers; `is_proven` where nothing better
+    exists."""
 
     lists: tuple[tuple[int, ...], ...]
     value: float

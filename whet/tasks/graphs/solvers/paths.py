@@ -1,4 +1,5 @@
-"""Breadth-first search over bitsets: layers, shortest paths, components, the diameter. `nodes` counts nodes visited."""
+"""Breadth-first search over bitsets: layers, shortest paths, components, the diameter. `nodes`
+counts nodes visited."""
 
 from collections.abc import Sequence
 
@@ -26,7 +27,9 @@ def layers(neighbours: Sequence[int], start: int) -> list[int]:
 
 def distance(neighbours: Sequence[int], start: int, end: int) -> int | None:
     """Count the edges of a shortest path; None where there is none."""
-    return next((steps for steps, layer in enumerate(layers(neighbours, start)) if layer >> end & 1), None)
+    return next(
+        (steps for steps, layer in enumerate(layers(neighbours, start)) if layer >> end & 1), None
+    )
 
 
 def shortest_path(neighbours: Sequence[int], start: int, end: int) -> Found | None:

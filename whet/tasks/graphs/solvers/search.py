@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from whet.tasks.graphs.solvers.found import members
 
 
-def hamiltonian_path(neighbours: Sequence[int], *, limit: int = 200_000) -> tuple[list[int] | None, int]:
-    """Find a path through every node; None where there is none. Also the states visited, `limit` where it gave up.
+def hamiltonian_path(
+    neighbours: Sequence[int], *, limit: int = 200_000
+) -> tuple[list[int] | None, int]:
+    """Find a path through every node; None where there is none. Also the states visited, `limit`
+    where it gave up.
 
     >>> hamiltonian_path([0b110, 0b001, 0b001])
     ([1, 0, 2], 3)
@@ -35,8 +38,11 @@ def hamiltonian_path(neighbours: Sequence[int], *, limit: int = 200_000) -> tupl
     return None, len(dead)
 
 
-def contains(n: int, edges: Sequence[tuple[int, int]], size: int, pattern: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether distinct nodes can stand for those of the pattern so that all its directed edges are there."""
+def contains(
+    n: int, edges: Sequence[tuple[int, int]], size: int, pattern: Sequence[tuple[int, int]]
+) -> bool:
+    """Tell whether distinct nodes can stand for those of the pattern so that all its directed edges
+    are there."""
     out = [0] * n
     into = [0] * n
     for a, b in edges:
@@ -61,7 +67,8 @@ def contains(n: int, edges: Sequence[tuple[int, int]], size: int, pattern: Seque
 
 
 def _next(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
-    """List where to go from a node; the one with the fewest ways on comes last, and is taken first."""
+    """List where to go from a node; the one with the fewest ways on comes last, and is taken
+    first."""
     ways = members(neighbours[node] & ~seen)
     return sorted(ways, key=lambda other: -(neighbours[other] & ~seen).bit_count())
 
@@ -69,6 +76,8 @@ def _next(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
 def _connected_order(size: int, pattern: Sequence[tuple[int, int]]) -> list[int]:
     order: list[int] = []
     while len(order) < size:
-        near = [y for x, y in [*pattern, *((b, a) for a, b in pattern)] if x in order and y not in order]
+        near = [
+            y for x, y in [*pattern, *((b, a) for a, b in pattern)] if x in order and y not in order
+        ]
         order.append(near[0] if near else next(node for node in range(size) if node not in order))
     return order

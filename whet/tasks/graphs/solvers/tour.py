@@ -1,4 +1,5 @@
-"""Shortest tours by dynamic programming over sets of cities (Held and Karp 1962), one layer of set sizes at a time."""
+"""Shortest tours by dynamic programming over sets of cities (Held and Karp 1962), one layer of set
+sizes at a time."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from whet.tasks.graphs.solvers.found import Found
 
 MAX_CITIES = 20
-"""Above this the table no longer fits (80 MB at 20 cities); a tour is then only improved by swaps, and unproven."""
+"""Above this the table no longer fits (80 MB at 20 cities); a tour is then only improved by swaps,
+and unproven."""
 
 _CACHED_CITIES = 14
 
@@ -18,7 +20,8 @@ Layer = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 def shortest_tour(distances: Sequence[Sequence[float]]) -> Found:
-    """Find a shortest closed tour, first city 0 and last city 0. `nodes` counts the states of the table.
+    """Find a shortest closed tour, first city 0 and last city 0. `nodes` counts the states of the
+    table.
 
     >>> shortest_tour([[0, 1, 5, 2], [1, 0, 2, 5], [5, 2, 0, 1], [2, 5, 1, 0]]).value
     6
@@ -36,12 +39,17 @@ def tour_length(tour: Sequence[int], distances: Sequence[Sequence[float]]) -> fl
     return sum(distances[a][b] for a, b in pairwise(tour))
 
 
-def _found(tour: list[int], distances: Sequence[Sequence[float]], *, nodes: int, is_proven: bool) -> Found:
-    return Found(lists=(tuple(tour),), value=tour_length(tour, distances), nodes=nodes, is_proven=is_proven)
+def _found(
+    tour: list[int], distances: Sequence[Sequence[float]], *, nodes: int, is_proven: bool
+) -> Found:
+    return Found(
+        lists=(tuple(tour),), value=tour_length(tour, distances), nodes=nodes, is_proven=is_proven
+    )
 
 
 def _table_tour(distances: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Fill best[set, last]: the shortest way from city 0 through the set of cities 1 to n - 1 that ends at `last`."""
+    """Fill best[set, last]: the shortest way from city 0 through the set of cities 1 to n - 1 that
+    ends at `last`."""
     others = len(distances) - 1
     between = np.ascontiguousarray(distances[1:, 1:].T)
     high = distances.sum() + 1
