@@ -59,7 +59,8 @@ class Config(BaseModel):
             return given
         filled = dict(given)
         for key in filled.keys() & cls.model_fields.keys():
-            field, item = cls.model_fields[key], filled[key]
+            field = cls.model_fields[key]
+            item = filled[key]
             if item == "none" and NoneType in get_args(field.annotation):
                 filled[key] = None
             elif isinstance(item, dict):

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _KEPT_BYTES = -1, -3, 2**30
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BYTES = 2**30
 """Names of malloc.h, and the size up to which blocks are kept."""
 _CPUINFO = Path("/proc/cpuinfo")
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")

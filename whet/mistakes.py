@@ -98,14 +98,16 @@ def _no_such(
     """Name a table that flags alone have opened, such as a stage whose name is mistyped; None for
     other mistakes."""
     way = key.split(".")
-    given, around = _at(tree, way), _at(tree, way[:-1])
+    given = _at(tree, way)
+    around = _at(tree, way[:-1])
     if (
         error["type"] != "union_tag_not_found"
         or not isinstance(given, dict)
         or not isinstance(around, dict)
     ):
         return None
-    leaves, others = tables.flat(given, f"{key}."), [name for name in around if name != way[-1]]
+    leaves = tables.flat(given, f"{key}.")
+    others = [name for name in around if name != way[-1]]
     if not others or any(origin(leaf) != "cli" for leaf in leaves):
         return None
     return f'unknown flag --{next(iter(leaves))}; there is no "{key}", only {", ".join(others)}'

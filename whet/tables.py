@@ -68,7 +68,8 @@ def from_flags(arguments: Sequence[str]) -> dict[str, str]:
 def _changed(here: Json, way: Sequence[str], item: Json, key: str) -> Json:
     if not way:
         return item
-    part, rest = way[0], way[1:]
+    part = way[0]
+    rest = way[1:]
     if isinstance(here, dict):
         return here | {part: _changed(here.get(part, {}), rest, item, key)}
     if isinstance(here, list) and part.isdecimal() and int(part) < len(here):

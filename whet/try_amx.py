@@ -6,7 +6,9 @@ import mmap
 import resource
 import sys
 
-_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
+_SYS_ARCH_PRCTL = 158
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
 _CODE = bytes.fromhex(
     "c4e2784907"  # ldtilecfg (%rdi)
     "c4e27b49c0"  # tilezero %tmm0
@@ -16,7 +18,9 @@ _CODE = bytes.fromhex(
     "c4e27849c0"  # tilerelease
     "c3"  # ret
 )
-_PALETTE, _ROW_BYTES, _NUM_ROWS = bytes([1]), bytes([64, 0]), bytes([16])
+_PALETTE = bytes([1])
+_ROW_BYTES = bytes([64, 0])
+_NUM_ROWS = bytes([16])
 _TILES = (
     _PALETTE.ljust(16, b"\0") + (_ROW_BYTES * 3).ljust(32, b"\0") + (_NUM_ROWS * 3).ljust(16, b"\0")
 )

@@ -177,17 +177,16 @@ def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> byt
 
 
 def _problem(row: Mapping[str, Json]) -> Problem:
-    prompt, payload, split, level = (
-        row["prompt"],
-        row.get("payload") or {},
-        row["split"],
-        row.get("level"),
-    )
+    prompt = row["prompt"]
+    payload = row.get("payload") or {}
+    split = row["split"]
+    level = row.get("level")
     if not isinstance(prompt, list) or not isinstance(payload, dict):
         raise ValueError("prompt must be a list of messages and payload an object")
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, not {split!r}")
-    answer, source_id = row.get("answer"), row.get("source_id")
+    answer = row.get("answer")
+    source_id = row.get("source_id")
     return Problem(
         id=str(row["id"]),
         task=str(row["task"]),
@@ -204,7 +203,8 @@ def _problem(row: Mapping[str, Json]) -> Problem:
 def _message(row: Json) -> Message:
     if not isinstance(row, dict):
         raise ValueError("a message must be an object")
-    role, content = row["role"], row["content"]
+    role = row["role"]
+    content = row["content"]
     if isinstance(content, str):
         for known in SPEAKERS:
             if role == known:

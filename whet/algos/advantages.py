@@ -46,7 +46,8 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     """
     if len(group) < 2:
         raise ValueError("leave_one_out needs at least two rollouts in a group")
-    total, others = sum(group), len(group) - 1
+    total = sum(group)
+    others = len(group) - 1
     return [reward - (total - reward) / others for reward in group]
 
 
@@ -67,7 +68,9 @@ def momentum(max_momentum: float) -> Advantage:
     """
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
-        mean, spread, m = state.get("mean", 0.0), state.get("spread", 0.0), state.get("m", 0.0)
+        mean = state.get("mean", 0.0)
+        spread = state.get("spread", 0.0)
+        m = state.get("m", 0.0)
         out = []
         for group in rewards:
             mean = m * mean + (1 - m) * fmean(group)

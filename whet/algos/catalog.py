@@ -186,7 +186,8 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
 
     def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         terms = replace(given, old_M=given.behaviour_M) if cfg.old == "engine" else given
-        ratio_M, token_M = _ratio(row, terms), losses.token_ratio(terms)
+        ratio_M = _ratio(row, terms)
+        token_M = losses.token_ratio(terms)
         moved_M = token_M if row.ratio == "one" else ratio_M
         loss_M, metrics = _surrogate(row, cfg, ratio_M, terms)
         metrics |= {
@@ -273,7 +274,9 @@ def _surrogate(
     row: Row, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The policy loss, and the share of tokens beyond its bounds where it has any."""
-    low, high, advantage_M = row.clip_low, row.clip_high, terms.advantage_M
+    low = row.clip_low
+    high = row.clip_high
+    advantage_M = terms.advantage_M
     if row.surrogate == "reinforce":
         return losses.reinforce(ratio_M, advantage_M, terms.logprob_M), {}
     is_above_M = ratio_M > 1 + high

@@ -20,7 +20,8 @@ def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
     [1.5, 1.5, 1.0]
     """
-    found, ahead = np.zeros(len(reward)), 0.0
+    found = np.zeros(len(reward))
+    ahead = 0.0
     for index in range(len(reward) - 1, -1, -1):
         ahead = float(reward[index]) + gamma * ahead
         found[index] = ahead
@@ -74,7 +75,8 @@ def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:
     tokens = np.concatenate([*live, np.zeros(0)])
     if len(tokens) == 0 or tokens.max() == tokens.min():
         return [np.zeros(len(array)) for array in sequences]
-    mean, spread = tokens.mean(), tokens.std() + EPSILON
+    mean = tokens.mean()
+    spread = tokens.std() + EPSILON
     return [
         (array - mean) / spread if alive else np.zeros(len(array))
         for array, alive in zip(sequences, is_live, strict=True)

@@ -17,7 +17,8 @@ class Walk:
     """An endless walk over problems, reshuffled each epoch: a position says it all."""
 
     def __init__(self, problems: Sequence[Problem], seed: int) -> None:
-        self.problems, self.seed = tuple(problems), seed
+        self.problems = tuple(problems)
+        self.seed = seed
         self._orders: dict[int, list[int]] = {}
 
     def at(self, position: int) -> Problem:
@@ -46,7 +47,8 @@ class Feed:
             raise DataError(
                 "there are no problems to train on: set `problems` to a folder that has some"
             )
-        self.problems, self.steps = tuple(problems), steps
+        self.problems = tuple(problems)
+        self.steps = steps
         self.curriculum = Mixed() if curriculum is None else curriculum
         self._walks = self._walk(seed, per_step)
         self._positions = [0] * len(self._walks)
@@ -77,7 +79,8 @@ class Feed:
                 if verdict is not Verdict.UNSCORED
             ]
             if graded and isinstance(self.curriculum, Band):
-                id, rate = group[0].problem.id, sum(graded) / len(graded)
+                id = group[0].problem.id
+                rate = sum(graded) / len(graded)
                 self._rates[id] = MEMORY * self._rates.get(id, rate) + (1 - MEMORY) * rate
                 self._rests[id] = 0
 

@@ -88,7 +88,9 @@ def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = 
     Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
     answers.
     """
-    tally, seen, answered = Tally(), dict[str, str](), dict[str, list[Rollout]]()
+    tally = Tally()
+    seen = dict[str, str]()
+    answered = dict[str, list[Rollout]]()
     with replacing(out) as new:
         with new.open("wb") as lines:
             for row in read_source(file, advance=advance):
@@ -136,7 +138,8 @@ def unsupported_file(out: Path) -> Path:
 
 
 def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
-    place, source = f"{file.name}:{row.place.split()[-1]}", plan.source or file.name
+    place = f"{file.name}:{row.place.split()[-1]}"
+    source = plan.source or file.name
     try:
         draft = plan.read(row.fields)
         problem = finished(

@@ -27,8 +27,11 @@ class JsonList:
     is whole."""
 
     def __init__(self, text: TextIO, file: Path, advance: Callable[[int], None]) -> None:
-        self._text, self._file, self._advance = text, file, advance
-        self._buffer, self._place = "", 0
+        self._text = text
+        self._file = file
+        self._advance = advance
+        self._buffer = ""
+        self._place = 0
         self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=finite_number)
 
     def __iter__(self) -> Iterator[Json]:
@@ -79,6 +82,7 @@ class JsonList:
 
     def _more(self, count: int) -> bool:
         new = self._text.read(count)
-        self._buffer, self._place = self._buffer[self._place :] + new, 0
+        self._buffer = self._buffer[self._place :] + new
+        self._place = 0
         self._advance(len(new.encode(errors="replace")))
         return bool(new)

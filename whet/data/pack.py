@@ -103,7 +103,8 @@ def _alike(units: Sequence[Unit], budget: int) -> list[list[Example]]:
         filled, index = heapq.heappop(heap)
         if filled + _tokens(unit) > budget:
             heapq.heappush(heap, (filled, index))
-            filled, index = 0, len(groups)
+            filled = 0
+            index = len(groups)
             groups.append([])
         groups[index].extend(unit)
         heapq.heappush(heap, (filled + _tokens(unit), index))

@@ -43,14 +43,19 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
     node_T = np.full(len(tokens_T), -1, dtype=np.int64)
     longest = -(-int(counts_S.max()) // _MULTIPLE) * _MULTIPLE
     node_SC = np.zeros((len(lines), longest), dtype=np.int64)
-    first_U, cell_U = list[Indices](), list[Indices]()
-    used, before, before_nodes = 0, lines[0][:0], node_T[:0]
+    first_U = list[Indices]()
+    cell_U = list[Indices]()
+    used = 0
+    before = lines[0][:0]
+    before_nodes = node_T[:0]
     for index in sorted(range(len(lines)), key=lambda line: lines[line].astype(">i8").tobytes()):
-        line, start = lines[index], int(starts_S[index])
+        line = lines[index]
+        start = int(starts_S[index])
         same = _common(before, line)
         nodes = np.concatenate([before_nodes[:same], np.arange(used, used + len(line) - same)])
         node_T[start : start + len(line)] = nodes
-        node_SC[index, : len(line)], node_SC[index, len(line) :] = nodes, nodes[-1]
+        node_SC[index, : len(line)] = nodes
+        node_SC[index, len(line) :] = nodes[-1]
         first_U.append(np.arange(start + same, start + len(line)))
         cell_U.append(np.arange(same, len(line)) + index * longest)
         used += len(line) - same

@@ -17,7 +17,8 @@ class Blocks:
     tokens."""
 
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
-        self.page, self.pages = page, pages
+        self.page = page
+        self.pages = pages
         self.table_RP = np.zeros((rows, -(-longest // page)), dtype=np.int32)
         self.held_R, self.most_R = np.zeros((2, rows), dtype=np.int64)
         """Pages each row holds now, and the most it can come to need."""

@@ -98,7 +98,9 @@ class CompiledSlots(Slots):
         self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int
     ) -> None:
         super().__init__(model, slots=slots, context=context)
-        self.model, self.library, self.panel = model, library, int(library.decode_panel())
+        self.model = model
+        self.library = library
+        self.panel = int(library.decode_panel())
         self.slot_R = np.arange(slots)
         self.keys_KPGDL = torch.empty(0)
         self._filed: set[int] = set()
@@ -106,7 +108,8 @@ class CompiledSlots(Slots):
 
     def start(self) -> None:
         """Lay the weights out as they are now."""
-        self._kept, cfg = [], self.model.cfg
+        self._kept = []
+        cfg = self.model.cfg
         assert self.model.embed.weight.dtype == torch.float32, (
             "a model stays what it was when the engine began"
         )
@@ -168,13 +171,15 @@ class CompiledSlots(Slots):
 
     def _turn_keys(self) -> None:
         """Copy the keys of prompts that have been filed since the last step."""
-        keys_KPGLD, line_M = self.prompts[:, 0], torch.tensor(sorted(self._filed))
+        keys_KPGLD = self.prompts[:, 0]
+        line_M = torch.tensor(sorted(self._filed))
         layers, prompts, groups, length, size = keys_KPGLD.shape
         room = layers, prompts, groups, size, -(-length // LANES) * LANES
         if self.keys_KPGDL.shape != room:
             # Zeros, since what lies past the end of a prompt is read before it is left out, and
             # must be a number.
-            self.keys_KPGDL, line_M = keys_KPGLD.new_zeros(room), torch.arange(prompts)
+            self.keys_KPGDL = keys_KPGLD.new_zeros(room)
+            line_M = torch.arange(prompts)
         self.keys_KPGDL[:, line_M, :, :, :length] = keys_KPGLD[:, line_M].transpose(3, 4)
         self._filed.clear()
 
@@ -214,7 +219,9 @@ class Step:
     """A step of the first rows. All it needs stays where it is, so addresses are looked up once."""
 
     def __init__(self, store: CompiledSlots, rows: Rows, is_stop_V: Tensor) -> None:
-        self.store, self._kept, room = store, (rows, is_stop_V), store.room
+        self.store = store
+        self._kept = (rows, is_stop_V)
+        room = store.room
         moved = (
             rows.token_R,
             rows.count_R,
@@ -235,9 +242,7 @@ class Step:
         Where final states are wanted they are filled in, and tokens are left in the report, for the
         caller to record.
         """
-        self._rows.used, self._rows.threads = (
-            size,
-            max(1, min(torch.get_num_threads(), size // FEWEST_ROWS)),
-        )
+        self._rows.used = size
+        self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
         self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
         self.store.step(self._rows)

@@ -49,7 +49,8 @@ class DecodeGraphs:
     def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         # Not torch.cuda.graph: it waits for the device, collects garbage and empties the
         # allocator's cache.
-        graph, before = torch.cuda.CUDAGraph(), torch.cuda.memory_reserved()
+        graph = torch.cuda.CUDAGraph()
+        before = torch.cuda.memory_reserved()
         with torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             step()

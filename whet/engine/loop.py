@@ -41,13 +41,11 @@ class Loop:
         graphs: DecodeGraphs | None,
         detokenize: Detokenize | None,
     ) -> None:
-        self.store, self.link, self.window, self.stops, self.detokenize = (
-            store,
-            link,
-            window,
-            stops,
-            detokenize,
-        )
+        self.store = store
+        self.link = link
+        self.window = window
+        self.stops = stops
+        self.detokenize = detokenize
         # Requests that have left their row may still wait for their last tokens, so there are more
         # seats than rows.
         self.seats = Seats(2 * slots, context)
@@ -66,7 +64,8 @@ class Loop:
         self.scheduler.start(requests)
         self.rows.clear()
         self.store.start()
-        self.version, self._ended = version, []
+        self.version = version
+        self._ended = []
         return self._serve_ahead() if self.store.has_lag else self._serve_in_step()
 
     def _serve_in_step(self) -> Iterator[list[Answer]]:
@@ -101,7 +100,8 @@ class Loop:
         seats, seat_B = self.seats, self.scheduler.running_B
         steps = min(self.window, int((seats.limit_S - seats.bound_S)[seat_B].max(initial=0)))
         if steps:
-            longest, has_cuts = self.scheduler.advance(steps), bool(seats.has_cuts_S[seat_B].any())
+            longest = self.scheduler.advance(steps)
+            has_cuts = bool(seats.has_cuts_S[seat_B].any())
             self.runner.window(len(seat_B), steps, longest=longest, has_cuts=has_cuts)
 
     def _post(self) -> Callable[[], Report]:
@@ -149,7 +149,8 @@ class Loop:
 
     def _text_end(self, seat: int) -> int | None:
         assert self.detokenize is not None, "stop strings need a tokenizer"
-        tokens, words = self.seats.tokens(seat), self.seats.request(seat).sampling.stop
+        tokens = self.seats.tokens(seat)
+        words = self.seats.request(seat).sampling.stop
         for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
             text = self.detokenize(tokens[:end])
             if any(word in text for word in words):

@@ -53,13 +53,12 @@ class NativeEngine:
         build: Build | None = None,
         prefill_tokens: int = PREFILL_TOKENS,
     ) -> None:
-        self.model, self.cfg, self.stop_tokens, self.detokenize = (
-            model,
-            cfg,
-            stop_tokens,
-            detokenize,
-        )
-        self.version, self.prefill_tokens = 0, prefill_tokens
+        self.model = model
+        self.cfg = cfg
+        self.stop_tokens = stop_tokens
+        self.detokenize = detokenize
+        self.version = 0
+        self.prefill_tokens = prefill_tokens
         self.context = min(cfg.context or model.cfg.max_positions, model.cfg.max_positions)
         device = model.embed.weight.device
         is_cpu = device.type == "cpu"

@@ -57,7 +57,8 @@ class Pages:
         page_T = table_RP[layout.row_T, layout.positions_T // PAGE].astype(np.int64)
         used = -(-int(layout.positions_T.max() + 1) // PAGE)
         cell_T = page_T * PAGE + layout.positions_T % PAGE
-        starts_S1, before_S = layout.starts_S1.astype(np.int32), layout.before_S.astype(np.int32)
+        starts_S1 = layout.starts_S1.astype(np.int32)
+        before_S = layout.before_S.astype(np.int32)
         return Prefill(self, *link.send(cell_T, table_RP[layout.row_S, :used], starts_S1, before_S))
 
     def copy(self, longest: int, link: Link) -> None:
@@ -65,7 +66,8 @@ class Pages:
         if len(pairs_M2):
             source_M, target_M = link.send(pairs_M2[:, 0].copy(), pairs_M2[:, 1].copy())
             for keys, values in zip(self.keys, self.values, strict=True):
-                keys[target_M], values[target_M] = keys[source_M], values[source_M]
+                keys[target_M] = keys[source_M]
+                values[target_M] = values[source_M]
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
         """Lists of pages are brought up to date by `sync`."""
@@ -85,11 +87,13 @@ class Prefill:
     def __init__(
         self, store: Pages, cell_T: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor
     ) -> None:
-        self.store, self.cell_T = store, cell_T
+        self.store = store
+        self.cell_T = cell_T
         self.where = table_SP, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        keys, values = self.store.keys[layer], self.store.values[layer]
+        keys = self.store.keys[layer]
+        values = self.store.values[layer]
         q_TND = turn.into(qkv_TX, keys, values, self.cell_T)
         return paged_prefill(q_TND, keys, values, *self.where)
 
@@ -111,7 +115,8 @@ class Decode:
         self.length_B = (position_B + 1) * live_B
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        keys, values = self.store.keys[layer], self.store.values[layer]
+        keys = self.store.keys[layer]
+        values = self.store.values[layer]
         q_BND = turn.into(qkv_TX, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BP.shape[1] * PAGE)

@@ -55,7 +55,8 @@ def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layo
             room = most - used if splits else len(context)
             if used and (room == 0 or (not splits and used + len(context) > most)):
                 done.append(now)
-                now, used = [], 0
+                now = []
+                used = 0
                 continue
             end = min(start + room, len(context))
             now.append(
@@ -69,10 +70,8 @@ def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layo
 def lay_out(pieces: list[Piece]) -> Layout:
     """Lay pieces end to end and say where each token belongs."""
     lengths_S = np.array([len(piece.tokens) for piece in pieces])
-    row_S, before_S = (
-        np.array([piece.row for piece in pieces]),
-        np.array([piece.before for piece in pieces]),
-    )
+    row_S = np.array([piece.row for piece in pieces])
+    before_S = np.array([piece.before for piece in pieces])
     starts_S1 = np.concatenate([[0], np.cumsum(lengths_S)])
     is_last_S = np.array([piece.is_last for piece in pieces])
     return Layout(

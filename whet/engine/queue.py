@@ -27,7 +27,8 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
                 heapq.heappush(
                     heap, (-max(request.sampling.max_tokens for request in block), number, block)
                 )
-                waiting, number = waiting + len(block), number + 1
+                waiting = waiting + len(block)
+                number = number + 1
         if heap:
             block = heapq.heappop(heap)[2]
             waiting -= len(block)

@@ -38,8 +38,13 @@ class Runner:
         prefill_tokens: int,
         graphs: DecodeGraphs | None,
     ) -> None:
-        self.model, self.store, self.rows, self.link, self.graphs = model, store, rows, link, graphs
-        self.prefill_tokens, self.team = prefill_tokens, team_for(model)
+        self.model = model
+        self.store = store
+        self.rows = rows
+        self.link = link
+        self.graphs = graphs
+        self.prefill_tokens = prefill_tokens
+        self.team = team_for(model)
         self.slots = len(rows.token_R)
         weight = model.embed.weight
         # What the model made of the last token of each context; the spare row's stays for samples
@@ -80,7 +85,8 @@ class Runner:
             self.rows.draw(slice(0, num_rows))
         size = num_rows
         if self.store.is_recorded:
-            size, longest = rounded_rows(num_rows, self.slots), rounded_length(longest)
+            size = rounded_rows(num_rows, self.slots)
+            longest = rounded_length(longest)
         for _ in range(steps):
             if self.compiled is not None:
                 self._step_compiled(self.compiled, size, has_cuts)
@@ -138,7 +144,8 @@ class Runner:
         if not has_cuts:
             step.run(size)
             return
-        used, hidden_BH = slice(0, size), self.end_RH.new_empty(size, self.end_RH.shape[1])
+        used = slice(0, size)
+        hidden_BH = self.end_RH.new_empty(size, self.end_RH.shape[1])
         step.run(size, hidden_BH)
         # Rows without cuts keep their token: it must be the same whether a row with cuts is beside
         # or not.

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from whet.kernels.head import row_logprobs, sample_rows
 
-_GOLDEN, _MIX1, _MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX1 = 0xBF58476D1CE4E5B9
+_MIX2 = 0x94D049BB133111EB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -54,15 +54,14 @@ class Scheduler:
     """Decides before each window. `window` is the number of tokens that rows need room for."""
 
     def __init__(self, room: Room, seats: Seats, *, slots: int, context: int, window: int) -> None:
-        self.room, self.seats, self.slots, self.context, self.window = (
-            room,
-            seats,
-            slots,
-            context,
-            window,
-        )
+        self.room = room
+        self.seats = seats
+        self.slots = slots
+        self.context = context
+        self.window = window
         self.seat_R = np.zeros(slots, dtype=np.int64)
-        self.num_rows, self.spare = 0, slots
+        self.num_rows = 0
+        self.spare = slots
         self.num_preempted = 0
         self._waiting: deque[int] = deque()
         self._source: Iterator[Request] = iter(())
@@ -73,8 +72,10 @@ class Scheduler:
         self.room.clear()
         self.seats.clear()
         self._waiting.clear()
-        self.num_rows, self.num_preempted = 0, 0
-        self._kept, self._source = None, longest_first(requests, ahead=LOOK_AHEAD * self.slots)
+        self.num_rows = 0
+        self.num_preempted = 0
+        self._kept = None
+        self._source = longest_first(requests, ahead=LOOK_AHEAD * self.slots)
 
     @property
     def running_B(self) -> Indices:
@@ -83,7 +84,8 @@ class Scheduler:
 
     def make_room(self) -> list[int]:
         """Find room for the next window; returns the rows that have to give way for it."""
-        row_M, tokens_M = np.arange(self.num_rows), self.seats.cached(self.running_B, self.window)
+        row_M = np.arange(self.num_rows)
+        tokens_M = self.seats.cached(self.running_B, self.window)
         given: list[int] = []
         while not self.room.grow(row_M, tokens_M):
             if self._forget():
@@ -92,7 +94,8 @@ class Scheduler:
             youngest = int(np.argmax(self.seats.number_S[self.seat_R[row_M]]))
             given.append(int(row_M[youngest]))
             self.room.release(row_M[youngest : youngest + 1])
-            row_M, tokens_M = np.delete(row_M, youngest), np.delete(tokens_M, youngest)
+            row_M = np.delete(row_M, youngest)
+            tokens_M = np.delete(tokens_M, youngest)
         self._waiting.extendleft(self.seat_R[given].tolist())
         self.num_preempted += len(given)
         return given
@@ -101,9 +104,12 @@ class Scheduler:
         """Take in what waits and fits, pulling new requests only when those that gave way are
         back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
-        first, fresh, source_B = self.num_rows, list[int](), list[int]()
+        first = self.num_rows
+        fresh = list[int]()
+        source_B = list[int]()
         while self.num_rows < self.slots and (seat := self._next()) is not None:
-            row, key = self.num_rows, self.seats.context(seat).tobytes()
+            row = self.num_rows
+            key = self.seats.context(seat).tobytes()
             if not self._place(row, seat, sources.get(key)):
                 if row > 0:
                     self._waiting.appendleft(seat)
@@ -121,13 +127,15 @@ class Scheduler:
             return None
         rows = slice(first, self.num_rows)
         kept = self._keep(fresh)
-        seat_B, source = self.seat_R[rows].copy(), np.array(source_B)
+        seat_B = self.seat_R[rows].copy()
+        source = np.array(source_B)
         return Admission(rows=rows, seat_B=seat_B, source_B=source, fresh=fresh, kept=kept)
 
     def advance(self, steps: int) -> int:
         """Note that all rows go `steps` tokens further; returns the most that one of them will then
         have cached."""
-        running_B, cached_B = self.running_B, self.seats.cached(self.running_B, steps)
+        running_B = self.running_B
+        cached_B = self.seats.cached(self.running_B, steps)
         self.seats.bound_S[running_B] = cached_B + 1 - self.seats.start_S[running_B]
         return int(cached_B.max())
 
@@ -145,10 +153,8 @@ class Scheduler:
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
-        source_M, target_M = (
-            left + np.nonzero(~is_gone_B[left:])[0],
-            np.nonzero(is_gone_B[:left])[0],
-        )
+        source_M = left + np.nonzero(~is_gone_B[left:])[0]
+        target_M = np.nonzero(is_gone_B[:left])[0]
         self.room.release(np.nonzero(is_gone_B)[0])
         self.room.move(source_M, target_M)
         self.seat_R[target_M] = self.seat_R[source_M]
@@ -181,7 +187,8 @@ class Scheduler:
         return None if request is None else self.seats.open(request, self.context)
 
     def _place(self, row: int, seat: int, source: int | None) -> bool:
-        start, count = int(self.seats.start_S[seat]), int(self.seats.count_S[seat])
+        start = int(self.seats.start_S[seat])
+        count = int(self.seats.count_S[seat])
         most = start + int(self.seats.limit_S[seat]) - 1
         ahead = min(start + count + self.window, most)
         return self.room.place(row, tokens=start + count, ahead=ahead, most=most, source=source)
@@ -210,6 +217,7 @@ class Scheduler:
 
     def _forget(self) -> bool:
         """Give the kept prompt up; says whether there was one."""
-        had_one, self._kept = self._kept is not None, None
+        had_one = self._kept is not None
+        self._kept = None
         self.room.release(np.array([self.spare]))
         return had_one

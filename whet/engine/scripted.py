@@ -14,11 +14,13 @@ class ScriptedEngine:
     certain."""
 
     def __init__(self, answer: Callable[[Request], Tokens], *, version: int = 0) -> None:
-        self.answer, self.version = answer, version
+        self.answer = answer
+        self.version = version
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         for request in requests:
-            whole, limit = self.answer(request), request.sampling.max_tokens
+            whole = self.answer(request)
+            limit = request.sampling.max_tokens
             tokens = np.asarray(whole[:limit], dtype=np.int32)
             finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
             logprobs = np.zeros(len(tokens), dtype=np.float32)

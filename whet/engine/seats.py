@@ -55,13 +55,13 @@ class Seats:
         """Seat a request; seats are numbered in the order of arrival."""
         seat = self._free.pop()
         self.request_S[seat] = request
-        self.start_S[seat], self.count_S[seat], self.bound_S[seat] = len(request.prompt), 0, 0
+        self.start_S[seat] = len(request.prompt)
+        self.count_S[seat] = 0
+        self.bound_S[seat] = 0
         self.limit_S[seat] = min(request.sampling.max_tokens, context - len(request.prompt))
         self.number_S[seat] = self._next_number
-        self.has_cuts_S[seat], self.has_stops_S[seat] = (
-            request.sampling.has_cuts,
-            bool(request.sampling.stop),
-        )
+        self.has_cuts_S[seat] = request.sampling.has_cuts
+        self.has_stops_S[seat] = bool(request.sampling.stop)
         self._next_number += 1
         return seat
 
@@ -99,7 +99,8 @@ class Seats:
         known_B = np.where(report.seat_B >= 0, self.count_S[report.seat_B], report.count_B)
         new_B = report.count_B - known_B
         row_M, column_M = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
-        seat_M, place_M = report.seat_B[row_M], known_B[row_M] + column_M
+        seat_M = report.seat_B[row_M]
+        place_M = known_B[row_M] + column_M
         self.tokens_SW[seat_M, place_M] = report.tokens_BX[row_M, column_M]
         self.logprobs_SW[seat_M, place_M] = report.logprobs_BX[row_M, column_M]
         is_open_B = report.seat_B >= 0

@@ -51,7 +51,8 @@ class SharedPrompts:
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
         """Give a row the prompt of another, or a place for one of its own."""
         prompt = heapq.heappop(self._free) if source is None else int(self.prompt_R[source])
-        self.prompt_R[row], self.length_P[prompt] = prompt, tokens
+        self.prompt_R[row] = prompt
+        self.length_P[prompt] = tokens
         self.uses_P[prompt] += 1
         self._grids.clear()
         return True

@@ -58,7 +58,8 @@ class Slots:
         """What rows share lies in one place."""
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
-        source, target = torch.from_numpy(source_M), torch.from_numpy(target_M)
+        source = torch.from_numpy(source_M)
+        target = torch.from_numpy(target_M)
         for block in self.blocks[: self._num_used]:
             block.index_copy_(2, target, block.index_select(2, source))
 
@@ -101,8 +102,10 @@ class Prefill:
     """Packed attention over contexts that also files their keys and values."""
 
     def __init__(self, store: Slots, line_T: Tensor, column_T: Tensor, lengths_S: Tensor) -> None:
-        self.store, self.packed = store, PackedAttention(lengths_S)
-        self.line_T, self.column_T = line_T, column_T
+        self.store = store
+        self.packed = PackedAttention(lengths_S)
+        self.line_T = line_T
+        self.column_T = column_T
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
         q_TND, k_TGD, v_TGD = turn(qkv_TX)
@@ -120,11 +123,15 @@ class Decode:
     """
 
     def __init__(self, store: Slots, grid: Grid, first: int, column_B: Tensor) -> None:
-        self.store, self.grid, self.first = store, grid, first
-        self.before, used = int(grid.before_B.max()), int(column_B.max()) + 1
+        self.store = store
+        self.grid = grid
+        self.first = first
+        self.before = int(grid.before_B.max())
+        used = int(column_B.max()) + 1
         # Blocks are read whole: to skip what nobody has filled yet takes longer.
         self.num_blocks = -(-used // BLOCK)
-        self.total, self.end = self.before + self.num_blocks * BLOCK, self.before + used
+        self.total = self.before + self.num_blocks * BLOCK
+        self.end = self.before + used
         self.cell_B = None if grid.is_full else torch.from_numpy(grid.cell_B)
         self.writes = self._writes(column_B)
         self.bias_B11C = self._bias(torch.from_numpy(grid.before_B), column_B)
@@ -133,7 +140,8 @@ class Decode:
         """Say for each block that new tokens go to: which rows they are of, and their places, head
         by head."""
         group_G = torch.arange(self.store.prompts.shape[3])
-        block_B, found = column_B // BLOCK, []
+        block_B = column_B // BLOCK
+        found = []
         for number in sorted(set(block_B.tolist())):
             row_M = (block_B == number).nonzero()[:, 0]
             head_MG = (self.first + row_M[:, None]) * len(group_G) + group_G
@@ -161,7 +169,8 @@ class Decode:
             ):
                 filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
                 cached.view(-1, turn.size).index_copy_(0, place_M, filed_MGD.reshape(-1, turn.size))
-        rows, groups = len(q_BND), turn.groups
+        rows = len(q_BND)
+        groups = turn.groups
         # Query heads that share a key head become rows of one small matrix: no key is read twice.
         q_BGYD = (q_BND * turn.size**-0.5).view(rows, groups, -1, turn.size)
         probs_BGYC = self._probs(layer, q_BGYD)
@@ -179,7 +188,8 @@ class Decode:
     def _probs(self, layer: int, q_BGYD: Tensor) -> Tensor:
         rows, groups, share, size = q_BGYD.shape
         scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
-        scores_ZYC, q_ZYD = scores_BGYC.view(rows * groups, share, -1), q_BGYD.view(-1, share, size)
+        scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
+        q_ZYD = q_BGYD.view(-1, share, size)
         for keys_ZCD, columns in self._own(layer, 0, rows):
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
         shared_ZWL = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
@@ -222,7 +232,9 @@ class Decode:
 
     def _to_rows(self, x_PZD: Tensor, groups: int) -> Tensor:
         """Undo `_to_lines`: [B, G, Y, D]."""
-        lines, width, size = self.grid.lines, self.grid.width, x_PZD.shape[-1]
+        lines = self.grid.lines
+        width = self.grid.width
+        size = x_PZD.shape[-1]
         x_PWGYD = x_PZD.view(lines, groups, width, -1, size).transpose(1, 2)
         x_BGYD = x_PWGYD.flatten(0, 1)
         return x_BGYD if self.cell_B is None else x_BGYD[self.cell_B]

@@ -26,7 +26,8 @@ class Rows:
     one."""
 
     def __init__(self, rows: int, window: int, link: Link) -> None:
-        self.link, self.columns = link, window + 2
+        self.link = link
+        self.columns = window + 2
         device = link.device
         self.ints_FR = torch.zeros(_INTS, rows, dtype=torch.int64, device=device)
         self.token_R, self.first_R, self.count_R, self.base_R = self.ints_FR[:4].unbind()
@@ -52,12 +53,12 @@ class Rows:
         settings = [request.sampling for request in requests]
         ints = np.zeros((_INTS, len(requests)), dtype=np.int64)
         ints[1] = [len(request.prompt) - 1 for request in requests]
-        ints[2], ints[3], ints[4] = count_B, count_B, limit_B
-        ints[5], ints[6], ints[7] = (
-            [request.seed for request in requests],
-            [s.top_k for s in settings],
-            1,
-        )
+        ints[2] = count_B
+        ints[3] = count_B
+        ints[4] = limit_B
+        ints[5] = [request.seed for request in requests]
+        ints[6] = [s.top_k for s in settings]
+        ints[7] = 1
         floats = np.array(
             [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
         ).T.copy()
@@ -101,22 +102,26 @@ class Rows:
         self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
         self._logprobs_RX[rows].scatter_(1, column_B1, logprob_B[:, None])
         self.token_R[rows] = token_B
-        count_B, live_B = self.count_R[rows], self.live_R[rows]
+        count_B = self.count_R[rows]
+        live_B = self.live_R[rows]
         count_B += live_B
         live_B.masked_fill_(is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
     def post(self, seat_B: Indices) -> Callable[[], Report]:
         """Ask for a report of the first rows, which serve these seats, and begin the next one."""
         used = slice(0, len(seat_B))
-        self.report_RX[used, 0], self.report_RX[used, 1] = self.live_R[used], self.count_R[used]
+        self.report_RX[used, 0] = self.live_R[used]
+        self.report_RX[used, 1] = self.count_R[used]
         wait = self.link.fetch(self.report_RX[used])
         self.base_R[used] = self.count_R[used]
 
         def read() -> Report:
             found = wait().numpy()
             middle = 2 + self.columns
-            tokens, logprobs = found[:, 2:middle], found[:, middle:].view(np.float32)
-            is_done, count = found[:, 0] == 0, found[:, 1].astype(np.int64)
+            tokens = found[:, 2:middle]
+            logprobs = found[:, middle:].view(np.float32)
+            is_done = found[:, 0] == 0
+            count = found[:, 1].astype(np.int64)
             return Report(
                 seat_B=seat_B,
                 is_done_B=is_done,
@@ -153,7 +158,8 @@ class HostRows(Rows):
     def post(self, seat_B: Indices) -> Callable[[], Report]:
         self.link.counts.fetches += 1
         used = slice(0, len(seat_B))
-        is_done_B, count_B = self._live[used] == 0, self._count[used].copy()
+        is_done_B = self._live[used] == 0
+        count_B = self._count[used].copy()
         tokens_BX, logprobs_BX = (each[used].copy() for each in self._filed)
         report = Report(
             seat_B=seat_B,

@@ -53,7 +53,8 @@ class Link:
     """Copies for one device."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.counts = device, Counts()
+        self.device = device
+        self.counts = Counts()
 
     def send(self, *arrays: NDArray[Any]) -> list[Tensor]:
         """Bring arrays to the device in one copy."""

@@ -17,7 +17,10 @@ from whet.evals.stats import Estimate
 from whet.evals.wording import SPACE, number, percent, percent_interval, significant
 
 WIDTH, HEIGHT = 360, 190
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
+LEFT = 46
+RIGHT = 10
+TOP = 10
+BOTTOM = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +189,8 @@ def _lines(points: Series, x: Callable[[float], float], y: Callable[[float], flo
     def path(values: Sequence[float], steps: Sequence[float]) -> str:
         return " ".join(f"{x(step)},{y(value)}" for step, value in zip(steps, values, strict=True))
 
-    steps, values = points.steps.tolist(), points.values.tolist()
+    steps = points.steps.tolist()
+    values = points.values.tolist()
     band = (
         path(points.low.tolist() + points.high.tolist()[::-1], steps + steps[::-1])
         if points.has_band

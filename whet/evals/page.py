@@ -18,7 +18,8 @@ INTERVAL = f"Whiskers and brackets: 95{SPACE}% intervals over problems."
 def page(data: ReportData) -> Markup:
     """Write the whole document: no address outside it, one style, one script, both named by hash in
     its policy."""
-    style, script = _static("report.css"), _static("report.js")
+    style = _static("report.css")
+    script = _static("report.js")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     head = tag(
         "head",
@@ -63,7 +64,8 @@ def _header(data: ReportData) -> Markup:
 def _accuracy(data: ReportData) -> Markup | None:
     if not data.evals:
         return None
-    solved, by_level = _overall_rows(data.evals), _level_rows(data.evals)
+    solved = _overall_rows(data.evals)
+    by_level = _level_rows(data.evals)
     scale = bar_scale(solved + by_level)
     overall = _figure("Solved", bar_chart(solved, scale), f"Share of problems solved. {INTERVAL}")
     note = "Share of answers that are right (pass@1), by fifth of difficulty."
@@ -88,7 +90,8 @@ def _overall_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
 
 def _level_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
     evals = tuple(evals)
-    tones, shown = _tones(evals), [e for e in evals if not e.is_greedy] or list(evals)
+    tones = _tones(evals)
+    shown = [e for e in evals if not e.is_greedy] or list(evals)
     notes = {"1": "easiest fifth", "5": "hardest fifth", "unknown": "difficulty not known"}
     rows = []
     for level in sorted({level for e in shown for level in e.summary.by_level} - {"unknown"}):

@@ -41,7 +41,9 @@ class Examiner:
         *,
         seed: int,
     ) -> None:
-        self.cfg, self.grader, self.seed = cfg, grader, derive(seed, "exam")
+        self.cfg = cfg
+        self.grader = grader
+        self.seed = derive(seed, "exam")
         self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
         self.problems = solvable(problems)
 

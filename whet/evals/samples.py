@@ -26,7 +26,8 @@ def draw_samples(
     Either side may be empty; where both have groups, only problems that both hold are drawn.
     `notes` gives an answer's lines with the grader's word on each.
     """
-    old, new = _first_answers(before), _first_answers(after)
+    old = _first_answers(before)
+    new = _first_answers(after)
     shared = [key for key in (old or new) if key in (new or old)]
     stream(seed, "samples").shuffle(shared)
     problems = [(new.get(key) or old[key]).problem for key in shared]

@@ -80,14 +80,16 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     size = max(abs(low), abs(high))
     if high - low <= max(1e-9 * size, SMALLEST):  # flat, or too close for ticks to differ
         half = size / 2 if size > SMALLEST else 0.5
-        low, high = low - half, high + half
+        low = low - half
+        high = high + half
     magnitude = floor(log10((high - low) / most))
     for step in (
         factor * 10.0**power
         for power in range(magnitude, magnitude + 3)
         for factor in (1, 2, 2.5, 5)
     ):
-        first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+        first = floor(low / step + 1e-9)
+        last = ceil(high / step - 1e-9)
         if last - first + 1 <= most:
             return [
                 round(index * step, 12 - floor(log10(step))) for index in range(first, last + 1)

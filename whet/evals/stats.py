@@ -123,7 +123,8 @@ def _bootstrap(values_P: Values, seed: int) -> Estimate:
 
 
 def _resampled_means(values_P: Values, seed: int) -> Values:
-    random, count = numpy_stream(seed, "bootstrap"), len(values_P)
+    random = numpy_stream(seed, "bootstrap")
+    count = len(values_P)
     rows = max(1, CHUNK // count)
     means = []
     for start in range(0, RESAMPLES, rows):

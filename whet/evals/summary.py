@@ -164,7 +164,8 @@ def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Est
 
 
 def _summary(row: Mapping[str, Json]) -> EvalSummary:
-    pass_at, by_level = _estimates(row["pass_at"]), _estimates(row["by_level"])
+    pass_at = _estimates(row["pass_at"])
+    by_level = _estimates(row["by_level"])
     unsolvable = row["unsolvable"]
     return EvalSummary(
         pass_at={int(k): estimate for k, estimate in pass_at.items()},

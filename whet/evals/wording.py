@@ -90,7 +90,8 @@ def learned(
     Without the paired difference, intervals that overlap count as no change. For example: "RL
     raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
     """
-    old, new = percent_interval(before), percent_interval(after)
+    old = percent_interval(before)
+    new = percent_interval(after)
     low = after.low - before.high if difference is None else difference.low
     high = after.high - before.low if difference is None else difference.high
     if low <= 0 <= high:

@@ -129,7 +129,8 @@ def plain_packed_attention(
 ) -> Tensor:
     """Do the same in plain torch: sequences become rows of a grid, padded on the right, which
     causality hides."""
-    tokens, rows = len(q_TND), len(starts_S1) - 1
+    tokens = len(q_TND)
+    rows = len(starts_S1) - 1
     index_S = torch.arange(rows, device=starts_S1.device)
     sequence_T = torch.repeat_interleave(index_S, starts_S1.diff(), output_size=tokens)
     offset_T = torch.arange(tokens, device=starts_S1.device) - starts_S1[sequence_T]
@@ -161,7 +162,8 @@ def plain_paged_prefill(
     out_TND = torch.empty_like(q_TND)
     starts = starts_S1.tolist()
     for index, before in enumerate(before_S.tolist()):
-        start, end = starts[index], starts[index + 1]
+        start = starts[index]
+        end = starts[index + 1]
         length = before + end - start
         k_GCD, v_GCD = (
             _context(pages, table_SP[index])[:, :length] for pages in (keys_pages, values_pages)

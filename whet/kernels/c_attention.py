@@ -74,7 +74,8 @@ class _Attend(torch.autograd.Function):
             "heads of one size, in groups"
         )
         inputs = tuple(x.contiguous() for x in (node_SC, cell_U, q_UND, k_UGD, v_UGD))
-        out_UND, lse_UN = torch.empty_like(inputs[2]), q_UND.new_empty(q_UND.shape[:2])
+        out_UND = torch.empty_like(inputs[2])
+        lse_UN = q_UND.new_empty(q_UND.shape[:2])
         _run(library.attend_forward, *inputs, out_UND, lse_UN)
         ctx.save_for_backward(*inputs, out_UND, lse_UN)
         ctx.library = library
@@ -85,11 +86,9 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         node_SC, _, q_UND, k_UGD, v_UGD, *_ = saved
-        d_q_UND, d_k_UGD, d_v_UGD = (
-            torch.empty_like(q_UND),
-            torch.zeros_like(k_UGD),
-            torch.zeros_like(v_UGD),
-        )
+        d_q_UND = torch.empty_like(q_UND)
+        d_k_UGD = torch.zeros_like(k_UGD)
+        d_v_UGD = torch.zeros_like(v_UGD)
         room = q_UND.new_empty(2, node_SC.numel(), *k_UGD.shape[1:])
         _run(
             ctx.library.attend_backward,

@@ -29,7 +29,9 @@ FLAGS = (
 )
 SECONDS = 60
 """A compiler that takes longer is given up."""
-_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_POINTER = ctypes.c_void_p
+_INT = ctypes.c_int64
+_FLOAT = ctypes.c_float
 SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "attend_forward": ((_POINTER,), ctypes.c_int),
     "attend_backward": ((_POINTER,), ctypes.c_int),
@@ -67,7 +69,8 @@ def library() -> ctypes.CDLL | None:
         return None
     for name, (taken, given) in SIGNATURES.items():
         kernel = getattr(found, name)
-        kernel.argtypes, kernel.restype = taken, given
+        kernel.argtypes = taken
+        kernel.restype = given
     return found
 
 

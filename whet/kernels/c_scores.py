@@ -50,7 +50,8 @@ class _Scores(torch.autograd.Function):
         if library.scores_measure(*given, *found, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
         ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
-        ctx.library, ctx.has_entropy = library, entropy
+        ctx.library = library
+        ctx.has_entropy = entropy
         ctx.set_materialize_grads(False)
         return logprob_M, entropy_M
 

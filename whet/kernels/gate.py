@@ -71,7 +71,8 @@ class _CompiledSwiGLU(torch.autograd.Function):
         gate_up_TI = gate_up_TI.contiguous()
         inner = gate_up_TI.shape[-1] // 2
         out_TI = gate_up_TI.new_empty((*gate_up_TI.shape[:-1], inner))
-        rows, threads = out_TI.numel() // inner, torch.get_num_threads()
+        rows = out_TI.numel() // inner
+        threads = torch.get_num_threads()
         library.rows_swiglu(rows, inner, gate_up_TI.data_ptr(), out_TI.data_ptr(), threads)
         ctx.library = library
         ctx.save_for_backward(gate_up_TI)
@@ -80,8 +81,10 @@ class _CompiledSwiGLU(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        (gate_up_TI,), d_out_TI = ctx.saved_tensors, grads[0].contiguous()
-        d_gate_up_TI, inner = torch.empty_like(gate_up_TI), d_out_TI.shape[-1]
+        (gate_up_TI,) = ctx.saved_tensors
+        d_out_TI = grads[0].contiguous()
+        d_gate_up_TI = torch.empty_like(gate_up_TI)
+        inner = d_out_TI.shape[-1]
         addresses = (x.data_ptr() for x in (gate_up_TI, d_out_TI, d_gate_up_TI))
         ctx.library.rows_swiglu_back(
             d_out_TI.numel() // inner, inner, *addresses, torch.get_num_threads()

@@ -18,7 +18,8 @@ from whet.kernels.switch import HAS_TRITON, compiled, usable
 if HAS_TRITON:
     from whet.kernels import triton_head
 
-CPU_ELEMENTS, GPU_ELEMENTS = 2**25, 2**29
+CPU_ELEMENTS = 2**25
+GPU_ELEMENTS = 2**29
 """Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a
 GPU."""
 ALIGNED = 8
@@ -240,14 +241,16 @@ class _Scores(torch.autograd.Function):
         # Outputs of a function with gradient are tensors of their own, not views.
         logprob_M, entropy_M, lse_M = (x.clone() for x in measures_3M)
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
-        ctx.chunks, ctx.has_entropy = chunks, entropy
+        ctx.chunks = chunks
+        ctx.has_entropy = entropy
         ctx.set_materialize_grads(False)
         return logprob_M, entropy_M
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden_MH, weight_VH, *_ = ctx.saved_tensors
-        d_logprob_M, d_entropy_M = grads[0], grads[1] if ctx.has_entropy else None
+        d_logprob_M = grads[0]
+        d_entropy_M = grads[1] if ctx.has_entropy else None
         if d_logprob_M is None:
             d_logprob_M = torch.zeros_like(ctx.saved_tensors[-1])
         d_hidden_MH = torch.empty_like(hidden_MH) if ctx.needs_input_grad[0] else None
@@ -288,7 +291,8 @@ class _KeptScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV = ctx.saved_tensors
-        d_logprob_M, d_entropy_M = grads[0], grads[1] if ctx.has_entropy else None
+        d_logprob_M = grads[0]
+        d_entropy_M = grads[1] if ctx.has_entropy else None
         if d_logprob_M is None:
             d_logprob_M = torch.zeros_like(entropy_M)
         scale_M = _scale(temperature_M).to(probs_MV.dtype)

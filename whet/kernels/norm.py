@@ -119,9 +119,11 @@ class _CompiledAddNorm(torch.autograd.Function):
         assert residual_TH is None or residual_TH.shape == x_TH.shape, (
             "what is added has the shape of the stream"
         )
-        x_TH, weight_H = x_TH.contiguous(), weight_H.contiguous()
+        x_TH = x_TH.contiguous()
+        weight_H = weight_H.contiguous()
         residual_TH = None if residual_TH is None else residual_TH.contiguous()
-        normed_TH, width = torch.empty_like(x_TH), x_TH.shape[-1]
+        normed_TH = torch.empty_like(x_TH)
+        width = x_TH.shape[-1]
         # Where nothing is added the caller has the sum already, and an output must not be an input.
         sum_TH = x_TH.new_empty(0) if residual_TH is None else torch.empty_like(x_TH)
         given = x_TH.data_ptr(), address(residual_TH), weight_H.data_ptr()
@@ -129,7 +131,9 @@ class _CompiledAddNorm(torch.autograd.Function):
         library.rows_add_norm(
             x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads()
         )
-        ctx.library, ctx.eps, ctx.has_residual = library, eps, residual_TH is not None
+        ctx.library = library
+        ctx.eps = eps
+        ctx.has_residual = residual_TH is not None
         ctx.save_for_backward(x_TH if residual_TH is None else sum_TH, weight_H)
         ctx.set_materialize_grads(False)
         return normed_TH, sum_TH
@@ -141,7 +145,8 @@ class _CompiledAddNorm(torch.autograd.Function):
         if d_normed_TH is None:
             return None, d_sum_TH, d_sum_TH, None, None
         sum_TH, weight_H = ctx.saved_tensors
-        rows, width = d_normed_TH.numel() // len(weight_H), len(weight_H)
+        rows = d_normed_TH.numel() // len(weight_H)
+        width = len(weight_H)
         d_x_TH = torch.empty_like(d_normed_TH)
         d_weight_H = torch.empty_like(weight_H) if ctx.needs_input_grad[3] else None
         parts = weight_H.new_empty(ctx.library.rows_blocks(rows), width)

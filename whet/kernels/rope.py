@@ -89,10 +89,8 @@ def turn_into(
         )
     q_BND, k_BGD, v_BGD = turn(qkv_BX, rope_PD, positions_B, heads, groups, q_norm_D, k_norm_D, eps)
     is_filed_B = cell_B >= 0
-    page_B, place_B = (
-        cell_B[is_filed_B] // keys_pages.shape[2],
-        cell_B[is_filed_B] % keys_pages.shape[2],
-    )
+    page_B = cell_B[is_filed_B] // keys_pages.shape[2]
+    place_B = cell_B[is_filed_B] % keys_pages.shape[2]
     keys_pages[page_B, :, place_B] = k_BGD[is_filed_B]
     values_pages[page_B, :, place_B] = v_BGD[is_filed_B]
     return q_BND
@@ -118,7 +116,8 @@ def plain_turn(
             )
             return turned
         return _turned(qkv_TX, rope_TD, norms_ND, split)[0]
-    heads, turning = split.queries, split.queries + split.groups
+    heads = split.queries
+    turning = split.queries + split.groups
     qkv = qkv_TX.view(len(qkv_TX), turning + split.groups, -1)
     if q_norm_D is None or k_norm_D is None:
         both = rotate(qkv[:, :turning], rope_TD)
@@ -148,7 +147,8 @@ def _turned(
     """Normalise and rotate queries and keys together; also what each head was multiplied by."""
     turning = split.queries + split.groups
     qkv_TND = qkv_TX.view(len(qkv_TX), turning + split.groups, -1)
-    turned_TND, scale_TN1 = qkv_TND[:, :turning], None
+    turned_TND = qkv_TND[:, :turning]
+    scale_TN1 = None
     if norms_ND is not None:
         scale_TN1 = inverse_rms(turned_TND, split.eps)
         turned_TND = (turned_TND * scale_TN1).mul_(norms_ND)
@@ -252,7 +252,8 @@ class _CompiledTurn(torch.autograd.Function):
         )
         # Without norms the way back is a rotation alone: the projection need not be kept.
         ctx.save_for_backward(rope_TD, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
-        ctx.library, ctx.split = library, split
+        ctx.library = library
+        ctx.split = split
         return q_TND, k_TGD, v_TGD
 
     @staticmethod
@@ -260,7 +261,8 @@ class _CompiledTurn(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         rope_TD, q_norm_D, k_norm_D, qkv_TX = ctx.saved_tensors
         d_q_TND, d_k_TGD, d_v_TGD = (d.contiguous() for d in grads)
-        (rows, size), heads = rope_TD.shape, ctx.split.queries + 2 * ctx.split.groups
+        (rows, size) = rope_TD.shape
+        heads = ctx.split.queries + 2 * ctx.split.groups
         d_qkv_TX = rope_TD.new_empty(rows, heads * size)
         d_norms_2D = rope_TD.new_empty(2, size) if any(ctx.needs_input_grad[4:]) else None
         parts = rope_TD.new_empty(ctx.library.rows_blocks(rows), 2, size)

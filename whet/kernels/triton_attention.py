@@ -65,11 +65,16 @@ def decode(
     scratch: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
     page = _page_size(keys_pages, values_pages)
-    (rows, heads, size), groups, width = q_BND.shape, keys_pages.shape[1], table_BP.shape[1]
-    q_BND, table_BP, each = q_BND.contiguous(), table_BP.contiguous(), heads // groups
+    (rows, heads, size) = q_BND.shape
+    groups = keys_pages.shape[1]
+    width = table_BP.shape[1]
+    q_BND = q_BND.contiguous()
+    table_BP = table_BP.contiguous()
+    each = heads // groups
     out_BND = torch.empty_like(q_BND)
     tops_BCN, sums_BCN, parts_BCND = scratch
-    chunks, tile = triton.cdiv(width * page, CHUNK), max(16, triton.next_power_of_2(each))
+    chunks = triton.cdiv(width * page, CHUNK)
+    tile = max(16, triton.next_power_of_2(each))
     assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
         "scratch memory of another size"
     )
@@ -98,7 +103,8 @@ def _tiled(
     page: int,
     width: int,
 ) -> Tensor:
-    (tokens, heads, size), groups = q_TND.shape, keys.shape[1]
+    (tokens, heads, size) = q_TND.shape
+    groups = keys.shape[1]
     out_TND = torch.empty_like(q_TND)
     _prefill[(len(tiles_X2), heads)](
         q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND, out_TND if lse_NT is None else lse_NT,
@@ -149,7 +155,8 @@ def _fold(q, k, v, seen, scale, top, total, mixed):
 def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed):
     """Take a finished chunk into the whole."""
     new_top = tl.maximum(top, chunk_top)
-    old, new = tl.exp2(top - new_top), tl.exp2(chunk_top - new_top)
+    old = tl.exp2(top - new_top)
+    new = tl.exp2(chunk_top - new_top)
     total = tl.fma(total, old, chunk_total * new)
     mixed = tl.fma(mixed, tl.broadcast_to(old[:, None], mixed.shape), chunk_mixed * new[:, None])
     return new_top, total, mixed
@@ -180,7 +187,9 @@ def _prefill(
         past = tl.load(before + sequence).to(tl.int32)
     length = past + (tl.load(starts + sequence + 1) - start).to(tl.int32)
 
-    position, key, place = first + tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, SIZE)
+    position = first + tl.arange(0, ROWS)
+    key = tl.arange(0, BLOCK)
+    place = tl.arange(0, SIZE)
     is_own = (position >= past) & (position < length)
     row = start + position - past
     cell = ((row * (GROUPS * EACH) + head) * SIZE)[:, None] + place[None, :]
@@ -192,9 +201,11 @@ def _prefill(
         for block in range(chunk, tl.minimum(chunk + CHUNK, last), BLOCK):
             if PAGE > 0:
                 page = tl.load(table + sequence * width + block // PAGE).to(tl.int64)
-                base, stride = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE, SIZE
+                base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
+                stride = SIZE
             else:
-                base, stride = ((start + block) * GROUPS + group) * SIZE, GROUPS * SIZE
+                base = ((start + block) * GROUPS + group) * SIZE
+                stride = GROUPS * SIZE
             is_there = block + key < length
             k = tl.load(
                 keys + base + key[None, :] * stride + place[:, None],
@@ -224,9 +235,13 @@ def _decode(
     GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    row, group, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    row = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1)
+    chunk = tl.program_id(2)
     length = tl.load(lengths + row)
-    head, key, place = tl.arange(0, ROWS), tl.arange(0, BLOCK), tl.arange(0, SIZE)
+    head = tl.arange(0, ROWS)
+    key = tl.arange(0, BLOCK)
+    place = tl.arange(0, SIZE)
     is_own = head < EACH
     line = (row * GROUPS + group) * EACH + head
     cell = line[:, None] * SIZE + place[None, :]
@@ -262,11 +277,13 @@ def _combine(
     tops, sums, parts, lengths, out, chunks,
     GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1)
     length = tl.load(lengths + row).to(tl.int32)
     if length <= CHUNK:
         return
-    head, place = tl.arange(0, ROWS), tl.arange(0, SIZE)
+    head = tl.arange(0, ROWS)
+    place = tl.arange(0, SIZE)
     is_own = head < EACH
     top, total, mixed = _nothing(ROWS, SIZE)
     for chunk in range(0, tl.cdiv(length, CHUNK)):

@@ -13,7 +13,8 @@ BLOCK = 2048
 
 
 def forward(gate_up_TI: Tensor) -> Tensor:
-    rows, inner = gate_up_TI.shape[0], gate_up_TI.shape[1] // 2
+    rows = gate_up_TI.shape[0]
+    inner = gate_up_TI.shape[1] // 2
     out_TI = torch.empty(rows, inner, dtype=gate_up_TI.dtype, device=gate_up_TI.device)
     if rows:
         _forward[(rows, triton.cdiv(inner, BLOCK))](gate_up_TI.contiguous(), out_TI, inner, BLOCK)

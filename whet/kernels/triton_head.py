@@ -20,7 +20,8 @@ def measure(
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, width = logits_RV.shape
     logprob_R = torch.empty(rows, dtype=torch.float32, device=logits_RV.device)
-    entropy_R, lse_R = torch.zeros_like(logprob_R), torch.empty_like(logprob_R)
+    entropy_R = torch.zeros_like(logprob_R)
+    lse_R = torch.empty_like(logprob_R)
     if rows:
         parts = _measured_blocks(logits_RV, temperature_R, has_entropy)
         blocks = triton.cdiv(width, BLOCK)
@@ -38,7 +39,8 @@ def sample(logits_RV: Tensor, uniform_R: Tensor, temperature_R: Tensor) -> tuple
     tops_RC, sums_RC, _ = _measured_blocks(logits_RV, temperature_R, False)
     blocks = triton.cdiv(width, BLOCK)
     lanes = triton.next_power_of_2(blocks)
-    lse_R, chosen_R = torch.empty_like(logprob_R), torch.empty_like(token_R)
+    lse_R = torch.empty_like(logprob_R)
+    chosen_R = torch.empty_like(token_R)
     rest_R = torch.empty(rows, dtype=torch.float64, device=logits_RV.device)
     _pick_block[(rows,)](
         tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW
@@ -130,7 +132,8 @@ def _blocks(
 ):  # fmt: skip
     """Measure a block: maximum m, sum of exp(z - m), and for the entropy the sum of (z - m) exp(z -
     m)."""
-    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     logit = _scaled(logit, tl.load(temperatures + row))
@@ -152,7 +155,8 @@ def _combine(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
-    cell, is_real = row * blocks + lane, lane < blocks
+    cell = row * blocks + lane
+    is_real = lane < blocks
     top = tl.load(tops + cell, mask=is_real, other=float("-inf"))
     row_top, fade, share = _whole(top, tl.load(sums + cell, mask=is_real, other=0.0))
     total = tl.sum(share, 0)
@@ -176,7 +180,8 @@ def _pick_block(
     is left inside it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
-    cell, is_real = row * blocks + lane, lane < blocks
+    cell = row * blocks + lane
+    is_real = lane < blocks
     top = tl.load(tops + cell, mask=is_real, other=float("-inf"))
     row_top, fade, share = _whole(top, tl.load(sums + cell, mask=is_real, other=0.0))
     tl.store(lses + row, row_top + tl.log(tl.sum(share, 0)))

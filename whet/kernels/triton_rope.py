@@ -27,7 +27,8 @@ def forward(
     q_norm_D: Tensor | None,
     k_norm_D: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, size = len(qkv_TX), rope_PD.shape[1]
+    rows = len(qkv_TX)
+    size = rope_PD.shape[1]
     k_TGD = qkv_TX.new_empty(rows, split.groups, size)
     v_TGD = torch.empty_like(k_TGD)
     q_TND = _launch(
@@ -50,7 +51,8 @@ def forward_into(
     assert keys_pages.is_contiguous() and values_pages.is_contiguous(), (
         "pages of one layer lie in one piece"
     )
-    norms, pages = (q_norm_D, k_norm_D), (keys_pages, values_pages)
+    norms = (q_norm_D, k_norm_D)
+    pages = (keys_pages, values_pages)
     return _launch(
         qkv_BX, rope_PD, positions_B, split, *norms, *pages, cell_B, page=keys_pages.shape[2]
     )
@@ -67,7 +69,8 @@ def backward(
     qkv_TX: Tensor | None,
     split: Heads,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    rows, size = len(d_q_TND), rope_PD.shape[1]
+    rows = len(d_q_TND)
+    size = rope_PD.shape[1]
     all_heads = split.queries + 2 * split.groups
     d_qkv_TX = d_q_TND.new_empty(rows, all_heads * size)
     has_norm = q_norm_D is not None
@@ -100,7 +103,8 @@ def _launch(
     *,
     page: int,
 ) -> Tensor:
-    rows, size = len(qkv_TX), rope_PD.shape[1]
+    rows = len(qkv_TX)
+    size = rope_PD.shape[1]
     assert size & (size - 1) == 0, f"a head size of {size} is no power of two"
     q_TND = qkv_TX.new_empty(rows, split.queries, size)
     if rows:
@@ -146,7 +150,8 @@ def _forward(
     HALF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
-    head, half = tl.arange(0, BLOCK), tl.arange(0, HALF)
+    head = tl.arange(0, BLOCK)
+    half = tl.arange(0, HALF)
     size = 2 * HALF
     TURNING: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
@@ -155,7 +160,8 @@ def _forward(
     source = qkv + token * ALL * size + place
     first = tl.load(source, mask=is_real, other=0.0)
     second = tl.load(source + HALF, mask=is_real, other=0.0)
-    x, y = first.to(tl.float32), second.to(tl.float32)
+    x = first.to(tl.float32)
+    y = second.to(tl.float32)
     if HAS_NORM:
         x, y, _ = _unit(x, y, eps, HALF)
         x = (x * _factors(q_norm, k_norm, head, half, HEADS)).to(first.dtype).to(tl.float32)
@@ -165,18 +171,22 @@ def _forward(
             .to(tl.float32)
         )
     angle = rope + tl.load(positions + token) * size + half
-    cos, sin = tl.load(angle)[None, :], tl.load(angle + HALF)[None, :]
+    cos = tl.load(angle)[None, :]
+    sin = tl.load(angle + HALF)[None, :]
     turns = (head < TURNING)[:, None]
     turned_x = tl.where(turns, x * cos - y * sin, first.to(tl.float32))
     turned_y = tl.where(turns, y * cos + x * sin, second.to(tl.float32))
 
     if PAGE == 0:
-        base, stride, is_filed = token * GROUPS * size, size, True
+        base = token * GROUPS * size
+        stride = size
+        is_filed = True
     else:
         cell = tl.load(cells + token)
         is_filed = cell >= 0
         cell = tl.maximum(cell, 0)
-        base, stride = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size, PAGE * size
+        base = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size
+        stride = PAGE * size
     _store(
         queries + token * HEADS * size + place, (head < HEADS)[:, None], turned_x, turned_y, HALF
     )
@@ -196,15 +206,19 @@ def _backward(
     HAS_NORM: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
-    head, half = tl.arange(0, BLOCK), tl.arange(0, HALF)
+    head = tl.arange(0, BLOCK)
+    half = tl.arange(0, HALF)
     size = 2 * HALF
     TURNING: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
     place = head[:, None] * size + half[None, :]
-    is_query, is_key = (head < HEADS)[:, None], ((head >= HEADS) & (head < TURNING))[:, None]
+    is_query = (head < HEADS)[:, None]
+    is_key = ((head >= HEADS) & (head < TURNING))[:, None]
     is_value = ((head >= TURNING) & (head < ALL))[:, None]
-    q_part_x, q_part_y = tl.zeros([HALF], tl.float32), tl.zeros([HALF], tl.float32)
-    k_part_x, k_part_y = tl.zeros([HALF], tl.float32), tl.zeros([HALF], tl.float32)
+    q_part_x = tl.zeros([HALF], tl.float32)
+    q_part_y = tl.zeros([HALF], tl.float32)
+    k_part_x = tl.zeros([HALF], tl.float32)
+    k_part_y = tl.zeros([HALF], tl.float32)
     for step in range(0, steps):
         token = program + step * tl.num_programs(0)
         is_row = token < rows
@@ -216,8 +230,10 @@ def _backward(
         x += tl.load(from_k, mask=is_key & is_row, other=0.0).to(tl.float32)
         y += tl.load(from_k + HALF, mask=is_key & is_row, other=0.0).to(tl.float32)
         angle = rope + tl.load(positions + token, mask=is_row, other=0) * size + half
-        cos, sin = tl.load(angle)[None, :], tl.load(angle + HALF)[None, :]
-        back_x, back_y = x * cos + y * sin, y * cos - x * sin
+        cos = tl.load(angle)[None, :]
+        sin = tl.load(angle + HALF)[None, :]
+        back_x = x * cos + y * sin
+        back_y = y * cos - x * sin
         if HAS_NORM:
             source = qkv + token * ALL * size + place
             turns = (head < TURNING)[:, None] & is_row

@@ -48,7 +48,8 @@ def read_adapter(folder: Path) -> Adapter:
     for key, plain in PLAIN.items():
         if row.get(key) not in (plain, None) and row[key]:
             raise DataError(f"{str(file)!r} says {key} = {row[key]!r}; only {plain!r} is supported")
-    base, targets = row.get("base_model_name_or_path"), row.get("target_modules")
+    base = row.get("base_model_name_or_path")
+    targets = row.get("target_modules")
     if not isinstance(base, str) or not isinstance(targets, list):
         raise DataError(
             f"{str(file)!r} needs base_model_name_or_path, a text, and target_modules, a list of names"

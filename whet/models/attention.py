@@ -47,7 +47,9 @@ class MergedAttention:
     """
 
     def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
-        self.node_C, self.cell_U, self.longest = node_C, cell_U, longest
+        self.node_C = node_C
+        self.cell_U = cell_U
+        self.longest = longest
 
     def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
         q_UND, k_UGD, v_UGD = turn(qkv_TX)

@@ -60,7 +60,8 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
             f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}"
         )
     _refuse_unsupported(row)
-    hidden, heads = _count(row, "hidden_size"), _count(row, "num_attention_heads")
+    hidden = _count(row, "hidden_size")
+    heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
     cfg = ModelConfig(
         family=family,

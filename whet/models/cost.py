@@ -43,11 +43,9 @@ class Cost:
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
         """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
         cfg = self.cfg
-        hidden, inner, queries = (
-            cfg.hidden_size,
-            cfg.intermediate_size,
-            cfg.num_heads * cfg.head_dim,
-        )
+        hidden = cfg.hidden_size
+        inner = cfg.intermediate_size
+        queries = cfg.num_heads * cfg.head_dim
         keys = cfg.num_kv_heads * cfg.head_dim
         sides = {
             "q_proj": hidden + queries,

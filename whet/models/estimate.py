@@ -48,7 +48,9 @@ CARDS: Mapping[str, Card] = MappingProxyType(
 """The H200's rates are measured; those of the others are their makers' figures, less the share an
 H200 falls short."""
 
-_LINEAR, _CACHE, _MATMUL = 0.8, 0.85, 0.75
+_LINEAR = 0.8
+_CACHE = 0.85
+_MATMUL = 0.75
 """Shares of the matrix rate, the copy rate and, in an update, the matrix rate that are reached."""
 _LAYER_SECONDS = 32e-6
 """What a layer of a decode step takes besides: nine small kernels, one after the other."""
@@ -160,7 +162,8 @@ def update_bytes(
     `trained` counts the weights that have gradients, all if left out. The first of several passes
     begins without gradients; a single one ends with them, when the activations are gone.
     """
-    cfg, trained = cost.cfg, cost.parameters if trained is None else trained
+    cfg = cost.cfg
+    trained = cost.parameters if trained is None else trained
     layer = cost.activation_bytes / cfg.num_layers
     inputs = 2 * cfg.hidden_size * cost.width
     kept = micro_tokens * (layer * (cfg.num_layers - checkpointed) + inputs * checkpointed)

@@ -25,7 +25,9 @@ from whet.models.rope import rope_table
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
-WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 """What a hub id brings here. Pickled weights are never fetched."""
@@ -200,7 +202,8 @@ def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> 
                     raise DataError(
                         f"{str(file)!r} holds a tensor {name} that the model has no place for"
                     )
-                view, tensor = wanted.pop(name), tensors.get_tensor(name)
+                view = wanted.pop(name)
+                tensor = tensors.get_tensor(name)
                 if view.shape != tensor.shape:
                     shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
                     raise DataError(f"tensor {name} in {str(file)!r} has shape {shapes}")

@@ -69,8 +69,11 @@ class Adapted(nn.Linear):
         super().__init__(
             frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta"
         )
-        self.weight, self.bias = frozen.weight, frozen.bias
-        self.parts, self.scale, self.rank = parts, cfg.scale, cfg.rank
+        self.weight = frozen.weight
+        self.bias = frozen.bias
+        self.parts = parts
+        self.scale = cfg.scale
+        self.rank = cfg.rank
         adapted = [part.rows for part in parts if part.is_adapted]
         self.lora_A = nn.Parameter(
             frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features)
@@ -106,14 +109,13 @@ class LoraTransformer(Transformer):
 
     def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
         super().__init__(model.cfg, device="meta")
-        self.lora, self.base = lora, base
+        self.lora = lora
+        self.base = base
         model.requires_grad_(False)
-        self.embed, self.layers, self.norm, self.head = (
-            model.embed,
-            model.layers,
-            model.norm,
-            model.head,
-        )
+        self.embed = model.embed
+        self.layers = model.layers
+        self.norm = model.norm
+        self.head = model.head
         self.rope_PD = model.rope_PD
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
@@ -169,7 +171,8 @@ def twin(model: Transformer) -> Transformer:
 
 def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[Part, ...]]:
     """The fused projections of a layer, and the matrices in each."""
-    queries, keys = cfg.num_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim
+    queries = cfg.num_heads * cfg.head_dim
+    keys = cfg.num_kv_heads * cfg.head_dim
 
     def parts(block: str, **rows: int) -> tuple[Part, ...]:
         return tuple(

@@ -57,7 +57,8 @@ class Transformer(nn.Module):
         return self.embed.weight if self.head is None else self.head.weight
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
-        stream_TH, added_TH = None, self.embed(tokens_T)
+        stream_TH = None
+        added_TH = self.embed(tokens_T)
         rope, positions = (
             (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
         )
@@ -82,7 +83,8 @@ class Layer(nn.Module):
 
     def __init__(self, cfg: ModelConfig, index: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.cfg, self.index = cfg, index
+        self.cfg = cfg
+        self.index = index
         hidden, inner = cfg.hidden_size, cfg.intermediate_size
         self.input_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.qkv = nn.Linear(hidden, cfg.qkv_size, bias=cfg.qkv_bias, dtype=dtype)

@@ -24,7 +24,8 @@ class ValueModel(nn.Module):
         super().__init__()
         self.body = twin(policy)
         # Nobody asks a critic for tokens.
-        self.body.head, self.body.cfg = None, replace(policy.cfg, tied=True)
+        self.body.head = None
+        self.body.cfg = replace(policy.cfg, tied=True)
         self.head = nn.Linear(
             policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.embed.weight.device
         )

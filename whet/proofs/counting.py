@@ -25,7 +25,8 @@ MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 def divisor() -> Measure:
     """Compare the weights that each rule gives a step with those worked out from all of its
     lengths."""
-    total, count = sum(LENGTHS), len(LENGTHS)
+    total = sum(LENGTHS)
+    count = len(LENGTHS)
     expected: dict[WeightsName, list[float]] = {
         "token_mean": [1 / total] * count,
         "sequence_mean": [1 / (count * length) for length in LENGTHS],
@@ -47,7 +48,8 @@ def divisor() -> Measure:
 def targets() -> Measure:
     """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
     total = sum(LENGTHS)
-    model, examples = specimen.model(dtype=torch.float32), specimen.written()
+    model = specimen.model(dtype=torch.float32)
+    examples = specimen.written()
     missing = {}
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
@@ -69,7 +71,8 @@ def targets() -> Measure:
 def pass_at_k() -> Measure:
     """Compare pass@k with all ways to pick k of n answers, and its mean over draws with the chance
     it estimates."""
-    n, gaps = 6, []
+    n = 6
+    gaps = []
     for k in range(1, n + 1):
         for correct in range(n + 1):
             picks = [min(pick) < correct for pick in combinations(range(n), k)]

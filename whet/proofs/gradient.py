@@ -29,10 +29,8 @@ SEQUENCES = catalog.AlgoConfig(name="gspo")
 @torch.no_grad()
 def packed() -> Measure:
     """Score examples laid end to end and one by one."""
-    model, examples = (
-        specimen.model(dtype=torch.float32),
-        credit.weigh(specimen.written(), _algo(PENALISED).weights),
-    )
+    model = specimen.model(dtype=torch.float32)
+    examples = credit.weigh(specimen.written(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())

@@ -54,7 +54,8 @@ class _OutOfOrder(ScriptedEngine):
 def rewards() -> Measure:
     """Each answer says which it is, so its advantage can be worked out from its tokens alone."""
     tokenizer = specimen.tokenizer()
-    chat, task = ChatFormat(tokenizer), _Marks()
+    chat = ChatFormat(tokenizer)
+    task = _Marks()
 
     def answer(request: Request) -> Tokens:
         index, number = map(int, request.id.split("/"))

@@ -34,7 +34,8 @@ def kl() -> Measure:
     logprob_V = theta_V.log_softmax(0)
     exact = (logprob_V.exp() * (logprob_V - reference_V)).sum()
     forward = (reference_V.exp() * (reference_V - logprob_V)).sum()
-    slope_V, forward_V = _gradient(exact, theta_V), _gradient(forward, theta_V)
+    slope_V = _gradient(exact, theta_V)
+    forward_V = _gradient(forward, theta_V)
     gaps = {}
     for name in ESTIMATORS:
         mean = (logprob_V.exp() * losses.kl(logprob_V, reference_V, name)).sum()

@@ -21,7 +21,8 @@ ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
 
 def resume() -> Measure:
     """Take two steps, save, take a third; load into another model and take the third again."""
-    straight, stopped = specimen.policy(), specimen.policy(seed=1)
+    straight = specimen.policy()
+    stopped = specimen.policy(seed=1)
     cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
     first, second = (policy.learner(cfg, steps=2 * STEPS) for policy in (straight, stopped))
     for step in range(2):

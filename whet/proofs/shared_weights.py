@@ -49,7 +49,8 @@ def publish() -> Measure:
     asked = specimen.requests(policy.model.cfg.vocab_size)
     versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
     after = specimen.sampled(policy)
-    ours, theirs = np.concatenate(learner.logprobs(after)), _stated(after)
+    ours = np.concatenate(learner.logprobs(after))
+    theirs = _stated(after)
     gap = float(np.abs(ours - theirs).max())
     said = (
         f"the update moves log-probabilities by {moved:.1f}; after it their sum is {theirs.sum():.3f} in the engine, "

@@ -27,10 +27,8 @@ SPECIAL = (
         "<|end_of_text|>",
     ),
 )
-QUESTION, ANSWER = (
-    Message(role="user", content="2+3 <|im_end|>?"),
-    Message(role="assistant", content="so 5"),
-)
+QUESTION = Message(role="user", content="2+3 <|im_end|>?")
+ANSWER = Message(role="assistant", content="so 5")
 """What looks like a special token in a question is text, and none of the template's."""
 
 _TURNS = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + THOUGHT + m.content + '<|im_end|>\\n' }}{% endfor %}"

@@ -71,7 +71,9 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
     update, publish."""
     settle(cfg.train.deterministic)
-    task, objective, temperature = build(cfg.task), distill_objective(), cfg.sampling.temperature
+    task = build(cfg.task)
+    objective = distill_objective()
+    temperature = cfg.sampling.temperature
     dtype = torch_dtype(cfg.train.dtype)
     model, tokenizer = open_model(cfg.model, dtype=dtype, texts=[], seed=cfg.seed)
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)

@@ -106,7 +106,8 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
     )
     policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
-    learner, objective = policy.learner(cfg.train, steps=cfg.steps), preference_objective(cfg.loss)
+    learner = policy.learner(cfg.train, steps=cfg.steps)
+    objective = preference_objective(cfg.loss)
     grader = Grader(task, cfg.grading)
     exam = problems_of(task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)

@@ -75,7 +75,8 @@ def _ks(samples: int) -> list[int]:
 
 
 def _sentence(sampled: EvalSummary, greedy: EvalSummary) -> str:
-    one, best = sampled.pass_at[1], greedy.pass_at[1]
+    one = sampled.pass_at[1]
+    best = greedy.pass_at[1]
     return (
         f"pass@1 {100 * one.mean:.1f} % [{100 * one.low:.1f}, {100 * one.high:.1f}] sampled, "
         f"{100 * best.mean:.1f} % greedy, on {sampled.num_problems} problems"

@@ -150,12 +150,10 @@ def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Pro
 
 
 def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
-    task, answer, payload, prompt = (
-        str(row["task"]),
-        row.get("answer"),
-        row.get("payload", {}),
-        row.get("prompt", ""),
-    )
+    task = str(row["task"])
+    answer = row.get("answer")
+    payload = row.get("payload", {})
+    prompt = row.get("prompt", "")
     if isinstance(answer, bool | list | dict):
         raise DataError(f'"answer" should be text, a number or null, not {_short(answer)}')
     if not isinstance(payload, dict):

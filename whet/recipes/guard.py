@@ -44,13 +44,11 @@ class Guard:
         then: Callable[[], None] = lambda: None,
     ) -> None:
         """Watch over a learner; `then` is called after going back."""
-        self.cfg, self.run, self.learner, self.train, self.then = (
-            cfg,
-            run,
-            learner,
-            learner.cfg,
-            then,
-        )
+        self.cfg = cfg
+        self.run = run
+        self.learner = learner
+        self.train = learner.cfg
+        self.then = then
         self.num_restores = 0
         if self.is_on and exam.every == 0:
             raise ConfigError(

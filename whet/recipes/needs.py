@@ -55,7 +55,8 @@ def _models(stages: Mapping[str, Table]) -> Iterator[str]:
 def _memory(stages: Mapping[str, Table]) -> Iterator[str]:
     """Name the stage that takes most, where that is more than there is; activations and caches are
     not counted."""
-    width, have = 4 if torch_device().type == "cpu" else 2, device_bytes()
+    width = 4 if torch_device().type == "cpu" else 2
+    have = device_bytes()
     needs = {name: _bytes(stages, name, width) for name in stages}
     name = max(needs, key=lambda name: needs[name])
     if needs[name] > have:
@@ -69,7 +70,9 @@ def _memory(stages: Mapping[str, Table]) -> Iterator[str]:
 def _bytes(stages: Mapping[str, Table], name: str, width: int) -> float:
     """Count what a stage holds of its models; one of unknown size counts nothing, gradients are of
     one at a time."""
-    values, kept, gradients = stages[name], 0.0, 0.0
+    values = stages[name]
+    kept = 0.0
+    gradients = 0.0
     for role, train, algo in ROLES:
         origin = _origin(stages, values.get(f"{role}.path"))
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0

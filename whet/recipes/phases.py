@@ -127,7 +127,9 @@ def fitted(job: Job, card: Card) -> Fit:
         cache = _cache(job, job.engine, card) + 4.0 * rows * job.cost.cfg.vocab_size
     if job.train is None:
         return Fit(keeps_cache=True, cache=cache, checkpointed=0)
-    train, layers, free = job.train, job.cost.cfg.num_layers, card.usable - sum(job.state.values())
+    train = job.train
+    layers = job.cost.cfg.num_layers
+    free = card.usable - sum(job.state.values())
 
     def needed(checkpointed: int) -> float:
         return sum(job.needed(train, checkpointed).values())
@@ -152,7 +154,8 @@ def way_out(job: Job, card: Card) -> str:
 def _changes(job: Job) -> Iterator[tuple[str, Job]]:
     """Settings that need less, those first that cost least."""
     if job.train is not None:
-        train, far = job.train, {"offload_reference": True}
+        train = job.train
+        far = {"offload_reference": True}
         if job.reader_bytes:
             yield "train.offload_reference = true", replace(job, train=train.model_copy(update=far))
         size = train.micro_tokens // 2
@@ -239,7 +242,8 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
 
 
 def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
-    length, layers = job.prompt + job.new, job.cost.cfg.num_layers
+    length = job.prompt + job.new
+    layers = job.cost.cfg.num_layers
     held = (
         job.state
         | job.needed(train, fit.checkpointed)

@@ -163,7 +163,8 @@ def _run_one(
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
-    began, spent = time.time(), _spent(before, folder)
+    began = time.time()
+    spent = _spent(before, folder)
     # The key has seen the references; where they lead to may be written in another way, or have
     # moved.
     ignore = (*_ignored(stage), *PLACES)
@@ -183,7 +184,8 @@ def _run_one(
 def _spent(before: Mapping[str, Json], folder: Path) -> float:
     """Add up the seconds of earlier tries; one that was killed lasted until its last written
     metric."""
-    spent, began = float(str(before.get("spent", 0.0))), before.get("began")
+    spent = float(str(before.get("spent", 0.0)))
+    began = before.get("began")
     metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)

@@ -49,8 +49,10 @@ def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | No
     """Print what each stage with a model will take; says whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
-    card, total = CARDS[gpu], 0.0
-    notes, unfit = list[str](), list[str]()
+    card = CARDS[gpu]
+    total = 0.0
+    notes = list[str]()
+    unfit = list[str]()
     table = Table(
         "stage",
         "phase",
@@ -152,7 +154,8 @@ def _sides(
         stage.problems_per_step * stage.verifier_group_size, stage.verifier_group_size,
         prompt + new, words, turns[Turn.VERIFIER],
     )  # fmt: skip
-    solve, verify = _penalised(solve, stage.algo), _penalised(verify, stage.verifier_algo)
+    solve = _penalised(solve, stage.algo)
+    verify = _penalised(verify, stage.verifier_algo)
     yield replace(solve, beside=sum(verify.state.values()))
     yield replace(verify, beside=sum(solve.state.values()))
 
@@ -168,7 +171,8 @@ def _job(
     new: int,
     steps: int,
 ) -> Job:
-    cost, lora = _cost(source, stages, train), source.lora
+    cost = _cost(source, stages, train)
+    lora = source.lora
     return Job(
         cost=cost, train=train, engine=engine, sequences=sequences, samples=samples, prompt=prompt, new=new,
         steps=steps, trained=None if lora is None else cost.adapters(lora.rank, lora.targets),

@@ -135,7 +135,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
     grader = Grader(task, cfg.grading)
     batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
-    guard, patience = Guard(cfg.guard, run, learner, cfg.exam, then=batches.drop), Patience()
+    guard = Guard(cfg.guard, run, learner, cfg.exam, then=batches.drop)
+    patience = Patience()
     examiner = Examiner(
         cfg.exam,
         grader,

@@ -81,7 +81,8 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     console.print(
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than {policy.engine.context} tokens"
     )
-    learner, objective = policy.learner(cfg.train, steps=cfg.steps), sft_objective()
+    learner = policy.learner(cfg.train, steps=cfg.steps)
+    objective = sft_objective()
     task = build(cfg.task)
     grader = Grader(task, cfg.grading)
     exam = problems_of(task, cfg.problems, cfg.exam.split)

@@ -113,7 +113,8 @@ def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
 def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
     """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
     for name, stage in stages.items():
-        own, values = place / name, flat(to_table(stage))
+        own = place / name
+        values = flat(to_table(stage))
         used = [Path(text) for text in map(str, values.values()) if text.startswith(str(own))]
         if not used:
             continue
@@ -232,9 +233,11 @@ def _answers(stage: Stage, problems: Sequence[Problem]) -> list[Group]:
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right
-    task, mixed = build(stage.task), []
+    task = build(stage.task)
+    mixed = []
     for group, other in zip(right, [*right[1:], right[0]], strict=True):
-        first, text = group[0], other[0].text
+        first = group[0]
+        text = other[0].text
         mixed.append(
             (
                 *group,

@@ -67,13 +67,15 @@ def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder:
     assert isinstance(summary, dict), "write_story wrote an object"
     lines = ["", "[bold]What was learned[/]"]
     for row in _list(summary["stages"]):
-        sampled, greedy = Estimate.from_json(row["pass@1"]), Estimate.from_json(row["greedy"])
+        sampled = Estimate.from_json(row["pass@1"])
+        greedy = Estimate.from_json(row["greedy"])
         solved = percent_interval(sampled, 1)
         lines.append(
             f"  after {row['name']:<8} {solved} of {sampled.count} unseen problems solved, "
             f"{100 * greedy.mean:.1f} % greedily"
         )
-    seconds, place = summary["seconds"], escape(str(folder))
+    seconds = summary["seconds"]
+    place = escape(str(folder))
     took = (
         sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
     )
@@ -99,7 +101,8 @@ def _question(stage: Trains, folders: Mapping[str, Path]) -> str:
 
 def _row(name: str, run: RunStore) -> dict[str, Json]:
     found = run.evals()
-    sampled, greedy = EvalSummary.from_json(found[SAMPLED]), EvalSummary.from_json(found[GREEDY])
+    sampled = EvalSummary.from_json(found[SAMPLED])
+    greedy = EvalSummary.from_json(found[GREEDY])
     passes: dict[str, Json] = {
         f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()
     }
@@ -121,7 +124,8 @@ def _report(
     seconds: Mapping[str, float],
     folder: Path,
 ) -> ReportData:
-    evals, answers = [], []
+    evals = []
+    answers = []
     for name, stage in exams.items():
         found = runs[name].evals()
         for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
@@ -150,7 +154,8 @@ def _report(
 def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
     if not evals:
         return ""
-    first, last = evals[0].summary.pass_at[1], evals[-1].summary.pass_at[1]
+    first = evals[0].summary.pass_at[1]
+    last = evals[-1].summary.pass_at[1]
     cause = evals[-1].name.upper()
     if len(evals) == 1:
         return f"After {cause}, {percent_interval(last)} of unseen problems are solved."

@@ -57,7 +57,8 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     exam = problems_of(pair.task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, pair.grader, exam, cfg.sampling, seed=cfg.seed)
     generator, verifier = pair.generator, pair.verifier
-    others, patience = {"verifier": verifier.trained}, {turn: Patience() for turn in Turn}
+    others = {"verifier": verifier.trained}
+    patience = {turn: Patience() for turn in Turn}
     parts: dict[str, Part] = {
         "feed": pair.feed,
         **{f"{turn}_patience": each for turn, each in patience.items()},
@@ -169,7 +170,8 @@ class Pair:
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
-    task, judge = build(cfg.task), Verify(cfg.verify)
+    task = build(cfg.task)
+    judge = Verify(cfg.verify)
     if task.name == judge.name:
         raise ConfigError(
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
@@ -177,7 +179,8 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
     check_first(task, feed.problems, cfg.grading)
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
-    name, prove = run.folder.name, partial(proved, run=run)
+    name = run.folder.name
+    prove = partial(proved, run=run)
     generator = open_side(
         cfg.model, cfg.algo, cfg.sampling, cfg.train, cfg.engine,
         updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed, prove=prove,

@@ -63,11 +63,10 @@ def check_tasks(name: str | None, file: Path | None) -> None:
             for task in chosen
             if name or next(_own(task, 1), None)
         ]
-    problems, responses = sum(p.num_problems for p in proofs), sum(p.num_responses for p in proofs)
-    without, failures = (
-        sum(p.num_without_gold for p in proofs),
-        sum(len(p.failures) for p in proofs),
-    )
+    problems = sum(p.num_problems for p in proofs)
+    responses = sum(p.num_responses for p in proofs)
+    without = sum(p.num_without_gold for p in proofs)
+    failures = sum(len(p.failures) for p in proofs)
     say(
         f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, {failures:,} failures"
     )

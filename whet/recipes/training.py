@@ -74,14 +74,13 @@ class Keeper:
         parts: Mapping[str, Part] | None = None,
         guard: Guard | None = None,
     ) -> None:
-        self.cfg, self.run, self.policy, self.learner, self.examiner = (
-            cfg,
-            run,
-            policy,
-            learner,
-            examiner,
-        )
-        self.others, self.guard = others, guard
+        self.cfg = cfg
+        self.run = run
+        self.policy = policy
+        self.learner = learner
+        self.examiner = examiner
+        self.others = others
+        self.guard = guard
         self.parts = {**(parts or {}), **({"guard": guard} if guard is not None else {})}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = Best()
@@ -132,7 +131,8 @@ class Keeper:
         self.run.write_eval(step, summary.to_json())
         mark = ""
         if value >= self.best.value:  # of equals the later has seen more
-            self.best, mark = Best(step, value), ", the best so far"
+            self.best = Best(step, value)
+            mark = ", the best so far"
         console.print(
             f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}"
         )
@@ -151,10 +151,8 @@ class Keeper:
         found = self.checkpoints.best()
         if found is None:
             return False
-        folder, critics = (
-            found[1],
-            {name: part for name, part in self.parts.items() if isinstance(part, Critic)},
-        )
+        folder = found[1]
+        critics = {name: part for name, part in self.parts.items() if isinstance(part, Critic)}
         others = [other.learner for other in (self.others or {}).values()]
         learners: list[Learner | Critic] = [self.learner, *others, *critics.values()]
         counts = [learner.num_steps for learner in learners]

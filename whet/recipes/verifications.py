@@ -53,7 +53,8 @@ class VerificationsConfig(Config):
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
-    task, judge = build(cfg.task), Verify(cfg.verify)
+    task = build(cfg.task)
+    judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     player = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name).player

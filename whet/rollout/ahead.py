@@ -19,7 +19,9 @@ class Ahead:
     checkpoint."""
 
     def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
-        self.sample, self.steps, self.lag = sample, steps, lag
+        self.sample = sample
+        self.steps = steps
+        self.lag = lag
         self._waiting: deque[list[Group]] = deque()
 
     def take(self, step: int) -> list[Group]:

@@ -34,7 +34,9 @@ class Checkpoints:
             raise ValueError(
                 "keep_last must be at least 2, so that a damaged checkpoint has one before it"
             )
-        self.folder, self._keep_last, self._warn = folder, keep_last, warn
+        self.folder = folder
+        self._keep_last = keep_last
+        self._warn = warn
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._tidy()
@@ -42,7 +44,8 @@ class Checkpoints:
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
         """Let `write` fill a new folder, then make it the checkpoint of `step`. Later ones belong
         to a lost future."""
-        new, target = self.folder / f".new-{step:06d}", self._path(step)
+        new = self.folder / f".new-{step:06d}"
+        target = self._path(step)
         with writing(target):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()

@@ -40,7 +40,8 @@ def read_rollouts(path: Path) -> list[Rollout]:
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
-    completions, scores = [r.completion for r in rollouts], [r.score for r in rollouts]
+    completions = [r.completion for r in rollouts]
+    scores = [r.score for r in rollouts]
     texts: dict[int, str] = {}
     for rollout in rollouts:
         if id(rollout.problem) not in texts:
@@ -72,12 +73,11 @@ def _rollouts(table: pa.Table) -> list[Rollout]:
     texts = {
         name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")
     }
-    roles, problems = _decoded(table, "role", Role), _decoded(table, "problem", _problem)
-    scores, steps, completions = (
-        _scores(table),
-        _decoded(table, "steps", _steps),
-        _completions(table),
-    )
+    roles = _decoded(table, "role", Role)
+    problems = _decoded(table, "problem", _problem)
+    scores = _scores(table)
+    steps = _decoded(table, "steps", _steps)
+    completions = _completions(table)
     prompts = _arrays(table, "prompt_tokens", np.int32)
     return [
         Rollout(
@@ -98,8 +98,10 @@ def _rollouts(table: pa.Table) -> list[Rollout]:
 
 
 def _completions(table: pa.Table) -> list[Completion]:
-    tokens, logprobs = _arrays(table, "tokens", np.int32), _arrays(table, "logprobs", np.float32)
-    finishes, versions = _decoded(table, "finish", Finish), table.column("version").to_pylist()
+    tokens = _arrays(table, "tokens", np.int32)
+    logprobs = _arrays(table, "logprobs", np.float32)
+    finishes = _decoded(table, "finish", Finish)
+    versions = table.column("version").to_pylist()
     return [
         Completion(tokens=t, logprobs=p, finish=_there(f, "finish"), version=v)
         for t, p, f, v in zip(tokens, logprobs, finishes, versions, strict=True)
@@ -107,8 +109,10 @@ def _completions(table: pa.Table) -> list[Completion]:
 
 
 def _scores(table: pa.Table) -> list[Score | None]:
-    verdicts, parts = _decoded(table, "verdict", Verdict), _decoded(table, "parts", _parts)
-    answers, notes = table.column("answer").to_pylist(), _decoded(table, "note", str)
+    verdicts = _decoded(table, "verdict", Verdict)
+    parts = _decoded(table, "parts", _parts)
+    answers = table.column("answer").to_pylist()
+    notes = _decoded(table, "note", str)
     return [
         None
         if v is None
@@ -164,7 +168,8 @@ def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
     arrays: list[NDArray[N]] = []
     for chunk in column.chunks:
         # One writable copy for the chunk; torch warns on arrays it may not write to.
-        values, offsets = np.array(chunk.values, dtype=kind), chunk.offsets.to_numpy()
+        values = np.array(chunk.values, dtype=kind)
+        offsets = chunk.offsets.to_numpy()
         arrays += [values[start:end] for start, end in pairwise(offsets)]
     return arrays
 

@@ -31,11 +31,13 @@ class RunStore:
     """One run on disk. `open` it to write, which locks the folder; `view` it to read."""
 
     def __init__(self, folder: Path, *, lock: Lock | None) -> None:
-        self.folder, self._lock = folder, lock
+        self.folder = folder
+        self._lock = lock
         self.config_file = folder / "config.toml"
         self.report_file = folder / "report.html"
         self.checkpoint_folder = folder / "checkpoints"
-        self._metrics, self._ledger = folder / "metrics.jsonl", folder / "ledger.jsonl"
+        self._metrics = folder / "metrics.jsonl"
+        self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
     def open(

@@ -102,13 +102,15 @@ def _stated(text: str) -> tuple[str, ...]:
 
 def _tagged(text: str) -> str:
     """Take what the last answer tags hold; nothing where they are not closed."""
-    opened, closing = text.rfind("<answer>"), text.rfind("</answer>")
+    opened = text.rfind("<answer>")
+    closing = text.rfind("</answer>")
     return text[opened + len("<answer>") : closing] if 0 <= opened < closing else ""
 
 
 def _boxed(text: str) -> tuple[str, ...]:
     """Take what the last box holds."""
-    start, depth = text.rfind(_BOX) + len(_BOX), 1
+    start = text.rfind(_BOX) + len(_BOX)
+    depth = 1
     for place in range(start, min(len(text), start + MAX_ANSWER_CHARS)):
         depth += (text[place] == "{") - (text[place] == "}")
         if depth == 0:

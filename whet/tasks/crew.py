@@ -211,7 +211,9 @@ class Crew:
             self._is_ready = True
             self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
             return []
-        slot, answer, why = message["slot"], message["answer"], message["why"]
+        slot = message["slot"]
+        answer = message["answer"]
+        why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None) and isinstance(why, str), (
             "our own message"
         )

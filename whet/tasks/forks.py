@@ -38,7 +38,9 @@ class ForkServer:
     ended."""
 
     def __init__(self, control: socket.socket, tasks: Mapping[str, Task], limits: Limits) -> None:
-        self.control, self.tasks, self.limits = control, tasks, limits
+        self.control = control
+        self.tasks = tasks
+        self.limits = limits
         self.parent = os.getppid()
         self.cells = memoryview(mmap(-1, 4096)).cast("q")
         self.boards: dict[int, Board] = {}  # by process id

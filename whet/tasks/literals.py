@@ -48,11 +48,14 @@ def last_object(text: str) -> str | None:
     '{"a": {"b": 1}}'
     """
     starts: list[int] = []
-    best, is_quoted, is_escaped = None, False, False
+    best = None
+    is_quoted = False
+    is_escaped = False
     objects = {found.start() for found in _OPENING.finditer(text)}
     for place, sign in enumerate(text):
         if is_quoted:
-            is_quoted, is_escaped = is_escaped or sign != '"', not is_escaped and sign == "\\"
+            is_quoted = is_escaped or sign != '"'
+            is_escaped = not is_escaped and sign == "\\"
         elif sign == '"':
             is_quoted = bool(starts)
         elif place in objects:
@@ -73,7 +76,9 @@ class _SyntaxError(Exception):
 
 def _pieces(text: str) -> list[tuple[str, bool]] | None:
     """Cut a text into marks and words; the flag says that a piece is a word."""
-    pieces, place, text = [], 0, text.rstrip()
+    pieces = []
+    place = 0
+    text = text.rstrip()
     while place < len(text):
         found = _PIECE.match(text, place)
         if not found:

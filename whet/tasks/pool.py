@@ -109,7 +109,8 @@ class Grader:
                 keys[number] = key
                 yield _Job(number=number, problem=problem, text=text)
 
-        source, has_more = jobs(), True
+        source = jobs()
+        has_more = True
         try:
             while has_more or keys:
                 has_more = has_more and self._gather(source)
@@ -200,7 +201,8 @@ class Grader:
         Where a worker died at no answer, as in reading the batch, each is tried alone to find the
         one to blame.
         """
-        out, self._out[event.slot] = self._out[event.slot], {}
+        out = self._out[event.slot]
+        self._out[event.slot] = {}
         blamed = event.answer
         if blamed not in out and event.slot not in self._leaving:
             out = {
@@ -221,7 +223,9 @@ class Grader:
         """Keep count of failures, and stop where there are too many to go on."""
         self._recent.append(score.verdict is Verdict.UNSCORED)
         if self._recent[-1]:
-            num, of, limits = sum(self._recent), len(self._recent), self.limits
+            num = sum(self._recent)
+            of = len(self._recent)
+            limits = self.limits
             if num >= limits.unscored_count and num > limits.unscored_share * of:
                 raise TrainError(
                     f"{num} of the last {of} answers could not be scored, this one because {score.note}; "

@@ -62,7 +62,8 @@ class Quality(Shaping):
         if score.verdict is Verdict.CORRECT:
             return self.exact
         parts = score.parts
-        value, optimum = parts.get("value", 0.0), parts.get("optimum", 0.0)
+        value = parts.get("value", 0.0)
+        optimum = parts.get("optimum", 0.0)
         if not parts.get("feasible") or score.verdict is not Verdict.WRONG:
             return self.other
         ratio = min(value, optimum) / max(value, optimum) if value > 0 and optimum > 0 else 0.0
@@ -196,10 +197,8 @@ class StepForm(Shaping):
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
             return step_form.solution_form(rollout.text)
-        steps, form = (
-            rollout.problem.payload.get("num_steps"),
-            rollout.problem.payload.get("form", 1.0),
-        )
+        steps = rollout.problem.payload.get("num_steps")
+        form = rollout.problem.payload.get("form", 1.0)
         is_known = isinstance(steps, int) and isinstance(form, int | float) and form >= 0.6
         return step_form.verification_form(
             rollout.text, steps if is_known and isinstance(steps, int) else None

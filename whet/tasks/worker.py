@@ -84,7 +84,8 @@ def scored(task: Task, problem: Problem, text: str) -> Score:
 def work(place: socket.socket, tasks: Mapping[str, Task], limits: Limits, board: Board) -> None:
     """Grade batch after batch. A worker that has grown leaves, so that memory lost to one answer is
     no other's."""
-    me, allowed = os.getpid(), address_space() + limits.memory // 2
+    me = os.getpid()
+    allowed = address_space() + limits.memory // 2
     with place.makefile("rb", buffering=1 << 16) as lines:
         for line in lines:
             rows: list[Json] = []
@@ -93,7 +94,8 @@ def work(place: socket.socket, tasks: Mapping[str, Task], limits: Limits, board:
             for number, problem, text in _read(line):
                 if time.perf_counter() - began > FLUSH_SECONDS and rows:
                     _send(place, rows, time.perf_counter() - began, State.MORE)
-                    rows, began = [], time.perf_counter()
+                    rows = []
+                    began = time.perf_counter()
                 board.take(number)
                 arm(limits)
                 score = scored(tasks[problem.task], problem, text)

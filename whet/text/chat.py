@@ -72,24 +72,21 @@ class ChatFormat:
             raise DataError("a conversation to learn from must end with an assistant message")
         marks = self._marks(messages)
         marked = self._marked(messages, marks)
-        before, whole = (
-            self.render(marked[:-1], True, **kwargs),
-            self.render(marked, False, **kwargs),
-        )
+        before = self.render(marked[:-1], True, **kwargs)
+        whole = self.render(marked, False, **kwargs)
         if not whole.startswith(before):
             raise DataError(
                 f"the chat template rewrites the prompt once it is answered: {_difference(before, whole)}"
             )
-        response, content = whole[len(before) :], _squashed(marked[-1].content)
+        response = whole[len(before) :]
+        content = _squashed(marked[-1].content)
         # The opening of the turn may already hold the start of the content, such as <think>.
         if content not in _squashed(before)[-len(content) :] + _squashed(response):
             raise DataError(
                 f"the chat template drops part of the response {messages[-1].content[:80]!r}"
             )
-        prompt, answer = (
-            self._encode(before, marks),
-            self._until_stop(self._encode(response, marks)),
-        )
+        prompt = self._encode(before, marks)
+        answer = self._until_stop(self._encode(response, marks))
         is_response = np.repeat([False, True], [len(prompt), len(answer)])
         return np.concatenate([prompt, answer]), is_response
 

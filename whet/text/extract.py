@@ -77,7 +77,8 @@ def boxed(text: str) -> list[Find]:
 
 def tagged(text: str, tag: str = "answer") -> list[Find]:
     """List what stands between `<tag>` and `</tag>`, over any number of lines."""
-    opening, closing = f"<{tag}>", f"</{tag}>"
+    opening = f"<{tag}>"
+    closing = f"</{tag}>"
     found: list[Find] = []
     end = text.find(closing)
     start = 0

@@ -117,7 +117,8 @@ def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
         same = np.zeros(len(codes) - period + 2, dtype=np.int8)
         same[1:-1] = codes[period:] == codes[:-period]
         steps = np.diff(same)
-        starts, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+        starts = np.flatnonzero(steps == 1)
+        ends = np.flatnonzero(steps == -1)
         is_long = ends - starts >= (min_repeats - 1) * period
         pairs = zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True)
         runs.extend((start, end + period, period) for start, end in pairs)
@@ -134,11 +135,13 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
     Hashes only propose: runs are measured on the characters.
     """
     runs: list[Run] = []
-    hashes, length = codes.astype(np.uint64), 1
+    hashes = codes.astype(np.uint64)
+    length = 1
     scale = _SMALL
     while scale * min_repeats <= len(codes):
         while length < 2 * scale:
-            hashes, length = _doubled(hashes, length), 2 * length
+            hashes = _doubled(hashes, length)
+            length = 2 * length
         last_end: dict[int, int] = {}
         for anchor, period in _proposals(hashes, scale):
             if anchor >= last_end.get(period, 0):
@@ -164,24 +167,30 @@ def _proposals(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
     table = hashes[: rows * scale].reshape(rows, scale)
     same = table[1:] == table[:-1, :1]
     hits = np.flatnonzero(same.any(axis=1))
-    anchors, periods = hits * scale, scale + same[hits].argmax(axis=1)
+    anchors = hits * scale
+    periods = scale + same[hits].argmax(axis=1)
     third = anchors + 2 * periods
     inside = third < len(hashes)
-    anchors, periods, third = anchors[inside], periods[inside], third[inside]
+    anchors = anchors[inside]
+    periods = periods[inside]
+    third = third[inside]
     fits = hashes[third] == hashes[anchors]
     return list(zip(anchors[fits].tolist(), periods[fits].tolist(), strict=True))
 
 
 def _extended(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
     """Widen [start, end) around a place while characters equal those a period later."""
-    start, end, step = anchor, anchor, 4 * period
+    start = anchor
+    end = anchor
+    step = 4 * period
     while end + period < len(codes):
         ahead = codes[end + period : end + period + step]
         differs = np.flatnonzero(codes[end : end + len(ahead)] != ahead)
         if len(differs):
             end += int(differs[0])
             break
-        end, step = end + len(ahead), 2 * step
+        end = end + len(ahead)
+        step = 2 * step
     step = 4 * period
     while start > 0:
         before = codes[max(start - step, 0) : start]
@@ -189,5 +198,6 @@ def _extended(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
         if len(differs):
             start += int(differs[-1]) + 1 - len(before)
             break
-        start, step = start - len(before), 2 * step
+        start = start - len(before)
+        step = 2 * step
     return start, end

@@ -19,7 +19,9 @@ from whet.errors import ConfigError
 from whet.text.tokenizer import Specials, Tokenizer
 from whet.types import Json
 
-PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+PAD = "<pad>"
+EOS = "<eos>"
+UNKNOWN = "<unk>"
 PLAIN_TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.role == 'user' %}{{ message.content + '\\n' }}"

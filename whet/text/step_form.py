@@ -112,7 +112,8 @@ def _layout(text: str) -> tuple[str | None, str, str | None]:
     """Take the two blocks apart: the steps, what is between the blocks, the final verdict."""
     steps_open, steps_close = "<step_verification>", "</step_verification>"
     final_open, final_close = "<final_verification>", "</final_verification>"
-    end, start = text.find(steps_close), text.rfind(final_open)
+    end = text.find(steps_close)
+    start = text.rfind(final_open)
     if not text.startswith(steps_open) or not text.endswith(final_close) or not 0 <= end < start:
         return None, "", None
     return (

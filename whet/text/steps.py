@@ -40,10 +40,12 @@ def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[t
     >>> on_tokens(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]
     """
-    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    starts = [start for start, _ in spans]
+    ends = [end for _, end in spans]
     found = []
     for step in steps:
-        first, last = bisect_right(ends, step.start), bisect_left(starts, step.end)
+        first = bisect_right(ends, step.start)
+        last = bisect_left(starts, step.end)
         while first > 0 and starts[first - 1] == ends[first - 1] == starts[first]:
             first -= 1
         found.append((first, last))

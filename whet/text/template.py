@@ -94,7 +94,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self.start()
 
     def start(self) -> None:
-        self.steps, self.deadline = 0, time.monotonic() + MAX_SECONDS
+        self.steps = 0
+        self.deadline = time.monotonic() + MAX_SECONDS
 
     def step(self) -> None:
         self.steps += 1

@@ -45,8 +45,10 @@ class Tokenizer:
     def __init__(self, core: tokenizers.Tokenizer, specials: Specials) -> None:
         core.no_truncation()
         core.no_padding()
-        self._core, self._lock = core, threading.Lock()
-        self.settings, self.chat_template = specials.settings, specials.chat_template
+        self._core = core
+        self._lock = threading.Lock()
+        self.settings = specials.settings
+        self.chat_template = specials.chat_template
         self.special_texts = tuple(
             t.content for t in core.get_added_tokens_decoder().values() if t.special
         )
@@ -142,7 +144,8 @@ class Tokenizer:
             )
         ids = np.asarray(tokens, dtype=np.int32).tolist()
         reader = codecs.getincrementaldecoder("utf-8")("replace")
-        spans, end = [], 0
+        spans = []
+        end = 0
         for index, token in enumerate(ids):
             skipped = token in self._special_ids and not keep_special
             text = reader.decode(

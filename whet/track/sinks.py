@@ -72,7 +72,8 @@ class ConsoleTracker:
         console: Console | None = None,
         stream: TextIO | None = None,
     ) -> None:
-        self._columns, self._every = dict(columns), every
+        self._columns = dict(columns)
+        self._every = every
         self._stream = stream or sys.stderr
         self._console = console or (Console(file=self._stream) if self._stream.isatty() else None)
 

@@ -57,13 +57,15 @@ class Critic:
         steps: int,
         minibatches: int = 1,
     ) -> None:
-        self.cfg, self.minibatches = cfg, minibatches
+        self.cfg = cfg
+        self.minibatches = minibatches
         self.train = train.model_copy(update={"lr": cfg.lr})
         self.steps = steps * minibatches
         self.model = ValueModel(policy)
         self.optimizer = Optimizer(self.model, self.train)
         self.device = policy.embed.weight.device
-        self.num_steps, self.num_updates = 0, 0
+        self.num_steps = 0
+        self.num_updates = 0
 
     @property
     def is_alone(self) -> bool:
@@ -126,7 +128,8 @@ class Critic:
             load_optimizer(self.optimizer, folder / OWN)
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:
-                    self.num_steps, self.num_updates = steps, updates
+                    self.num_steps = steps
+                    self.num_updates = updates
                 case _:
                     raise ValueError("its state does not count the critic's steps")
         except (OSError, SafetensorError, RuntimeError, KeyError, ValueError) as error:

@@ -37,8 +37,10 @@ class Ferry:
     wait for."""
 
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
-        self.device, self.piece = device, piece
-        self._inward, self._outward = _Queue.new(device), _Queue.new(device)
+        self.device = device
+        self.piece = piece
+        self._inward = _Queue.new(device)
+        self._outward = _Queue.new(device)
         self._lanes: list[Lane] = []
         self._count = 0
 
@@ -51,7 +53,8 @@ class Ferry:
         main = _Queue.present(self.device)
         for start in range(0, len(homes[0]), self.piece):
             at = slice(start, min(start + self.piece, len(homes[0])))
-            lane, pieces = self._next_lane(main), [home[at] for home in homes]
+            lane = self._next_lane(main)
+            pieces = [home[at] for home in homes]
             here = [room[: len(piece)] for room, piece in zip(lane.rooms, pieces, strict=False)]
             with self._inward.after(lane.free):
                 _copy(pieces, here)

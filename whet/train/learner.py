@@ -34,7 +34,9 @@ class Learner:
     def __init__(
         self, model: Transformer, cfg: TrainConfig, *, steps: int, room: Room | None = None
     ) -> None:
-        self.model, self.cfg, self.steps = model, cfg, steps
+        self.model = model
+        self.cfg = cfg
+        self.steps = steps
         self.optimizer = Optimizer(model, cfg)
         self.room = room or Room(model, cfg)
         self.device = model.embed.weight.device

@@ -30,7 +30,9 @@ class Room:
         engines: Sequence[NativeEngine] = (),
         free: Callable[[], float] | None = None,
     ) -> None:
-        self.model, self.cfg, self.engines = model, cfg, [*engines]
+        self.model = model
+        self.cfg = cfg
+        self.engines = [*engines]
         self._free = free or self._counted
 
     def make(self, optimizer: Optimizer, examples: Sequence[Example]) -> None:
@@ -40,7 +42,8 @@ class Room:
         What the first step will keep counts from the start, so that all steps come to the same
         answer.
         """
-        layers, tokens = self.model.cfg.num_layers, sum(len(example.tokens) for example in examples)
+        layers = self.model.cfg.num_layers
+        tokens = sum(len(example.tokens) for example in examples)
         size = min(self.cfg.micro_tokens, max(tokens, 1))
         cost = Cost(cfg=self.model.cfg, width=self.model.embed.weight.element_size())
         trained = sum(weight.numel() for weight in optimizer.weights.values())

@@ -191,9 +191,11 @@ class Optimizer:
         """Move one weight whose moments, and master if it has one of its own, come over piece by
         piece."""
         *moments, count = self._moments(name)
-        weight, master = self.weights[name].view(-1), self.masters[name]
+        weight = self.weights[name].view(-1)
+        master = self.masters[name]
         is_own = master is self.weights[name]
-        whole, decay = gradient.reshape(-1), self._decay(name)
+        whole = gradient.reshape(-1)
+        decay = self._decay(name)
 
         def act(at: slice, here: list[Tensor]) -> None:
             target = weight[at] if is_own else here[2]

@@ -154,7 +154,8 @@ class Policy:
     def __init__(
         self, model: Transformer, tokenizer: Tokenizer, *, engine: EngineConfig, name: str
     ) -> None:
-        self.model, self.tokenizer = model, tokenizer
+        self.model = model
+        self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer)
         self.engine = NativeEngine(
             model,

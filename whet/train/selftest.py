@@ -13,7 +13,9 @@ from whet.rng import derive, numpy_stream
 from whet.train.learner import score_examples
 from whet.train.policy import Policy
 
-PROMPTS, NEW_TOKENS, LONGEST_PROMPT = 8, 16, 640
+PROMPTS = 8
+NEW_TOKENS = 16
+LONGEST_PROMPT = 640
 MICRO_TOKENS = 4096
 
 

@@ -93,7 +93,8 @@ def _update_policy(
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
     """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
-    metrics, stop = learner.accumulate(examples, algo.objective), algo.early_stop
+    metrics = learner.accumulate(examples, algo.objective)
+    stop = algo.early_stop
     is_skipped = (
         stop.limit is not None
         and stop.scope != "micro_batch"

@@ -31,10 +31,12 @@ _OPENED = re.compile(r"\s*<think>\s*$")
 def areal(row: Fields) -> Draft:
     """Take off the template's marks: a problem's prompt stands before any template."""
     task = one_of("task", text(row, "task"), TASKS) if "task" in row else "math"
-    value, id = row["prompt"], row_id(row, "query_id")
+    value = row["prompt"]
+    id = row_id(row, "query_id")
     prompt = messages(value, "prompt") if isinstance(value, list) else (_bare(text(row, "prompt")),)
     if task == "code":
-        tests, starter = table(row, "input_output"), optional_text(row, "starter_code")
+        tests = table(row, "input_output")
+        starter = optional_text(row, "starter_code")
         return code.in_and_out(prompt[-1].content, tests, starter, id)
     solutions = [unboxed(solution) for solution in texts(row, "solutions")]
     payload: dict[str, Json] = {"answers": list[Json](solutions)} if len(solutions) > 1 else {}

@@ -74,7 +74,8 @@ def gaokao_qa(row: Fields) -> Draft:
 def mixed_exam(row: Fields) -> Draft:
     """A row with a letter is multiple choice, its options standing in the question; one without is
     mathematics."""
-    id, letter = row_id(row, "idx"), optional_text(row, "choice_answer")
+    id = row_id(row, "idx")
+    letter = optional_text(row, "choice_answer")
     if letter:
         return Draft(
             task="choice",
@@ -92,7 +93,8 @@ def mixed_exam(row: Fields) -> Draft:
 
 def bbh_logic(row: Fields) -> Draft:
     """Options stand below the question, one a line; the lies are questions of yes or no."""
-    asked, target = text(row, "input"), text(row, "target").strip()
+    asked = text(row, "input")
+    target = text(row, "target").strip()
     if text(row, "task") == "web_of_lies":
         return yes_no(asked, {"yes": True, "no": False}[_known(target.lower(), ("yes", "no"))])
     question, sign, listed = asked.partition("\nOptions:\n")

@@ -36,7 +36,8 @@ GRADES = {"easy": 1, "medium": 3, "meidum": 3, "hard": 5}
 def humaneval(row: Fields) -> Draft:
     """What stands in the stub beside the function, imports and helpers, is there for the tests
     too."""
-    stub, entry = text(row, "prompt"), text(row, "entry_point")
+    stub = text(row, "prompt")
+    entry = text(row, "entry_point")
     return function_draft(
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
@@ -49,7 +50,8 @@ def humaneval(row: Fields) -> Draft:
 
 def mbpp(row: Fields) -> Draft:
     """The function's name is in the tests only, so the first test is shown."""
-    program, tests = text(row, "code"), texts(row, "test_list")
+    program = text(row, "code")
+    tests = texts(row, "test_list")
     called = {node.id for node in ast.walk(tree_of(tests[0])) if isinstance(node, ast.Name)}
     made = [
         node.name
@@ -126,7 +128,8 @@ def taco(row: Fields) -> Draft:
 def in_and_out(question: str, tests: Fields, starter: str, id: str | None) -> Draft:
     """Read {"inputs": [...], "outputs": [...]}, with "fn_name" where a function is called with each
     input."""
-    inputs, outputs = items(tests, "inputs"), items(tests, "outputs")
+    inputs = items(tests, "inputs")
+    outputs = items(tests, "outputs")
     if len(inputs) != len(outputs):
         raise DataError(f"there are {len(inputs)} inputs and {len(outputs)} outputs")
     if unknown := tests.keys() - {"inputs", "outputs", "fn_name"}:

@@ -67,7 +67,8 @@ def grapharena(row: Fields) -> Draft:
     """A worked example has no prompt of its own; its statement ends with the answer, which is left
     out."""
     task = TASKS[one_of("graph task", text(row, "task"), TASKS)]
-    graph, value = table(row, "graph"), row.get("optimal_value")
+    graph = table(row, "graph")
+    value = row.get("optimal_value")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"field 'optimal_value' should be a number, not {shown(value)}")
     if row.get("prompt") is None:
@@ -106,7 +107,8 @@ def nlgraph(row: Fields) -> Draft:
 def node_link(task: str, extra: Fields) -> dict[str, Json]:
     """Read NPG-Muse's graph of a task; distances and query pairs stand only in the problem's
     text."""
-    value, problem = parsed(extra.get("graph")), text(extra, "problem_text")
+    value = parsed(extra.get("graph"))
+    problem = text(extra, "problem_text")
     if task in ("ged", "mcs"):
         if not isinstance(value, list) or len(value) != 2:
             raise DataError(f"extra_info.graph should be two graphs for {task}, not {shown(value)}")

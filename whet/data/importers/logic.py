@@ -31,7 +31,8 @@ TABLE = "End with the whole table as JSON between answer tags: "
 
 def knights(row: Fields) -> Draft:
     """The statements in machine form, nested tuples written as text, become lists."""
-    names, roles = texts(row, "names"), items(row, "solution")
+    names = texts(row, "names")
+    roles = items(row, "solution")
     if len(roles) != len(names) or not all(isinstance(role, bool) for role in roles):
         raise DataError(
             f"field 'solution' should be true or false for each of {len(names)} names, not {shown(roles)}"
@@ -53,7 +54,8 @@ def knights(row: Fields) -> Draft:
 
 def zebra(row: Fields) -> Draft:
     """Reasoning360 numbers its clue levels from 1 to 20."""
-    gold, clues = table(row, "ground_truth"), texts(row, "clues")
+    gold = table(row, "ground_truth")
+    clues = texts(row, "clues")
     header = texts(gold, "header")
     form = f'<answer>{{"header": {json.dumps(header)}, "rows": [["1", ...], ["2", ...], ...]}}</answer>'
     listed = "\n".join(f"{index}. {clue}" for index, clue in enumerate(clues, start=1))

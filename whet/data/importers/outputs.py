@@ -100,7 +100,9 @@ def tablebench_outputs(row: Fields) -> Draft:
 def bigbench_mistake(row: Fields) -> Draft:
     """Five tasks of BIG-Bench with a trace each. The label is that of the answer, not of the steps
     before it."""
-    kind, asked, target = text(row, "task"), text(row, "input").strip(), text(row, "target").strip()
+    kind = text(row, "task")
+    asked = text(row, "input").strip()
+    target = text(row, "target").strip()
     known: dict[str, Callable[[], Draft]] = {
         "logical_deduction": lambda: bbh_logic(row),
         "tracking_shuffled_objects": lambda: bbh_logic(row),

@@ -40,7 +40,9 @@ class Router:
     routes: Mapping[str, Build]
 
     def __call__(self, row: Fields) -> Draft:
-        source, extra, prompt = text(row, "data_source"), _extra(row), _prompt(row)
+        source = text(row, "data_source")
+        extra = _extra(row)
+        prompt = _prompt(row)
         truth = table(row, "reward_model")
         if unknown := truth.keys() - TRUTH_FIELDS:
             raise DataError(

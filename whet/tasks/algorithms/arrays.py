@@ -35,7 +35,8 @@ def parse(text: str) -> tuple[Item, ...] | None:
         found = _PIECE.match(text, place)
         if not found:
             return None
-        place, piece = found.end(), found[1]
+        place = found.end()
+        piece = found[1]
         if piece in _CLOSING:
             if len(levels) > MAX_DEPTH:
                 return None

@@ -110,7 +110,8 @@ class Clrs(Task):
 def printout_of(text: str) -> Printout | None:
     """Read `output` or `trace | output`; None where it is neither, or there is no output."""
     before, bar, after = text.rpartition("|")
-    trace, output = parse(before) if bar else None, parse(after)
+    trace = parse(before) if bar else None
+    output = parse(after)
     if not output or (bar and trace is None):
         return None
     return Printout(trace, output)

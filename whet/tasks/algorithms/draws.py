@@ -44,7 +44,8 @@ def graph(
 
 def acyclic(rng: Random, size: int, *, is_weighted: bool = False) -> Matrix:
     """Draw a directed graph without cycles, over nodes in any order."""
-    matrix, order = graph(rng, size, is_weighted=is_weighted, is_directed=True), list(range(size))
+    matrix = graph(rng, size, is_weighted=is_weighted, is_directed=True)
+    order = list(range(size))
     rng.shuffle(order)
     kept = [
         [cell if order[a] < order[b] else 0.0 for b, cell in enumerate(row)]
@@ -89,5 +90,6 @@ def points(rng: Random, size: int) -> tuple[Array, Array]:
 def _length(exact: Sequence[Sequence[int]], parents: Sequence[int], node: int) -> int:
     length = 0
     while parents[node] != node:
-        length, node = length + exact[parents[node]][node], parents[node]
+        length = length + exact[parents[node]][node]
+        node = parents[node]
     return length

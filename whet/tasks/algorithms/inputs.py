@@ -55,7 +55,8 @@ def _minimum_trace(rng: Random, size: int) -> Drawn:
 
 
 def _binary_search(rng: Random, size: int) -> Drawn:
-    key, target = sorted(keys(rng, size)), rng.randrange(1, 1000) / 1000
+    key = sorted(keys(rng, size))
+    target = rng.randrange(1, 1000) / 1000
     return f"key: {written([*key])}, target: {target}", "", str(runs.binary_search(key, target))
 
 
@@ -72,7 +73,8 @@ def _subarray(rng: Random, size: int) -> Drawn:
 
 def _activities(rng: Random, size: int) -> Drawn:
     times = [sorted(rng.sample(range(1, 1000), 2)) for _ in range(size)]
-    start, finish = [time[0] / 1000 for time in times], [time[1] / 1000 for time in times]
+    start = [time[0] / 1000 for time in times]
+    finish = [time[1] / 1000 for time in times]
     chosen = runs.activity_selector(start, finish)
     return f"s: {written([*start])}, f: {written([*finish])}", "", written([*chosen])
 
@@ -105,13 +107,15 @@ def _lcs(rng: Random, size: int) -> Drawn:
 
 def _search_tree(rng: Random, size: int) -> Drawn:
     parts = shares(rng, 2 * size + 1)
-    p, q = [*parts[:size], 0], parts[size:]
+    p = [*parts[:size], 0]
+    q = parts[size:]
     shown = [written([part / 1000 for part in weights]) for weights in (p, q)]
     return f"p: {shown[0]}, q: {shown[1]}", "", _matrix(plans.optimal_search_tree(p, q))
 
 
 def _tasks(rng: Random, size: int) -> Drawn:
-    d, w = [rng.randint(1, size) for _ in range(size)], keys(rng, size)
+    d = [rng.randint(1, size) for _ in range(size)]
+    w = keys(rng, size)
     return f"d: {written([*d])}, w: {written([*w])}", "", written([*plans.task_scheduling(d, w)])
 
 
@@ -121,7 +125,8 @@ def _hull(rng: Random, size: int) -> Drawn:
 
 
 def _segments(rng: Random, size: int) -> Drawn:
-    x, y = keys(rng, size), keys(rng, size)
+    x = keys(rng, size)
+    y = keys(rng, size)
     return f"x: {written([*x])}, y: {written([*y])}", "", str(plans.segments_meet(x, y))
 
 

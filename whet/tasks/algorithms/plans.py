@@ -16,19 +16,20 @@ def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
     The table is as large as both parts together: 0 is from both one shorter, 1 from the first, 2
     from the second.
     """
-    split, size = list(string).count(0), len(key)
+    split = list(string).count(0)
+    size = len(key)
     length = [[0] * (size - split + 1) for _ in range(split + 1)]
     table = [[-1] * size for _ in range(size)]
     for a in range(split):
         for b in range(size - split):
-            shorter, other = length[a][b + 1], length[a + 1][b]
+            shorter = length[a][b + 1]
+            other = length[a + 1][b]
             if key[a] == key[split + b]:
-                length[a + 1][b + 1], table[a][split + b] = length[a][b] + 1, 0
+                length[a + 1][b + 1] = length[a][b] + 1
+                table[a][split + b] = 0
             else:
-                length[a + 1][b + 1], table[a][split + b] = (
-                    max(shorter, other),
-                    1 if shorter >= other else 2,
-                )
+                length[a + 1][b + 1] = max(shorter, other)
+                table[a][split + b] = 1 if shorter >= other else 2
     return table
 
 
@@ -53,10 +54,12 @@ def optimal_search_tree(p: Sequence[float], q: Sequence[float]) -> list[list[int
 def task_scheduling(deadline: Sequence[int], penalty: Array) -> list[int]:
     """Choose tasks of one day each, one after the other from the greatest penalty down, where there
     is still time."""
-    chosen, day = [0] * len(deadline), 0
+    chosen = [0] * len(deadline)
+    day = 0
     for place in sorted(range(len(deadline)), key=lambda place: -penalty[place]):
         if day < deadline[place]:
-            chosen[place], day = 1, day + 1
+            chosen[place] = 1
+            day = day + 1
     return chosen
 
 

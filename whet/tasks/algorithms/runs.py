@@ -22,7 +22,8 @@ def insertion_sort_trace(key: Array) -> list[Array]:
 
 def bubble_sort_trace(key: Array) -> list[Array]:
     """List the array after each comparison, from the end to the front."""
-    array, states = list(key), []
+    array = list(key)
+    states = []
     for front in range(len(array) - 1):
         for place in range(len(array) - 1, front, -1):
             if array[place] < array[place - 1]:
@@ -59,10 +60,12 @@ def maximum_subarray(key: Array) -> tuple[int, int]:
 
 def activity_selector(start: Array, finish: Array) -> list[int]:
     """Choose, by the earliest finish, activities that do not meet."""
-    chosen, free = [0] * len(start), float("-inf")
+    chosen = [0] * len(start)
+    free = float("-inf")
     for place in sorted(range(len(start)), key=lambda place: finish[place]):
         if start[place] >= free:
-            chosen[place], free = 1, finish[place]
+            chosen[place] = 1
+            free = finish[place]
     return chosen
 
 
@@ -78,7 +81,8 @@ def string_match(string: Sequence[int], key: Sequence[int]) -> int:
 def breadth_first(source: int, adjacency: Matrix) -> list[int]:
     """Give each node's parent: the lowest of those one step nearer to the source."""
     size = len(adjacency)
-    parents, reached = list(range(size)), [source]
+    parents = list(range(size))
+    reached = [source]
     seen = {source}
     while reached:
         found = [
@@ -97,29 +101,35 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
 def shortest_path_tree(source: int, adjacency: Matrix) -> list[int]:
     """Give each node's parent on the shortest way from the source."""
     size = len(adjacency)
-    parents, distance = list(range(size)), [float("inf")] * size
-    distance[source], todo = 0.0, set(range(size))
+    parents = list(range(size))
+    distance = [float("inf")] * size
+    distance[source] = 0.0
+    todo = set(range(size))
     while todo:
         node = min(todo, key=lambda node: (distance[node], node))
         todo.remove(node)
         for other in range(size):
             weight = adjacency[node][other]
             if weight and distance[node] + weight < distance[other]:
-                distance[other], parents[other] = distance[node] + weight, node
+                distance[other] = distance[node] + weight
+                parents[other] = node
     return parents
 
 
 def spanning_tree(source: int, adjacency: Matrix) -> list[int]:
     """Give each node's parent in the tree that Prim grows from the source."""
     size = len(adjacency)
-    parents, cost, todo = list(range(size)), [float("inf")] * size, set(range(size))
+    parents = list(range(size))
+    cost = [float("inf")] * size
+    todo = set(range(size))
     cost[source] = 0.0
     while todo and min(cost[node] for node in todo) < float("inf"):
         node = min(todo, key=lambda node: (cost[node], node))
         todo.remove(node)
         for other in todo:
             if adjacency[node][other] and adjacency[node][other] < cost[other]:
-                cost[other], parents[other] = adjacency[node][other], node
+                cost[other] = adjacency[node][other]
+                parents[other] = node
     return parents
 
 
@@ -134,8 +144,6 @@ def matrix_chain(p: Array) -> list[list[int]]:
             best = min(
                 range(a, b), key=lambda k: cost[a][k] + cost[k + 1][b] + p[a - 1] * p[k] * p[b]
             )
-            split[a][b], cost[a][b] = (
-                best,
-                cost[a][best] + cost[best + 1][b] + p[a - 1] * p[best] * p[b],
-            )
+            split[a][b] = best
+            cost[a][b] = cost[a][best] + cost[best + 1][b] + p[a - 1] * p[best] * p[b]
     return split

@@ -88,7 +88,8 @@ def floyd_warshall(adjacency: Matrix) -> list[list[int]]:
         for a in range(size):
             for b in range(size):
                 if away[a][k] + away[k][b] < away[a][b]:
-                    away[a][b], before[a][b] = away[a][k] + away[k][b], before[k][b]
+                    away[a][b] = away[a][k] + away[k][b]
+                    before[a][b] = before[k][b]
     return before
 
 

@@ -49,7 +49,8 @@ def same(one: object, other: object) -> bool:
 
 
 def read_output(text: str) -> Claim | None:
-    node, call = _expression(text), None
+    node = _expression(text)
+    call = None
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
         call = node.left if isinstance(node.left, ast.Call) and _is_call(node.left) else None
         node = node.comparators[0] if call is not None else None
@@ -80,7 +81,8 @@ def _is_call(node: ast.expr) -> bool:
 
 def is_same_call(said: ast.Call, given: str, program: str) -> bool:
     """Whether a call has the arguments of a text such as `'hello', n=3`, by place or by name."""
-    asked, names = _expression(f"f({given})"), _parameters(program)
+    asked = _expression(f"f({given})")
+    names = _parameters(program)
     return not isinstance(asked, ast.Call) or _same_arguments(
         _bound(said, names), _bound(asked, names)
     )
@@ -138,7 +140,8 @@ def _same_arguments(one: dict[str, ast.expr], other: dict[str, ast.expr]) -> boo
     if one.keys() != other.keys():
         return False
     for name, node in one.items():
-        left, right = _value(node), _value(other[name])
+        left = _value(node)
+        right = _value(other[name])
         is_same = (
             same(left[0], right[0]) if left and right else ast.dump(node) == ast.dump(other[name])
         )

@@ -102,8 +102,10 @@ def same_output(
     False
     """
     if any_case:
-        said, wanted = said.casefold(), wanted.casefold()
-    left, right = _pieces(said, whitespace), _pieces(wanted, whitespace)
+        said = said.casefold()
+        wanted = wanted.casefold()
+    left = _pieces(said, whitespace)
+    right = _pieces(wanted, whitespace)
     if left == right:
         return True
     if not tolerance or [len(line) for line in left] != [len(line) for line in right]:
@@ -166,5 +168,6 @@ def _pieces(text: str, whitespace: Whitespace) -> list[list[str]]:
 def _near(said: str, wanted: str, tolerance: float) -> bool:
     if len(said) > 100 or not _NUMBER.fullmatch(said) or not _NUMBER.fullmatch(wanted):
         return False
-    one, other = float(said), float(wanted)
+    one = float(said)
+    other = float(wanted)
     return isfinite(one) and abs(one - other) <= tolerance * max(1.0, abs(other))

@@ -63,7 +63,8 @@ class CodeIO(CodeTask):
     def _ran(self, problem: Problem, value: Json) -> Judged:
         if not isinstance(value, dict):
             return Judged(passed=False, note="the input is not an object of arguments")
-        entry, limits = text_of(problem, "entry", "main_solution"), self.config.limits
+        entry = text_of(problem, "entry", "main_solution")
+        limits = self.config.limits
         reply = call(
             self._sandbox,
             text_of(problem, "program"),

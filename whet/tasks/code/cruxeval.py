@@ -107,7 +107,8 @@ class CruxEval(CodeTask):
 
 def direction_of(problem: Problem) -> Direction:
     """Read what is asked for; an input cannot be tried without the program."""
-    said, source = text_of(problem, "direction"), text_of(problem, "program")
+    said = text_of(problem, "direction")
+    source = text_of(problem, "program")
     if said == "input" and source:
         return "input"
     if said == "output":
@@ -119,7 +120,9 @@ def direction_of(problem: Problem) -> Direction:
 
 def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "test") -> Problem:
     """Make a problem of a published row: code, input, output and id."""
-    code, given, result = str(row["code"]), str(row["input"]), str(row["output"])
+    code = str(row["code"])
+    given = str(row["input"])
+    result = str(row["output"])
     blank = f"assert f(??) == {result}" if direction == "input" else f"assert f({given}) == ??"
     question = f"```python\n{code.strip()}\n\n{blank}\n```\n{_ASKED[direction]} End with the assertion in a python block."
     return Problem(
@@ -153,11 +156,9 @@ def returned(reply: bytes) -> tuple[object] | None:
 
 def _compared(problem: Problem, said: Claim) -> Judged:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
-    given, source, wanted = (
-        text_of(problem, "input"),
-        text_of(problem, "program"),
-        literal(text_of(problem, "output")),
-    )
+    given = text_of(problem, "input")
+    source = text_of(problem, "program")
+    wanted = literal(text_of(problem, "output"))
     if (
         said.call is not None
         and "input" in problem.payload

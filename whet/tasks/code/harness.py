@@ -83,7 +83,9 @@ class Server:
     """Answer calls to the names of a module; what cannot cross stays here under a number."""
 
     def __init__(self, module: ModuleType, records: list[str], entry: str) -> None:
-        self._names, self._records, self._entry = vars(module), records, entry
+        self._names = vars(module)
+        self._records = records
+        self._entry = entry
         self._kept: dict[int, object] = {}
         self._candidate: object = None
 

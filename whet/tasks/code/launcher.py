@@ -55,8 +55,10 @@ class Request:
 def main() -> None:
     """Serve requests until the grader hangs up. Returns in the sandbox too, when its program is
     over."""
-    control, mode = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    packages, tool = json.loads(sys.argv[3]), sys.argv[4]
+    control = socket.socket(fileno=int(sys.argv[1]))
+    mode = sys.argv[2]
+    packages = json.loads(sys.argv[3])
+    tool = sys.argv[4]
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy in a program would start a thread a core
     for name in _PRELOADED.split():

@@ -55,7 +55,8 @@ class Process:
     it."""
 
     def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
-        self._channel, self._watch = channel, watch
+        self._channel = channel
+        self._watch = watch
         channel.setblocking(False)
 
     def send(self, message: bytes, deadline: float) -> None:

@@ -74,7 +74,8 @@ class Raises:
     def __init__(
         self, kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None = None
     ) -> None:
-        self._kind, self._match = kind, match
+        self._kind = kind
+        self._match = match
         self.value: BaseException | None = None
 
     def __enter__(self) -> "Raises":
@@ -100,7 +101,9 @@ class Approx:
     def __init__(
         self, expected: object, rel: float | None = None, abs: float | None = None
     ) -> None:
-        self._expected, self._rel, self._abs = expected, rel, abs
+        self._expected = expected
+        self._rel = rel
+        self._abs = abs
 
     def __eq__(self, actual: object) -> bool:
         return self._near(actual, self._expected)

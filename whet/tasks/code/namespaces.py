@@ -13,17 +13,21 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = (
-    0x20000,
-    0x4000000,
-    0x8000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
+NEW_NS = 0x20000
+NEW_UTS = 0x4000000
+NEW_IPC = 0x8000000
+NEW_USER = 0x10000000
+NEW_PID = 0x20000000
+NEW_NET = 0x40000000
 SCRATCH = "size=64m,nr_inodes=4096,mode=0777"
 
-_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_RDONLY = 1
+_NOSUID = 2
+_NODEV = 4
+_REMOUNT = 32
+_BIND = 4096
+_REC = 16384
+_PRIVATE = 1 << 18
 _KEPT_FLAGS = 1 | 2 | 4 | 8 | 1024 | 2048
 _DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -56,7 +60,8 @@ def leave(uid: int | None) -> None:
     """Leave the machine's namespaces; children made after this are alone. Without `uid` as a user,
     with it as root."""
     flags = NEW_NS | NEW_UTS | NEW_IPC | NEW_PID | NEW_NET
-    own, group = os.getuid(), os.getgid()
+    own = os.getuid()
+    group = os.getgid()
     _done(_libc().unshare(flags | (NEW_USER if uid is None else 0)), "unshare")
     if uid is None:
         Path("/proc/self/setgroups").write_text("deny")
@@ -94,7 +99,8 @@ def surrender(uid: int | None) -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
     _done(_libc().capset(header, nothing), "capset")
     _libc().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 

@@ -32,7 +32,9 @@ class Remote:
     """A thing that stays in the other process, known by its number."""
 
     def __init__(self, number: int, kind: str, is_true: bool) -> None:
-        self.number, self.kind, self.is_true = number, kind, is_true
+        self.number = number
+        self.kind = kind
+        self.is_true = is_true
 
 
 def encode(
@@ -42,7 +44,9 @@ def encode(
 ) -> list[Entry]:
     """Write a value. Instances of classes in `records` cross by their fields; `keep` numbers what
     cannot cross."""
-    known, entries, waiting = records or {}, list[Entry](), [value]
+    known = records or {}
+    entries = list[Entry]()
+    waiting = [value]
     while waiting:
         item = waiting.pop()
         if item is None or type(item) in _BARE:
@@ -161,7 +165,8 @@ def _closed(
     records: Mapping[str, type],
     remote: Callable[[int, str, bool], object],
 ) -> object:
-    mark, content = entry[0], entry[1]
+    mark = entry[0]
+    content = entry[1]
     if isinstance(mark, str) and mark in _READ and isinstance(content, str):
         return _READ[mark](content)
     if mark == "h" and isinstance(content, int) and isinstance(entry[2], str):

@@ -65,7 +65,8 @@ class Line:
                 return plain.decode(
                     reply["value"], self.records, lambda *about: StandIn(self, *about)
                 )
-            kind, message = str(reply["error"]), str(reply["message"])
+            kind = str(reply["error"])
+            message = str(reply["message"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ModelError("the answer is not plain data") from error
         known = getattr(builtins, kind, None)
@@ -82,7 +83,8 @@ class Called:
     """A name of the program, or of a thing in it: it can be called, or asked for a name in turn."""
 
     def __init__(self, line: Line, *path: str | int) -> None:
-        self._line, self._path = line, path
+        self._line = line
+        self._path = path
 
     def __call__(self, *args: object, **named: object) -> object:
         return self._line.call(list(self._path), args, named)

@@ -116,7 +116,8 @@ def trouble(mode: Mode) -> str:
         return ""
     if mode == "bubblewrap" and shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
-    launcher, deadline = launcher_for(mode), time.monotonic() + 10
+    launcher = launcher_for(mode)
+    deadline = time.monotonic() + 10
     process = launcher.spawn("program", Limits())
     try:
         with contextlib.suppress(frames.ClosedError):  # the status says why

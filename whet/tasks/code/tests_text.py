@@ -66,7 +66,8 @@ def unsupported(tests: str, *, entry: str, module: str, setup: str = "") -> str 
     >>> unsupported("import requests\\nassert f(1)", entry="f", module="solution")
     'the tests import requests, which is not in the standard library'
     """
-    tree, before = parse(tests), parse(setup)
+    tree = parse(tests)
+    before = parse(setup)
     if tree is None or before is None:
         return "the tests are not Python"
     for node in (*ast.walk(before), *ast.walk(tree)):

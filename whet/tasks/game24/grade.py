@@ -124,12 +124,11 @@ def _answered(
     answer: Answer, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
 ) -> Grade:
     if answer.is_no_solution:
-        right, note = (
-            not is_solvable,
-            "this hand has no solution" if not is_solvable else "this hand has a solution",
-        )
+        right = not is_solvable
+        note = "this hand has no solution" if not is_solvable else "this hand has a solution"
     else:
-        right, note = _is_right(answer, hand), _expression_note(answer, hand)
+        right = _is_right(answer, hand)
+        note = _expression_note(answer, hand)
     last = StepNote(line=line, ok=right, note=note)
     verdict = Verdict.CORRECT if right else Verdict.WRONG
     return Grade(verdict=verdict, answer=answer.text, note=note, steps=(*steps, last))

@@ -109,7 +109,8 @@ def _splits() -> dict[Hand, Split]:
 def _labels(start: int, end: int) -> list[Split]:
     """Deal the places from start to end, each split its share of the stretch; 1,362 places get
     exactly the counts."""
-    whole, share = sum(SOLVABLE_COUNTS.values()), 0
+    whole = sum(SOLVABLE_COUNTS.values())
+    share = 0
     labels: list[Split] = []
     before = (0, 0)
     for split, count in SOLVABLE_COUNTS.items():

@@ -123,7 +123,9 @@ def _undressed(line: str) -> str:
 
 
 def _step(found: re.Match[str]) -> Step | None:
-    a, b, c = read(found[1]), read(found[3]), read(found[4])
+    a = read(found[1])
+    b = read(found[3])
+    c = read(found[4])
     if a is None or b is None or c is None:
         return None
     listed = found[5] if found[6] is None else found[6]

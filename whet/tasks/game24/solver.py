@@ -54,7 +54,9 @@ def solve_all(hands: Ints) -> Table:
     the same value being the same variable: order, grouping and the place of a minus sign do not
     count ((a - b) * (c - d) is (b - a) * (d - c)), while a * 1 and a / 1 do.
     """
-    wins, num_plain, nodes = [], [], []
+    wins = []
+    num_plain = []
+    nodes = []
     for start in range(0, len(hands), _CHUNK):
         win, plain, cost = _search(hands[start : start + _CHUNK])
         wins.append(np.argwhere(win) + np.array([start, 0, 0, 0]))
@@ -82,11 +84,15 @@ def decode(move: int, num_left: int) -> tuple[int, int, str]:
 
 
 def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
-    top, bottom, valid = hands, np.ones_like(hands), np.ones(len(hands), bool)
-    valids, plain = [], np.ones(len(hands), bool)
+    top = hands
+    bottom = np.ones_like(hands)
+    valid = np.ones(len(hands), bool)
+    valids = []
+    plain = np.ones(len(hands), bool)
     for _ in range(3):
         top, bottom, valid = _joined(top, bottom, valid)
-        result, divisor = top[..., 0], np.where(valid, bottom[..., 0], 1)
+        result = top[..., 0]
+        divisor = np.where(valid, bottom[..., 0], 1)
         plain = plain[..., None] & (result % divisor == 0) & (result // divisor >= 0)
         valids.append(valid)
     win = valid & (result == _TARGET * divisor)
@@ -96,11 +102,18 @@ def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
 def _joined(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
     """Add an axis of moves: numerators and denominators after each, and whether nothing was divided
     by zero."""
-    tops, bottoms, valids = [], [], []
+    tops = []
+    bottoms = []
+    valids = []
     k = top.shape[-1]
     for (first, second), others in zip(_PAIRS[k], _OTHERS[k], strict=True):
-        a, b, c, d = top[..., first], bottom[..., first], top[..., second], bottom[..., second]
-        ad, bc, bd = a * d, b * c, b * d
+        a = top[..., first]
+        b = bottom[..., first]
+        c = top[..., second]
+        d = bottom[..., second]
+        ad = a * d
+        bc = b * c
+        bd = b * d
         rest = list(others)
         for n, m in ((ad + bc, bd), (ad - bc, bd), (bc - ad, bd), (a * c, bd), (ad, bc), (bc, ad)):
             tops.append(np.concatenate([n[..., None], top[..., rest]], axis=-1))
@@ -116,13 +129,17 @@ def _expected_nodes(win: Bools, valids: list[Bools]) -> NDArray[np.float64]:
     probability 1 / (L + 1); then one live child, any of them equally likely, is searched until it
     yields.
     """
-    live, cost, size = win, np.ones(win.shape), valids[2].astype(float)
+    live = win
+    cost = np.ones(win.shape)
+    size = valids[2].astype(float)
     for depth in (2, 1, 0):
         num_live = live.sum(axis=-1)
         wasted = np.where(live, 0.0, size).sum(axis=-1) / (num_live + 1)
         found = np.where(live, cost, 0.0).sum(axis=-1) / np.maximum(num_live, 1)
         own = valids[depth - 1].astype(float) if depth else np.zeros(len(win))
-        cost, size, live = own + wasted + found, own + size.sum(axis=-1), num_live > 0
+        cost = own + wasted + found
+        size = own + size.sum(axis=-1)
+        live = num_live > 0
     return cost
 
 
@@ -139,14 +156,22 @@ def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     function."""
     random = stream(24, "game24", "fingerprints")
     point = np.array([random.randrange(1, _PRIME) for _ in range(14)])
-    top, bottom = point[cards], np.ones_like(cards)
+    top = point[cards]
+    bottom = np.ones_like(cards)
     rows = np.arange(len(cards))
     for k, column in zip((4, 3, 2), moves.T, strict=True):
         pair, operation = np.divmod(column, len(OPERATIONS))
         places = np.array(_PAIRS[k])[pair]
-        first, second = places[:, 0], places[:, 1]
-        a, b, c, d = top[rows, first], bottom[rows, first], top[rows, second], bottom[rows, second]
-        ad, bc, bd, ac = a * d % _PRIME, b * c % _PRIME, b * d % _PRIME, a * c % _PRIME
+        first = places[:, 0]
+        second = places[:, 1]
+        a = top[rows, first]
+        b = bottom[rows, first]
+        c = top[rows, second]
+        d = bottom[rows, second]
+        ad = a * d % _PRIME
+        bc = b * c % _PRIME
+        bd = b * d % _PRIME
+        ac = a * c % _PRIME
         n = np.choose(operation, [ad + bc, ad - bc, bc - ad, ac, ad, bc]) % _PRIME
         m = np.choose(operation, [bd, bd, bd, bd, bc, ad])
         kept = np.array(_OTHERS[k], dtype=np.int64)[pair]
@@ -156,9 +181,12 @@ def _fingerprints(cards: Ints, moves: Ints) -> Ints:
 
 
 def _inverse(values: Ints) -> Ints:
-    result, power, exponent = np.ones_like(values), values, _PRIME - 2
+    result = np.ones_like(values)
+    power = values
+    exponent = _PRIME - 2
     while exponent:
         if exponent & 1:
             result = result * power % _PRIME
-        power, exponent = power * power % _PRIME, exponent >> 1
+        power = power * power % _PRIME
+        exponent = exponent >> 1
     return result

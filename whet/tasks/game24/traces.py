@@ -61,7 +61,8 @@ def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
     values: list[Value] = [(card, 1) for card in hand]
     for move_number in rng.choice(rng.choice(plays(hand))):
         first, second, symbol = decode(move_number, len(values))
-        a, b = values[first], values[second]
+        a = values[first]
+        b = values[second]
         result = combine(a, symbol, b)
         assert result is not None, "a winning play never divides by zero"
         values = [result] + [
@@ -185,7 +186,9 @@ def _is_live(state: State) -> bool:
         return state[0] == TARGET
     if len(state) == 2:
         (a, b), (c, d) = state
-        ad, bc, goal = a * d, b * c, TARGET[0] * b * d
+        ad = a * d
+        bc = b * c
+        goal = TARGET[0] * b * d
         quotients = (TARGET[0] * bc or None, TARGET[0] * ad or None)
         return (
             goal in (ad + bc, ad - bc, bc - ad, a * c) or quotients[0] == ad or quotients[1] == bc

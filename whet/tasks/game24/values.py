@@ -45,7 +45,8 @@ def write(value: Value) -> str:
 @lru_cache(_MEMORY)
 def combine(left: Value, symbol: str, right: Value) -> Value | None:
     """Apply an operation exactly; None where it divides by zero."""
-    (a, b), (c, d) = left, right
+    (a, b) = left
+    (c, d) = right
     match symbol:
         case "+":
             return reduced(a * d + b * c, b * d)

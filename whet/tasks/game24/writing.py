@@ -71,7 +71,9 @@ def _result(move: Move) -> Value:
 
 
 def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
-    a, b, c = write(move.a), write(move.b), write(_result(move))
+    a = write(move.a)
+    b = write(move.b)
+    c = write(_result(move))
     if format == "v0":
         return f"{a} {move.symbol} {b} = {c}"
     if format in ("v0l", "v4"):

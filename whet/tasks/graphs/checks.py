@@ -76,7 +76,8 @@ def _yes_no(table: Table, gold: str, text: str) -> Finding:
 def _shown(table: Table, gold: str, text: str) -> Finding:
     """A yes or no. No path is asked for, but one that is shown with a yes must be one of this
     graph."""
-    found, walk = _yes_no(table, gold, text), verdicts.shown(text)
+    found = _yes_no(table, gold, text)
+    walk = verdicts.shown(text)
     joined = {frozenset(pair) for pair in table.pairs}
     if (
         found.answer == "yes"
@@ -142,7 +143,8 @@ def _path(table: Table, gold: str, text: str) -> Finding:
 
 def _tour(table: Table, gold: str, text: str) -> Finding:
     """A path through every node where there is one; otherwise a no."""
-    run, said = verdicts.run(text), verdicts.yes_or_no(text)
+    run = verdicts.run(text)
+    said = verdicts.yes_or_no(text)
     if verdicts.yes_or_no(gold) == "no" or (run is None and said is not None):
         found = _yes_no(table, gold, text)
         return (

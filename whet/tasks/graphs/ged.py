@@ -66,7 +66,8 @@ class Ged(GraphTask):
 
 
 def _pair(payload: Mapping[str, Json]) -> tuple[Molecule, Molecule]:
-    a, b = Molecule.from_payload(payload, "A"), Molecule.from_payload(payload, "B")
+    a = Molecule.from_payload(payload, "A")
+    b = Molecule.from_payload(payload, "B")
     if len(a.labels) != len(b.labels):
         raise DataError(
             f"the two molecules should be of one size, not {len(a.labels)} and {len(b.labels)} atoms"

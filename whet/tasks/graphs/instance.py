@@ -28,7 +28,8 @@ class Graph:
 
     @staticmethod
     def from_payload(payload: Mapping[str, Json]) -> "Graph":
-        names, rows = payload.get("nodes"), payload.get("edges")
+        names = payload.get("nodes")
+        rows = payload.get("edges")
         if not isinstance(names, list) or not isinstance(rows, list):
             raise DataError(
                 f"a graph needs the lists payload.nodes and payload.edges, not {list(payload)}"
@@ -37,7 +38,8 @@ class Graph:
         place = {name: number for number, name in enumerate(texts)}
         if len(place) != len(texts):
             raise DataError("a graph needs a different name for every node in payload.nodes")
-        edges, weights = [], []
+        edges = []
+        weights = []
         for row in rows:
             if (
                 not isinstance(row, list)

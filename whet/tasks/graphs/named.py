@@ -24,7 +24,8 @@ class NamedTask(GraphTask):
     def vary(self, problem: Problem, seed: int) -> Problem:
         """Ask a drawn problem with its nodes and edges in another order; one from a file is given
         back as it is."""
-        nodes, edges = problem.payload.get("nodes"), problem.payload.get("edges")
+        nodes = problem.payload.get("nodes")
+        edges = problem.payload.get("edges")
         if (
             problem.source != self.name
             or not isinstance(nodes, list)

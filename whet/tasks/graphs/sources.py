@@ -98,7 +98,8 @@ def facts(rng: Random, size: int) -> Payload:
 
 def molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
     """Draw atoms and bonds: a tree within the valences, then some rings."""
-    kinds, odds = list(ELEMENTS), [often for _, often in ELEMENTS.values()]
+    kinds = list(ELEMENTS)
+    odds = [often for _, often in ELEMENTS.values()]
     bonds: list[Span] = []
     labels = ["C"]
     free = [3]
@@ -117,7 +118,8 @@ def molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
         a, b = sorted(rng.sample(range(size), 2))
         if free[a] and free[b] and (a, b) not in bonds:
             bonds.append((a, b))
-            free[a], free[b] = free[a] - 1, free[b] - 1
+            free[a] = free[a] - 1
+            free[b] = free[b] - 1
     return renumbered(rng, labels, bonds)
 
 

@@ -28,7 +28,8 @@ class Table:
     def from_payload(payload: Mapping[str, Json]) -> "Table":
         inner = payload.get("pattern")
         pattern = inner if isinstance(inner, dict) else {}
-        n, jobs = _count(payload, "nodes"), _count(payload, "jobs")
+        n = _count(payload, "nodes")
+        jobs = _count(payload, "jobs")
         pattern_n = _count(pattern, "nodes")
         right = jobs if payload.get("kind") == "matching" else n
         pairs = _rows(payload, "pair") or [(0, 0)]

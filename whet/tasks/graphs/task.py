@@ -118,7 +118,8 @@ def quality(value: float, optimum: float, goal: Literal["max", "min"]) -> float:
     """
     small, large = (optimum, value) if goal == "min" else (value, optimum)
     if goal == "min" and optimum == 0:
-        small, large = 1.0, value + 1.0
+        small = 1.0
+        large = value + 1.0
     return min(max(small / large, 0.0), 1.0) if large > 0 else 1.0
 
 

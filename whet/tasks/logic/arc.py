@@ -156,7 +156,8 @@ def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> b
     as many moves."""
     if inputs[-1] == outputs[-1] or not any(map(any, inputs[-1])):
         return False
-    shown, fitting = tuple(outputs[:-1]), results(inputs, depth - 1)
+    shown = tuple(outputs[:-1])
+    fitting = results(inputs, depth - 1)
     if any(state[:-1] == shown for state in fitting):
         return False
     last = {tuple(map(move, state)) for state in fitting for move in MOVES}
@@ -169,7 +170,8 @@ def _json(grid: Grid) -> Json:
 
 def _drawn(rng: Random, low: int, high: int) -> Grid:
     colours = rng.sample(range(1, 10), 3)
-    height, width = rng.randint(low, high), rng.randint(low, high)
+    height = rng.randint(low, high)
+    width = rng.randint(low, high)
     return tuple(
         tuple(rng.choice(colours) if rng.random() < 0.45 else 0 for _ in range(width))
         for _ in range(height)

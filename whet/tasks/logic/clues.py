@@ -81,7 +81,8 @@ def rule(clue: Clue, num_positions: int) -> Rule:
 
 
 def _unary_rule(clue: Clue, n: int) -> Rule:
-    (item,), mask = clue.items, sum(1 << p for p in range(n) if UNARY[clue.kind](p, n, clue.number))
+    (item,) = clue.items
+    mask = sum(1 << p for p in range(n) if UNARY[clue.kind](p, n, clue.number))
 
     def narrow(domains: Domains) -> bool:
         domains[item] &= mask
@@ -91,7 +92,8 @@ def _unary_rule(clue: Clue, n: int) -> Rule:
 
 
 def _binary_rule(clue: Clue, n: int) -> Rule:
-    (a, b), (forward, backward) = clue.items, _images(clue.kind, clue.number, n)
+    (a, b) = clue.items
+    (forward, backward) = _images(clue.kind, clue.number, n)
 
     def narrow(domains: Domains) -> bool:
         domains[b] = second = domains[b] & forward[domains[a]]
@@ -119,7 +121,8 @@ def _unions(masks: list[int]) -> list[int]:
 
 
 def _ternary_rule(clue: Clue, n: int) -> Rule:
-    (a, b, c), kind = clue.items, clue.kind
+    (a, b, c) = clue.items
+    kind = clue.kind
 
     def narrow(domains: Domains) -> bool:
         domains[a], domains[b], domains[c] = _supported(kind, n, domains[a], domains[b], domains[c])
@@ -142,7 +145,8 @@ def _supported(kind: str, n: int, first: int, second: int, third: int) -> tuple[
 
 @lru_cache(1 << 6)
 def _triples(kind: str, n: int) -> list[tuple[int, int, int]]:
-    says, places = TERNARY[kind], range(n)
+    says = TERNARY[kind]
+    places = range(n)
     return [
         (1 << p, 1 << q, 1 << r) for p in places for q in places for r in places if says(p, q, r)
     ]
@@ -154,13 +158,15 @@ def _either_rule(clue: Clue) -> Rule:
     says = EITHER[clue.kind]
 
     def narrow(domains: Domains) -> bool:
-        left, right = _truths(domains[a], domains[b]), _truths(domains[c], domains[d])
+        left = _truths(domains[a], domains[b])
+        right = _truths(domains[c], domains[d])
         if len(left) == 2 == len(right):
             return True
         allowed = [(x, y) for x in left for y in right if says(x, y)]
         if not allowed:
             return False
-        firsts, seconds = {x for x, _ in allowed}, {y for _, y in allowed}
+        firsts = {x for x, _ in allowed}
+        seconds = {y for _, y in allowed}
         return _hold(domains, a, b, firsts) and _hold(domains, c, d, seconds)
 
     return narrow

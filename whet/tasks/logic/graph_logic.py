@@ -84,8 +84,10 @@ class GraphLogic(Task):
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         ahead, num_chains, num_more = _SHAPES[fifth(level)]
         words = invented(rng, 1 + ahead * num_chains + num_more)
-        start, chains = words[0], [words[1 + i * ahead :][:ahead] for i in range(num_chains)]
-        goal, edges = chains[0][-1], _edges(start, chains, words[-num_more:], rng)
+        start = words[0]
+        chains = [words[1 + i * ahead :][:ahead] for i in range(num_chains)]
+        goal = chains[0][-1]
+        edges = _edges(start, chains, words[-num_more:], rng)
         home = split_of(self.name, [start, goal])
         if split not in (None, home):
             return None
@@ -117,7 +119,8 @@ def next_steps(edges: Sequence[Edge], start: str, goal: str) -> list[str]:
     back: dict[str, list[str]] = {}
     for a, b in edges:
         back.setdefault(b, []).append(a)
-    reaching, fringe = {goal}, [goal]
+    reaching = {goal}
+    fringe = [goal]
     while fringe:
         for word in back.get(fringe.pop(), ()):
             if word not in reaching:
@@ -138,7 +141,8 @@ def _edges(
     edges = {(a, b) for chain in chains for a, b in zip((start, *chain), chain, strict=False)}
     for stray in strays:
         edges.add((stray, rng.choice(rng.choice(chains))))
-        source, target = rng.choice(rng.choice(chains)), rng.choice(rng.choice(chains[1:]))
+        source = rng.choice(rng.choice(chains))
+        target = rng.choice(rng.choice(chains[1:]))
         if source != target:
             edges.add((source, target))
     found = sorted(edges)

@@ -121,7 +121,8 @@ class Knights(Task):
         lines = [
             f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)
         ]
-        asked, answer = _asked(names, statements), "\n".join(lines)
+        asked = _asked(names, statements)
+        answer = "\n".join(lines)
         return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
 
 

@@ -53,7 +53,8 @@ def clues_for(
     usable = [
         kind for kind in kinds if (m > 1 or kind not in _ACROSS) and (n > 2 or kind not in TERNARY)
     ]
-    grid, clues = Grid(n, m), []
+    grid = Grid(n, m)
+    clues = []
     while (counter := grid.other(solution.positions)) is not None:
         clue = _against(counter, solution, usable, rng)
         if clue is None:
@@ -110,7 +111,8 @@ def _drawn(kind: str, item: int, solution: Solution, rng: Random) -> Clue | None
             return None
         clue = Clue(kind, (item, *sides))
     else:
-        first, second = _partner(item, solution, rng), _partner(item, solution, rng)
+        first = _partner(item, solution, rng)
+        second = _partner(item, solution, rng)
         if first == second:
             return None
         clue = Clue(kind, (item, first, item, second))
@@ -139,7 +141,8 @@ def _sides(kind: str, place: int, solution: Solution, rng: Random) -> tuple[int,
         return None
     low = place - 1 if kind == "between" else rng.randrange(place)
     high = place + 1 if kind == "between" else rng.randrange(place + 1, n)
-    first, second = rng.choice(solution.items)[low], rng.choice(solution.items)[high]
+    first = rng.choice(solution.items)[low]
+    second = rng.choice(solution.items)[high]
     return (first, second) if rng.random() < 0.5 else (second, first)
 
 

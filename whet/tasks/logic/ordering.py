@@ -101,14 +101,16 @@ class Ordering(Task):
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[fifth(level)])
         plural = rng.choice(sorted(CATEGORIES))
-        names, solution = rng.sample(CATEGORIES[plural][1], n), shuffled(n, 1, rng)
+        names = rng.sample(CATEGORIES[plural][1], n)
+        solution = shuffled(n, 1, rng)
         order = [names[item] for item in solution.items[0]]
         home = split_of(self.name, list(order))
         if split not in (None, home):
             return None
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
-        asked, answer = _asked(plural, names, clues), json.dumps(order)
+        asked = _asked(plural, names, clues)
+        answer = json.dumps(order)
         made: dict[str, Json] = {
             "clues": [[c.kind, *c.items, c.number] for c in clues],
             "names": list(names),
@@ -143,7 +145,8 @@ def _asked(plural: str, names: Sequence[str], clues: Sequence[Clue]) -> str:
 def _said(clue: Clue, plural: str, called: Sequence[str]) -> str:
     items = [called[item] for item in clue.items]
     if clue.kind == "apart":
-        number, noun = clue.number, CATEGORIES[plural][0] if clue.number == 1 else plural
+        number = clue.number
+        noun = CATEGORIES[plural][0] if clue.number == 1 else plural
         said = f"there {'is' if number == 1 else 'are'} {number or 'no'} {noun} between {items[0]} and {items[1]}"
     else:
         said = _WORDS[clue.kind].format(*items)

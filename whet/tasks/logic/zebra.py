@@ -140,10 +140,8 @@ class Zebra(Task):
 
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n, m = rng.choice(_SIZES[fifth(level)])
-        labels, solution = (
-            named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng),
-            shuffled(n, m, rng),
-        )
+        labels = named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng)
+        solution = shuffled(n, m, rng)
         header, rows = _table(labels, solution)
         answer = json.dumps({"header": header, "rows": rows})
         home = split_of(self.name, answer)
@@ -186,7 +184,8 @@ def table_of(text: str) -> dict[tuple[str, str], str] | None:
     tree = parse(text)
     if not isinstance(tree, dict):
         return None
-    header, rows = tree.get("header"), tree.get("rows")
+    header = tree.get("header")
+    rows = tree.get("rows")
     if not isinstance(header, list) or not isinstance(rows, list) or not rows:
         return None
     names = _plain(header)

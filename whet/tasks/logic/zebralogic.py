@@ -124,7 +124,8 @@ class ZebraLogic(Task):
     def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n, m = rng.choice(_SIZES[fifth(level)])
         labels = ["Name", *sorted(rng.sample(sorted(VALUES.keys() - {"Name"}), m - 1))]
-        values, solution = named_values(labels, n, rng), shuffled(n, m, rng)
+        values = named_values(labels, n, rng)
+        solution = shuffled(n, m, rng)
         houses = _houses(values, solution)
         home = split_of(self.name, houses)
         clues = (
@@ -138,7 +139,8 @@ class ZebraLogic(Task):
             "clues": [[c.kind, *c.items, c.number] for c in clues],
             "size": [n, m],
         }
-        asked, answer = _asked(values, clues, n), json.dumps(houses)
+        asked = _asked(values, clues, n)
+        answer = json.dumps(houses)
         return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
 
 

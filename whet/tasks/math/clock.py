@@ -17,7 +17,8 @@ def time_of(text: str) -> int | None:
     match = _TIME.fullmatch(wording(text)) if len(text) < 60 else None
     if match is None or not (match[2] or match[4]):
         return None
-    hours, half = int(match[1]), match[4]
+    hours = int(match[1])
+    half = match[4]
     if (
         (half and not 1 <= hours <= 12)
         or hours > 24

@@ -37,7 +37,8 @@ def _same_relation(gold: Node, answer: Node, policy: Policy) -> bool:
         return same(gold.args[-1], answer.args[-1], policy)
     if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
         return True
-    gold_set, answer_set = sets.solution_set(gold), sets.solution_set(answer)
+    gold_set = sets.solution_set(gold)
+    answer_set = sets.solution_set(answer)
     if gold_set is not None and answer_set is not None:
         return sets.variable(gold) == sets.variable(answer) and same(gold_set, answer_set, policy)
     return _same_chain(gold, answer, policy)
@@ -79,7 +80,8 @@ def _told(relation: Node) -> Node | None:
     an equation."""
     if set(relation.name.split()) != {"="}:
         return None
-    first, last = relation.args[0], relation.args[-1]
+    first = relation.args[0]
+    last = relation.args[-1]
     if sets.is_name(first) or (first.kind == "call" and first.name in _OPAQUE):
         return last
     if (
@@ -189,7 +191,8 @@ def _unordered(
     if max(len(gold), len(answer)) > MAX_ITEMS:
         return _ordered(gold, answer, policy)
     if is_set:
-        gold, answer = _distinct(gold, policy), _distinct(answer, policy)
+        gold = _distinct(gold, policy)
+        answer = _distinct(answer, policy)
     if len(gold) != len(answer):
         return False
     left = list(answer)

@@ -35,10 +35,8 @@ def exact(text: str) -> Fraction | None:
         decimals = part["decimals"] + part["only"]
         value = Fraction(int(part["whole"] + decimals), 10 ** len(decimals))
     else:
-        top, bottom = (
-            part["top"] + part["upper"] + part["digit"],
-            part["bottom"] + part["lower"] + part["other"],
-        )
+        top = part["top"] + part["upper"] + part["digit"]
+        bottom = part["bottom"] + part["lower"] + part["other"]
         if int(bottom) == 0:
             return None
         value = Fraction(int(top), int(bottom))

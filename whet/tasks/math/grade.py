@@ -33,7 +33,8 @@ _TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
 
 def is_same(gold: str, answer: str, policy: Policy) -> bool:
     """Compare an answer with one reference."""
-    left, right = exact(gold), exact(answer)
+    left = exact(gold)
+    right = exact(answer)
     if left is not None and right is not None:
         if left == right:
             return True
@@ -41,7 +42,8 @@ def is_same(gold: str, answer: str, policy: Policy) -> bool:
             return False
     if len(answer) > MAX_CHARS or len(gold) > MAX_CHARS:
         return gold == answer
-    gold, answer = core(gold), core(answer)
+    gold = core(gold)
+    answer = core(answer)
     return _is_same(gold, answer, policy) or _is_same_choice(gold, answer, policy)
 
 
@@ -52,7 +54,8 @@ def _is_same(gold: str, answer: str, policy: Policy) -> bool:
     times = time_of(gold), time_of(answer)
     if times[0] is not None and times[1] is not None:
         return times[0] == times[1]
-    known, given = readings(gold), readings(answer)
+    known = readings(gold)
+    given = readings(answer)
     for reference in known:
         for reading in given:
             if _units_agree(reference.units, reading.units, policy) and (
@@ -98,10 +101,12 @@ def _is_same_choice(gold: str, answer: str, policy: Policy) -> bool:
         return wording(gold if letters[1] else answer).casefold() == next(
             match[1] for match in letters if match
         )
-    known, given = _option(gold), _option(answer)
+    known = _option(gold)
+    given = _option(answer)
     if known and given:
         return known[0] == given[0] and _is_same(known[1], given[1], policy)
-    option, said = known or given, wording(answer if known else gold)
+    option = known or given
+    said = wording(answer if known else gold)
     if option is None:
         return False
     if len(said) == 1 and said.isalpha():
@@ -170,7 +175,8 @@ def _with_percent(node: Node, scale: Node) -> Node:
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], policy: Policy) -> bool:
     if policy.units == "ignore":
         return True
-    left, right = _unit(gold), _unit(answer)
+    left = _unit(gold)
+    right = _unit(answer)
     if policy.units == "same":
         return left == right
     is_known = all(word in _NAMES for word in (*left, *right))

@@ -34,7 +34,8 @@ _SAME = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT, _NEAR = Policy(), Policy(tolerance=0.01)
+_EXACT = Policy()
+_NEAR = Policy(tolerance=0.01)
 
 
 def has_turn(line: str) -> bool:

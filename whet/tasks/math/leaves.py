@@ -74,7 +74,9 @@ class Leaves(Cursor):
                 and self.tokens[self.place].is_spaced
                 and self.peek(1) == ("sign", "/")
             ):
-                top, _, bottom = self.take(), self.take(), self.take()
+                top = self.take()
+                _ = self.take()
+                bottom = self.take()
                 if top.text.isdigit() and bottom.text.isdigit() and int(bottom.text[:50]) > 0:
                     return tree.number(
                         value + Fraction(_value(top.text)[0], _value(bottom.text)[0])
@@ -131,7 +133,8 @@ class Leaves(Cursor):
         if name in TRIGONOMETRIC:
             inside = _in_radians(inside)
             if exponent == tree.MINUS_ONE and name in ("sin", "cos", "tan"):
-                name, exponent = "arc" + name, None
+                name = "arc" + name
+                exponent = None
         if name == "sqrt":
             found = tree.power(inside, tree.HALF)
         elif name == "exp":
@@ -254,7 +257,9 @@ def _folded(name: str, bounds: list[str], body: Node) -> Node | None:
     match = _FROM_TO.fullmatch(" ".join(bounds))
     if match is None or name not in ("sum", "prod"):
         return None
-    index, start, stop = match[1], int(match[2]), int(match[3])
+    index = match[1]
+    start = int(match[2])
+    stop = int(match[3])
     if not 0 <= stop - start < MAX_TERMS // max(1, sum(1 for _ in tree.walk(body)) // 20):
         return None
     terms = [tree.with_symbol(body, index, tree.number(place)) for place in range(start, stop + 1)]

@@ -59,14 +59,18 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
     if len(text) > MAX_CHARS:
         raise NotMathError("too long")
     found: list[Token] = []
-    place, depth, is_spaced, is_doubtful = 0, 0, False, False
+    place = 0
+    depth = 0
+    is_spaced = False
+    is_doubtful = False
     while place < len(text):
         match = _PIECE.match(text, place)
         if match is None:
             raise NotMathError(f"{text[place]!r} is not read")
         kind = match.lastgroup
         if kind == "space":
-            is_spaced, place = True, match.end()
+            is_spaced = True
+            place = match.end()
             continue
         if kind == "number" and (grouped := _THOUSANDS.match(text, place)):
             is_doubtful = True
@@ -74,7 +78,8 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
                 found.append(
                     Token("number", grouped.group().replace(",", "").replace(" ", ""), is_spaced)
                 )
-                place, is_spaced = grouped.end(), False
+                place = grouped.end()
+                is_spaced = False
                 continue
         token, place = _token(text, match, is_spaced)
         if token is not None:
@@ -88,7 +93,8 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
 
 
 def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | None, int]:
-    kind, end = match.lastgroup, match.end()
+    kind = match.lastgroup
+    end = match.end()
     if kind == "env":
         is_begin = match["frame"] == "begin"
         if is_begin and match["env"] in ("array", "tabular"):

@@ -166,7 +166,8 @@ def _listed(line: str, pieces: list[Find]) -> Find | None:
     while first > 0 and _JOINT.fullmatch(_bare(line[pieces[first - 1].end : pieces[first].start])):
         first -= 1
     name = _NAME.search(line, 0, pieces[first].start)
-    start, end = name.start() if name else pieces[first].start, pieces[-1].end
+    start = name.start() if name else pieces[first].start
+    end = pieces[-1].end
     is_told = (
         name or _TELLS.search(line[:start]) or all("=" in each.text for each in pieces[first:])
     )

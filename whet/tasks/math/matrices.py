@@ -13,7 +13,8 @@ MAX_DETERMINANT = 4
 def plus(a: Node, b: Node) -> Node:
     if not (_is_matrix(a) or _is_matrix(b)):
         return tree.add(a, b)
-    left, right = _cells(a), _cells(b)
+    left = _cells(a)
+    right = _cells(b)
     if [len(row) for row in left] != [len(row) for row in right]:
         raise NotMathError("matrices of different shapes")
     return _matrix(
@@ -30,7 +31,8 @@ def times(a: Node, b: Node) -> Node:
     if not _is_matrix(a) or not _is_matrix(b):
         scale, matrix = (b, a) if _is_matrix(a) else (a, b)
         return _matrix([[tree.mul(scale, cell) for cell in row] for row in _cells(matrix)])
-    left, right = _cells(a), _cells(b)
+    left = _cells(a)
+    right = _cells(b)
     columns = list(zip(*right, strict=True))
     if (
         any(len(row) != len(right) for row in left)

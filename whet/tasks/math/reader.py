@@ -166,7 +166,8 @@ class Reader(Terms):
     def element(self) -> Node:
         """Read an expression, a ratio, a union, or a chain of relations between them; `> 3` is one
         of nothing named."""
-        parts, signs = [_UNNAMED if self.peek() in RELATIONS else self._ratio()], []
+        parts = [_UNNAMED if self.peek() in RELATIONS else self._ratio()]
+        signs = []
         while self.peek() in RELATIONS:
             sign = RELATIONS[self.peek()]
             self.place += 1
@@ -220,7 +221,8 @@ class Reader(Terms):
             return self._between_bars(opening)
         opening = {"langle": "<", "lbrace": "\\{", "lbrack": "["}.get(opening, opening)
         closing = _CLOSING[opening]
-        saved, self.num_bars = self.num_bars, 0
+        saved = self.num_bars
+        self.num_bars = 0
         items, has_comma = self._items(closing)
         if opening == "\\{" and self.peek() in _SUCH_THAT:
             self.place += 1
@@ -235,7 +237,8 @@ class Reader(Terms):
 
     def _items(self, closing: dict[tuple[str, str], str]) -> tuple[list[Node], bool]:
         items: list[Node] = []
-        has_comma, is_set = False, closing == _CLOSING["\\{"]
+        has_comma = False
+        is_set = closing == _CLOSING["\\{"]
         while self.peek() not in closing and self.place < len(self.tokens):
             kind, text = self.peek()
             if kind == "join" or (kind == "sign" and text in (",", ";", ROW)):

@@ -10,7 +10,8 @@ from whet.tasks.math.values import NoValueError, constant, same_value, to_fracti
 
 FLOAT_DIGITS = 15
 """A decimal this long is what a program printed: its last digits are noise."""
-_CONSTANT, _SMALL = tree.symbol("C"), tree.symbol("c")
+_CONSTANT = tree.symbol("C")
+_SMALL = tree.symbol("c")
 _FLOAT_NOISE = Fraction(1, 10**12)
 
 
@@ -20,7 +21,8 @@ def same_scalar(gold: Node, answer: Node, policy: Policy) -> bool:
     if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
         return _same_ratio(gold, answer)
     if has_degrees(gold) or has_degrees(answer):
-        bare_gold, bare_answer = without_degrees(gold), without_degrees(answer)
+        bare_gold = without_degrees(gold)
+        bare_answer = without_degrees(answer)
         if (bare_gold, bare_answer) != (gold, answer) and same_scalar(
             bare_gold, bare_answer, policy
         ):
@@ -112,7 +114,8 @@ def _is_near(gold: Node, answer: Node, policy: Policy) -> bool:
     """Whether the answer is within the tolerance that the problem or the settings allow."""
     if not policy.tolerance and not policy.error:
         return False
-    left, right = _constant(gold), _constant(answer)
+    left = _constant(gold)
+    right = _constant(answer)
     if left is None or right is None:
         return False
     allowed = max(abs(left) * Fraction(policy.tolerance), Fraction(policy.error))
@@ -133,7 +136,8 @@ def _constant(node: Node) -> Fraction | None:
 
 
 def _last_place(decimal: Node) -> Fraction:
-    size, exponent = abs(decimal.value), 0
+    size = abs(decimal.value)
+    exponent = 0
     if not size:
         return Fraction(0)
     exponent = len(str(size.numerator)) - len(str(size.denominator))

@@ -112,7 +112,8 @@ def joint_bounds(node: Node) -> Node | None:
     sides.sort(key=lambda side: _place(side.args[0]))
     if all(_place(a.args[1]) <= _place(b.args[0]) for a, b in pairwise(sides)):
         return tree.call("union", *sides)
-    low, high = sides[0], sides[-1]
+    low = sides[0]
+    high = sides[-1]
     if len(sides) > 2 or low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY:
         return None
     return tree.seq(high.name[0] + low.name[1], (high.args[0], low.args[1]))
@@ -140,7 +141,8 @@ def _excluded(relation: Node) -> Node | None:
 
 
 def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
-    parts, signs = list(relation.args), relation.name.split()
+    parts = list(relation.args)
+    signs = relation.name.split()
     if signs and all(sign in (">", ">=") for sign in signs):
         parts.reverse()
         signs = [sign.replace(">", "<") for sign in reversed(signs)]

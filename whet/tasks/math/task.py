@@ -67,7 +67,8 @@ class Math(Task):
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
         if any(is_written(gold, text) for gold in golds):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        found, policy = find_answer(text), self.policy(problem)
+        found = find_answer(text)
+        policy = self.policy(problem)
         answer = "" if found is None else found.text.strip()
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")

@@ -52,12 +52,18 @@ def seq(brackets: str, args: Iterable[Node]) -> Node:
     return Node("seq", tuple(args), brackets)
 
 
-ZERO, ONE, MINUS_ONE, HALF = number(0), number(1), number(-1), number(Fraction(1, 2))
+ZERO = number(0)
+ONE = number(1)
+MINUS_ONE = number(-1)
+HALF = number(Fraction(1, 2))
 INFINITY = symbol("∞")
 
 
 def add(*terms: Node) -> Node:
-    total, rest, num_numbers, last = Fraction(0), [], 0, ZERO
+    total = Fraction(0)
+    rest = []
+    num_numbers = 0
+    last = ZERO
     for term in terms:
         for part in term.args if term.kind == "add" else (term,):
             if part.kind == "number":
@@ -75,7 +81,10 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    product, rest, digits, scale = Fraction(1), [], 0, 1
+    product = Fraction(1)
+    rest = []
+    digits = 0
+    scale = 1
     for factor in factors:
         for part in factor.args if factor.kind == "mul" else (factor,):
             if part.kind != "number":
@@ -165,7 +174,8 @@ def _number_power(base: Fraction, exponent: Fraction) -> Fraction | None:
     if exponent.denominator == 1:
         return base**exponent.numerator if size * abs(exponent.numerator) <= MAX_BITS else None
     if exponent.denominator == 2 and base >= 0 and size * abs(exponent.numerator) <= MAX_BITS:
-        top, bottom = isqrt(base.numerator), isqrt(base.denominator)
+        top = isqrt(base.numerator)
+        bottom = isqrt(base.denominator)
         if top * top == base.numerator and bottom * bottom == base.denominator:
             return _number_power(Fraction(top, bottom), Fraction(exponent.numerator))
     return None
@@ -173,7 +183,8 @@ def _number_power(base: Fraction, exponent: Fraction) -> Fraction | None:
 
 def _off_ten(node: Node) -> int:
     """Say 1 for plus or minus a power of ten, 0 for any other number."""
-    top, bottom = abs(node.value.numerator), node.value.denominator
+    top = abs(node.value.numerator)
+    bottom = node.value.denominator
     longer = str(max(top, bottom)) if max(top, bottom).bit_length() < MAX_BITS else "2"
     return int(min(top, bottom) == 1 and longer.strip("0") == "1")
 

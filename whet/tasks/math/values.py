@@ -47,7 +47,8 @@ def same_value(a: Node, b: Node) -> bool | None:
     """
     if a == b or a.kind == b.kind == "number":
         return a.value == b.value
-    num_equal, complex_found = 0, []
+    num_equal = 0
+    complex_found = []
     num_needed = len(_SCALES) if _has_abs(a) != _has_abs(b) else NUM_POINTS
     for point in range(len(_SCALES)):
         try:
@@ -85,7 +86,8 @@ def ratio_of(a: Node, b: Node) -> int:
     ratios = []
     for point in range(len(_SCALES)):
         try:
-            left, right = value(a, point), value(b, point)
+            left = value(a, point)
+            right = value(b, point)
         except NoValueError:
             continue
         if abs(right) < _TINY or abs(left) < _TINY:

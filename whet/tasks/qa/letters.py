@@ -127,7 +127,9 @@ def _glued(words: str, options: Mapping[str, str]) -> Picked | None:
 def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
     """Read labels joined by "and", "or" or commas; where they end; whether they hedge."""
     letters: list[str] = []
-    end, is_hedged, place = 0, False, 0
+    end = 0
+    is_hedged = False
+    place = 0
     while found := _LABEL.match(words, place):
         opening, letter, closing = found.groups()
         is_marked = (

@@ -75,7 +75,8 @@ def statements(text: str) -> list[Statement]:
     said = spoken(text)
     if said is None:
         return []
-    tags, boxes = _tags(said), _boxes(said)
+    tags = _tags(said)
+    boxes = _boxes(said)
     if tags is None or boxes is None:
         return []
     found = sorted([*tags, *boxes, *_markers(said)], key=lambda each: each.place)

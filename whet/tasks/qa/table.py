@@ -55,7 +55,8 @@ class Table(Task):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer of the response is one of the accepted ones. Parts:
         `correct`."""
-        golds, rule = accepted(problem), self._rule(problem)
+        golds = accepted(problem)
+        rule = self._rule(problem)
         stated, whole, said = answers_in(text)
         spans = [span for span in (stated, whole, *said) if span]
         is_right = any(agrees(gold, span, rule) for gold in golds for span in spans)
@@ -68,7 +69,8 @@ class Table(Task):
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
 
     def _rule(self, problem: Problem) -> Rule:
-        unit, tolerance = problem.payload.get("unit"), problem.payload.get("tolerance") or 0
+        unit = problem.payload.get("unit")
+        tolerance = problem.payload.get("tolerance") or 0
         if (
             isinstance(tolerance, bool)
             or not isinstance(tolerance, int | float)
@@ -107,7 +109,8 @@ def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...
     found = [each for each in statements(text) if each.form != "conclusion"]
     if not found:
         return None, None, ()
-    last, whole = found[-1], (spoken(text) or "").strip()
+    last = found[-1]
+    whole = (spoken(text) or "").strip()
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     is_stated = bool(last.text.strip()) and len(last.text) <= longest
     said = () if last.is_explicit or not is_stated else (told(last.text), only_number(last.text))
@@ -148,7 +151,8 @@ def _same(gold: str, answer: str, rule: Rule) -> bool:
     form = text_form(gold)
     if gold.strip() == answer.strip() or (form and form == text_form(answer)):
         return True
-    left, right = quantity(gold), quantity(answer)
+    left = quantity(gold)
+    right = quantity(answer)
     if left is None or right is None or left.is_glued:
         return False
     return _equal(left, right, rule)

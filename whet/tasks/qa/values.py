@@ -130,7 +130,8 @@ def listed(text: str) -> list[str]:
 
 
 def _value(found: re.Match[str]) -> Fraction | None:
-    whole, decimals = found["whole"].replace(",", ""), (found["decimals"] or "").strip(".")
+    whole = found["whole"].replace(",", "")
+    decimals = (found["decimals"] or "").strip(".")
     if not whole and not decimals:
         return None
     value = Fraction(int(whole or "0")) + (

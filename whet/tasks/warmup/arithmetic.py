@@ -99,10 +99,12 @@ class Arithmetic(Task):
         tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
         if tree is None:
             return None
-        expression, steps = written(tree), list(_steps(tree))
+        expression = written(tree)
+        steps = list(_steps(tree))
         home = split_of(self.name, expression)
         if split in (None, home):
-            asked, answer = _ASK.format(expression=expression), str(tree.value)
+            asked = _ASK.format(expression=expression)
+            answer = str(tree.value)
             payload: dict[str, Json] = {"expression": expression, "steps": [*steps]}
             return question(
                 self.name, asked, answer=answer, payload=payload, level=level, split=home
@@ -143,10 +145,8 @@ def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | No
     if num_leaves == 1:
         return Node(rng.randint(1, highest))
     size = rng.randint(1, num_leaves - 1)
-    left, right = (
-        _tree(rng, size, highest, symbols),
-        _tree(rng, num_leaves - size, highest, symbols),
-    )
+    left = _tree(rng, size, highest, symbols)
+    right = _tree(rng, num_leaves - size, highest, symbols)
     if left is None or right is None:
         return None
     symbol = rng.choice(symbols)

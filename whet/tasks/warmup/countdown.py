@@ -75,7 +75,8 @@ class Countdown(Task):
         if found is None:
             return no_answer("numbers", "value")
         span, expression = found
-        used, given = Counter(expression.leaves), Counter(numbers)
+        used = Counter(expression.leaves)
+        given = Counter(numbers)
         fits = used == given if use == "all" else used <= given
         reaches = expression.value == (target, 1)
         note = f"makes {target}" if reaches else f"does not make {target}"
@@ -114,7 +115,8 @@ class Countdown(Task):
         joined = _joined(numbers[:-1] if spare else numbers, rng) if split in (None, home) else None
         if joined is None or joined[0][1] != 1 or not highest < joined[0][0] <= top:
             return None
-        target, use = joined[0][0], self.config.use
+        target = joined[0][0]
+        use = self.config.use
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
         return question(

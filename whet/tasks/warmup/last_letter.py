@@ -80,7 +80,8 @@ class LastLetter(Task):
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the gold steps and the letters, in the layout of the settings."""
-        steps, letters = steps_of(_words(problem)), "".join(word[-1] for word in _words(problem))
+        steps = steps_of(_words(problem))
+        letters = "".join(word[-1] for word in _words(problem))
         if self.config.layout == "lines":
             return "\n".join((*steps, f"Answer: {letters}"))
         tagged = "\n".join(f"<step>{step}</step>" for step in steps)
@@ -95,7 +96,8 @@ class LastLetter(Task):
         words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
         home = split_of(self.name, list(words))
         if split in (None, home):
-            asked, answer = _ASK.format(words=" ".join(words)), "".join(word[-1] for word in words)
+            asked = _ASK.format(words=" ".join(words))
+            answer = "".join(word[-1] for word in words)
             payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
             return question(
                 self.name, asked, answer=answer, payload=payload, level=level, split=home
@@ -117,7 +119,8 @@ def _note(line: str, words: set[str]) -> StepNote:
     found = _STEP.fullmatch(told) if len(line) < 200 else None
     if not found:
         return StepNote(line=line, ok=None, note="")
-    word, letter = found[1].casefold(), found[2].casefold()
+    word = found[1].casefold()
+    letter = found[2].casefold()
     if word not in words:
         return StepNote(line=line, ok=False, note=f"{found[1]} is not one of the words")
     is_right = letter == word[-1]
@@ -129,7 +132,8 @@ def _note(line: str, words: set[str]) -> StepNote:
 
 
 def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
-    right, wrong = sum(note.ok is True for note in notes), sum(note.ok is False for note in notes)
+    right = sum(note.ok is True for note in notes)
+    wrong = sum(note.ok is False for note in notes)
     return min(right, len(words)) / max(len(words), right + wrong)
 
 

@@ -71,7 +71,8 @@ def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
 def _coloured(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
     """Colour so that joined nodes differ: a clique has no more nodes than there are colours up to
     its last one."""
-    order, colours = [], []
+    order = []
+    colours = []
     colour = 0
     while candidates:
         colour += 1

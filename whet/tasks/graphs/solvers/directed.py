@@ -57,7 +57,8 @@ def lightest_path(
             continue
         for other, weight in around[node]:
             if other not in best or cost + weight < best[other]:
-                best[other], before[other] = cost + weight, node
+                best[other] = cost + weight
+                before[other] = node
                 heappush(queue, (best[other], other))
     return None
 

@@ -131,7 +131,8 @@ class _Search:
             pairing[atom] = partner
         cost = self._cost(pairing)
         if cost < self.best_cost:
-            self.best, self.best_cost = tuple(pairing), cost
+            self.best = tuple(pairing)
+            self.best_cost = cost
 
     def _cost(self, pairing: Sequence[int]) -> int:
         return edit_cost(pairing, self._labels[0], self._masks[0], self._labels[1], self._masks[1])

@@ -105,8 +105,10 @@ def _split(
 ) -> Classes:
     """Part every class by who is joined to the new pair. Strictly, a class with one empty side is
     kept as a misfit."""
-    joined_a, joined_b = a[node], b[partner]
-    apart_a, apart_b = ~joined_a & ~(1 << node), ~joined_b & ~(1 << partner)
+    joined_a = a[node]
+    joined_b = b[partner]
+    apart_a = ~joined_a & ~(1 << node)
+    apart_b = ~joined_b & ~(1 << partner)
     parts = []
     for left, right in classes:
         for sides in ((left & joined_a, right & joined_b), (left & apart_a, right & apart_b)):

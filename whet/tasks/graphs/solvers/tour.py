@@ -60,7 +60,8 @@ def _table_tour(distances: NDArray[np.float64]) -> tuple[list[int], int]:
         sets, last = _layer(others, size) if others < _CACHED_CITIES else _make_layer(others, size)
         best[sets, last] = (best[sets ^ (1 << last)] + between[last]).min(axis=1)
         states += len(sets)
-    tour, left = [0], (1 << others) - 1
+    tour = [0]
+    left = (1 << others) - 1
     ways = best[left] + distances[1:, 0]
     while left:
         city = int(ways.argmin())
@@ -95,7 +96,10 @@ def _swapped(distances: Sequence[Sequence[float]]) -> list[int]:
         improved = False
         for start in range(1, len(tour) - 2):
             for end in range(start + 1, len(tour) - 1):
-                a, b, c, d = tour[start - 1], tour[start], tour[end], tour[end + 1]
+                a = tour[start - 1]
+                b = tour[start]
+                c = tour[end]
+                d = tour[end + 1]
                 if distances[a][c] + distances[b][d] < distances[a][b] + distances[c][d] - 1e-9:
                     tour[start : end + 1] = reversed(tour[start : end + 1])
                     improved = True
