@@ -35,8 +35,8 @@ from pathlib import Path
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, kind_of
 from fuzzing.texts import Text, text_for
 
+from whet.grading.limits import Limits, confine
 from whet.rng import stream
-from whet.tasks.limits import Limits, confine
 from whet.types import Json, Score, Verdict
 
 CHUNK = 400

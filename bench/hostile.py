@@ -20,11 +20,11 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.rng import stream
 from whet.store.jsonl import read_rows
-from whet.tasks.limits import Limits
 from whet.tasks.math.task import Math
-from whet.tasks.pool import Grader
 from whet.types import Message, Problem, Score, Verdict, content_id
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"

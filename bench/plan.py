@@ -30,9 +30,9 @@ from speed.work import Spec, Work
 
 from whet.algos.catalog import AlgoConfig, build
 from whet.engine.native import EngineConfig, NativeEngine
-from whet.models.cost import Cost
-from whet.models.estimate import CARDS, GB
-from whet.recipes.phases import Job, Phase, phases
+from whet.pipeline.phases import Job, Phase, phases
+from whet.plan.cost import Cost
+from whet.plan.memory import CARDS, GB
 from whet.train.learner import Learner
 from whet.train.memory import Room
 from whet.train.optim import TrainConfig

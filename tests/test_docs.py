@@ -17,13 +17,13 @@ from typer.main import get_command
 
 from whet.cli import app
 from whet.config import Config, kind_of, load
-from whet.recipes.kinds import KINDS
-from whet.recipes.pipeline import PipelineConfig
-from whet.tasks.check import check
+from whet.grading.check_task import check
+from whet.grading.limits import Limits
+from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.stages import KINDS
+from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
-from whet.tasks.limits import Limits
-from whet.tasks.own import own_task
-from whet.tasks.reward import RewardSpec
+from whet.tasks.user_task import own_task
 from whet.track.rollup import rollup
 from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 

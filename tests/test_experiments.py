@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from whet.config import Config, kind_of, load
-from whet.recipes.kinds import KINDS
-from whet.recipes.pipeline import PipelineConfig
+from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.stages import KINDS
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}

@@ -14,15 +14,15 @@ from whet import toml
 from whet.algos.catalog import resolved
 from whet.algos.rows import ROWS, AlgoName
 from whet.config import differences, to_table
+from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
-from whet.recipes.pipeline import STAND_INS, load_pipeline, load_smoke
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
 from whet.recipes.turns import TangoConfig, Turn, num_turns
+from whet.rewards.spec import RewardSpec
+from whet.rewards.spec import load as load_reward
 from whet.tables import flat
-from whet.tasks.reward import RewardSpec
-from whet.tasks.reward import load as load_reward
 from whet.toml import Table
 
 ROOT = Path(__file__).parents[1]

@@ -51,7 +51,7 @@ def run(
     """Run a pipeline: the stages of one file, in order, skipping what is done. `--a.b value`
     changes a setting."""
     with _stoppable():
-        from whet.recipes.pipeline import run_file
+        from whet.pipeline.pipeline import run_file
 
         _expect(file, "run")
         run_file(file, ctx.args, out, resume=resume, smoke=smoke)
@@ -104,8 +104,8 @@ def show(ctx: typer.Context, file: File) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
     from whet.config import kind_of, load
     from whet.config import show as shown
-    from whet.recipes.kinds import KINDS
-    from whet.recipes.pipeline import load_pipeline
+    from whet.pipeline.pipeline import load_pipeline
+    from whet.pipeline.stages import KINDS
 
     kind = kind_of(file)
     if kind == "run":
@@ -130,8 +130,8 @@ def plan(
 ) -> None:
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
-    from whet.recipes.pipeline import load_stages
-    from whet.recipes.plan import plan as predicted
+    from whet.pipeline.pipeline import load_stages
+    from whet.pipeline.predict import plan as predicted
 
     if not predicted(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
@@ -152,7 +152,7 @@ def try_(
     seed: Annotated[int, typer.Option(help="Decides the drawn answers.")] = 0,
 ) -> None:
     """Ask a trained model something."""
-    from whet.recipes.ask import ask
+    from whet.commands.try_model import ask
 
     ask(place, question, samples=samples, max_tokens=max_tokens, seed=seed)
 
@@ -163,7 +163,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="A new folder for the model.", show_default=False)],
 ) -> None:
     """Write the model of a run as a Hugging Face folder."""
-    from whet.recipes.ask import export_model
+    from whet.commands.try_model import export_model
 
     export_model(place, out)
 
@@ -184,7 +184,7 @@ def grade(
     ] = None,
 ) -> None:
     """Grade a file of responses."""
-    from whet.recipes.grade import grade_file
+    from whet.commands.grade_file import grade_file
     from whet.tasks.registry import named
 
     grade_file(
@@ -200,7 +200,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove that training computes what it should on this machine; name what does not."""
-    from whet.recipes.doctor import examine
+    from whet.commands.doctor import examine
 
     sys.exit(0 if examine(model, as_json=as_json) else 1)
 
@@ -208,7 +208,7 @@ def doctor(
 @tasks.callback(invoke_without_command=True)
 def list_(ctx: typer.Context) -> None:
     """List the tasks; `whet tasks check` proves their graders."""
-    from whet.recipes.tasks import list_tasks
+    from whet.commands.task_list import list_tasks
 
     if ctx.invoked_subcommand is None:
         list_tasks()
@@ -222,7 +222,7 @@ def check(
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
     """Prove graders: gold is right, and what only looks like an answer is not."""
-    from whet.recipes.tasks import check_tasks
+    from whet.commands.task_list import check_tasks
 
     with _stoppable():
         check_tasks(name, problems)
@@ -241,7 +241,7 @@ def import_(
     ] = None,
 ) -> None:
     """Turn rows of any known layout into problems."""
-    from whet.recipes.data import import_file
+    from whet.commands.problem_files import import_file
     from whet.types import SPLITS
 
     known = {each: each for each in SPLITS}
@@ -264,7 +264,7 @@ def make(
     seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
 ) -> None:
     """Make new problems."""
-    from whet.recipes.data import make_problems
+    from whet.commands.problem_files import make_problems
 
     make_problems(task, n, out=out, level=level, seed=seed)
 
@@ -275,7 +275,7 @@ def show_data(
     n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
 ) -> None:
     """Print problems as a person would want to read them."""
-    from whet.recipes.data import show_problems
+    from whet.commands.problem_files import show_problems
 
     show_problems(file, n)
 
@@ -288,7 +288,7 @@ def _single(kind: str, file: Path, args: list[str], out: Path | None, resume: bo
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load
     from whet.config import show as shown
-    from whet.recipes.kinds import IGNORED, KINDS, run_stage
+    from whet.pipeline.stages import IGNORED, KINDS, run_stage
     from whet.store.run import RunStore
 
     _expect(file, kind)

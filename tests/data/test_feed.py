@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from whet.data.curriculum import Band, Stage, Staged
 from whet.data.feed import Feed
 from whet.errors import DataError
-from whet.tasks.curriculum import Band, Stage, Staged
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Json, Problem, Score, Verdict
 

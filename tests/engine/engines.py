@@ -5,11 +5,12 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from whet.engine import compiled, pages, slots
+from whet.engine import paged_cache
 from whet.engine.base import Request, Sampling
+from whet.engine.cpu import compiled, dense_cache
+from whet.engine.kv_cache import Build
 from whet.engine.loop import Detokenize
 from whet.engine.native import EngineConfig, NativeEngine
-from whet.engine.store import Build
 from whet.models.transformer import Attend, Transformer
 from whet.rng import numpy_stream
 from whet.testing.rounding import logprob_bound
@@ -20,9 +21,9 @@ STOPS = frozenset({3, 17})
 LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
 BUILDS: dict[str, Build] = {
-    "slots": slots.Slots,
+    "slots": dense_cache.Slots,
     "compiled": compiled.build_slots,
-    "pages": pages.build_pages,
+    "pages": paged_cache.build_pages,
 }
 """`compiled` is `slots` again on a machine without a compiler."""
 
@@ -36,7 +37,7 @@ class CountingTransformer(Transformer):
     steps = 0
 
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
-        if isinstance(attend, slots.Prefill | pages.Prefill):
+        if isinstance(attend, dense_cache.Prefill | paged_cache.Prefill):
             self.prefilled += len(tokens_T)
             self.passes += 1
         else:
@@ -53,7 +54,7 @@ def counting_model(positions: int = 64) -> CountingTransformer:
 
 def pool(num_pages: int) -> Build:
     """Make a cache of so many pages."""
-    return partial(pages.Pages, pages=num_pages)
+    return partial(paged_cache.Pages, pages=num_pages)
 
 
 def random_prompts(number: int, longest: int = 12) -> list[Tokens]:

@@ -12,13 +12,13 @@ from engines import CountingTransformer, all_requests, random_prompts, small_eng
 from torch import Tensor
 
 from whet.engine.base import Request, Sampling
-from whet.engine.compiled import CompiledSlots, build_slots
+from whet.engine.cpu.compiled import CompiledSlots, build_slots
+from whet.engine.cpu.dense_cache import Slots
+from whet.engine.kv_cache import Build
 from whet.engine.loop import Loop
 from whet.engine.native import NativeEngine
 from whet.engine.sampling import uniforms
-from whet.engine.slots import Slots
-from whet.engine.store import Build
-from whet.kernels import c_library
+from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer, initialise
@@ -267,7 +267,7 @@ def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch
     for why, model in refused.items():
         assert type(build_slots(model, slots=2, context=8)) is Slots, why
     assert type(build_slots(shaped("norms"), slots=2, context=8)) is CompiledSlots
-    monkeypatch.setattr("whet.engine.team.MOST_BYTES", 1000)
+    monkeypatch.setattr("whet.engine.cpu.threads.MOST_BYTES", 1000)
     assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots
     monkeypatch.undo()
     monkeypatch.setattr(c_library, "library", lambda: None)

@@ -17,8 +17,8 @@ from engines import (
 )
 
 from whet.engine.base import Request, Sampling
+from whet.engine.kv_cache import Build
 from whet.engine.scheduler import LOOK_AHEAD
-from whet.engine.store import Build
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
 from whet.types import Finish

@@ -9,7 +9,7 @@ from engines import FAMILIES, STOPS, all_requests, random_prompts, small_engine
 from transformers import AutoModelForCausalLM
 
 from whet.engine.base import Sampling
-from whet.engine.store import Build
+from whet.engine.kv_cache import Build
 from whet.models.attention import PackedAttention
 from whet.models.load import load_model, save_model
 from whet.models.transformer import Transformer

@@ -16,7 +16,7 @@ from engines import (
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.store import Build, Store
+from whet.engine.kv_cache import Build, Store
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whet.engine.base import Request, Sampling
 from whet.engine.blocks import Blocks
 from whet.engine.scheduler import LOOK_AHEAD, Scheduler
-from whet.engine.seats import Report, Seats
+from whet.engine.sequences import Report, Seats
 
 PAGE, CONTEXT = 4, 64
 

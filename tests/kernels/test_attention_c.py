@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.kernels import c_library
 from whet.kernels.attention import packed_attention, plain_packed_attention
-from whet.kernels.c_attention import attend
+from whet.kernels.c import library as c_library
+from whet.kernels.c.attention_ops import attend
 
 LIBRARY = c_library.library()
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="there is no C compiler")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.kernels import c_library
+from whet.kernels.c import library as c_library
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import torch
 from interpreted import draw, leaves
 from torch import Tensor
 
-from whet.kernels import c_library
+from whet.kernels.c import library as c_library
 from whet.kernels.gate import plain_swiglu, swiglu
 from whet.kernels.heads import Heads
 from whet.kernels.norm import add_norm, plain_add_norm

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from whet.algos.catalog import AlgoConfig
+from whet.pipeline.report import write_story
 from whet.recipes.exactness import EVENT, noted, proved
 from whet.recipes.rl import RLConfig
-from whet.recipes.story import write_story
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy

@@ -13,7 +13,7 @@ from small import Said, whet, write
 
 from bench.kill_resume import facts
 from whet.config import load
-from whet.recipes.pipeline import load_pipeline
+from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.tango import Memory, Turned
 from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
 from whet.store.hashes import sha256

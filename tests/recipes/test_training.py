@@ -13,13 +13,13 @@ from whet.engine.native import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.grading.grader import Grader
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rollout.collect import Player
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
-from whet.tasks.pool import Grader
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource, Policy, open_model

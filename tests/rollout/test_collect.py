@@ -7,8 +7,8 @@ import pytest
 
 from whet.engine.base import Request, Sampling
 from whet.engine.scripted import ScriptedEngine
+from whet.grading.grader import Grader
 from whet.rollout.collect import Player, collect
-from whet.tasks.pool import Grader
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat

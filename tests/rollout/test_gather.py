@@ -10,10 +10,10 @@ import pytest
 from whet.algos.weights import sequence_mean
 from whet.engine.base import Sampling
 from whet.engine.scripted import ScriptedEngine
+from whet.grading.grader import Grader
+from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import Ask, Player, collect, play
 from whet.rollout.gather import GatherConfig, gather, is_equal
-from whet.tasks.pool import Grader
-from whet.tasks.reward import RewardSpec
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat

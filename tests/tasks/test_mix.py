@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.limits import Limits
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.tasks.mix import Mix
-from whet.tasks.pool import Grader
 from whet.tasks.registry import build, settings
 from whet.testing.contracts import check_task
 from whet.types import Verdict

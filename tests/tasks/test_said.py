@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from whet.tasks.prose import only_number, told
 from whet.tasks.registry import named
-from whet.tasks.told import only_number, told
 from whet.types import Problem, Verdict
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.rewards.spec import RewardSpec, load
 from whet.tasks.game24.task import Game24
-from whet.tasks.reward import RewardSpec, load
 from whet.tasks.verify import Verify, VerifyConfig
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig
 from whet.testing.fakes import rollout, sum_problem

@@ -12,10 +12,10 @@ from whet.algos.weights import token_mean
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.native import EngineConfig, NativeEngine
-from whet.models.cost import Cost
-from whet.models.estimate import SHARE_OF_MEMORY, update_bytes
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
+from whet.plan.cost import Cost
+from whet.plan.memory import SHARE_OF_MEMORY, update_bytes
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.credit import weigh

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from whet.engine.base import Sampling
 from whet.errors import ConfigError
+from whet.grading.grader import Grader
 from whet.rollout.collect import collect
-from whet.tasks.pool import Grader
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.policy import ModelSource, open_model, torch_device, torch_dtype

@@ -4,9 +4,9 @@ the run has seen."""
 from collections.abc import Sequence
 from pathlib import Path
 
+from whet.data.curriculum import Band, Curriculum, Mixed, Staged
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.curriculum import Band, Curriculum, Mixed, Staged
 from whet.types import Group, Json, Problem, Verdict
 
 MEMORY = 0.5

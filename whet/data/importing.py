@@ -16,8 +16,8 @@ from whet.store.files import replacing
 from whet.store.jsonl import write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
-from whet.tasks.own import is_own
 from whet.tasks.registry import named, names
+from whet.tasks.user_task import is_own
 from whet.types import Completion, Finish, Problem, Role, Rollout, Score, Split, Verdict
 
 

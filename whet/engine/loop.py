@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from whet.engine.base import Request
 from whet.engine.graphs import DecodeGraphs
+from whet.engine.kv_cache import Store
+from whet.engine.rows import HostRows, Rows
 from whet.engine.runner import Runner
 from whet.engine.scheduler import Scheduler
-from whet.engine.seats import Report, Seats
-from whet.engine.state import HostRows, Rows
-from whet.engine.store import Store
+from whet.engine.sequences import Report, Seats
 from whet.engine.transfer import Link
 from whet.models.transformer import Transformer
 from whet.types import Completion, Finish, Tokens

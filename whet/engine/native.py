@@ -9,12 +9,12 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.engine.base import Request
-from whet.engine.compiled import build_slots
+from whet.engine.cpu.compiled import build_slots
 from whet.engine.graphs import DecodeGraphs
+from whet.engine.kv_cache import Build, Store
 from whet.engine.loop import Answer, Detokenize, Loop
-from whet.engine.pages import build_pages
+from whet.engine.paged_cache import build_pages
 from whet.engine.prompts import PREFILL_TOKENS
-from whet.engine.store import Build, Store
 from whet.engine.transfer import Counts, Link
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError

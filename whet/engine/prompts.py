@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.engine.seats import Indices
+from whet.engine.sequences import Indices
 from whet.types import Tokens
 
 PREFILL_TOKENS = 16_384

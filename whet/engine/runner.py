@@ -10,16 +10,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from whet.engine.compiled import CompiledSlots, Step
+from whet.engine.cpu.compiled import CompiledSlots, Step
+from whet.engine.cpu.dense_cache import Slots
+from whet.engine.cpu.threads import Team, team_for
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
+from whet.engine.kv_cache import Store
 from whet.engine.prompts import Layout, passes
+from whet.engine.rows import Rows
 from whet.engine.sampling import sample
 from whet.engine.scheduler import Admission
-from whet.engine.seats import Indices, Seats
-from whet.engine.slots import Slots
-from whet.engine.state import Rows
-from whet.engine.store import Store
-from whet.engine.team import Team, team_for
+from whet.engine.sequences import Indices, Seats
 from whet.engine.transfer import Link
 from whet.models.transformer import Attend, Transformer
 

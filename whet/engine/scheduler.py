@@ -17,7 +17,7 @@ import numpy as np
 
 from whet.engine.base import Request
 from whet.engine.queue import longest_first
-from whet.engine.seats import Indices, Seats
+from whet.engine.sequences import Indices, Seats
 
 LOOK_AHEAD = 4
 """Requests that are looked at before they begin, in multiples of the rows."""

@@ -7,10 +7,10 @@ from pydantic import Field
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.evals.summary import EvalSummary, summarise
+from whet.grading.grader import Grader
 from whet.rng import derive
 from whet.rollout.collect import Player, collect
 from whet.tasks.base import solvable
-from whet.tasks.pool import Grader
 from whet.track.progress import bar
 from whet.types import Group, Problem, Split
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels.c_attention import attend, packed_lines
+from whet.kernels.c.attention_ops import attend, packed_lines
 from whet.kernels.order import CHUNK, TILE
 from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels import c_scores
+from whet.kernels.c import score_ops as c_scores
 from whet.kernels.switch import HAS_TRITON, compiled, usable
 
 if HAS_TRITON:

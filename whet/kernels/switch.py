@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from whet.kernels import c_library
+from whet.kernels.c import library as c_library
 
 HAS_TRITON = find_spec("triton") is not None
 LANES = 16

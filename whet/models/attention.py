@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.attention import packed_attention, tile_table
-from whet.kernels.c_attention import attend
+from whet.kernels.c.attention_ops import attend
 from whet.kernels.switch import compiled, usable
 from whet.models.rope import Turn
 

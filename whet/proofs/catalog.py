@@ -19,7 +19,7 @@ PROOFS = (
         name="rewards",
         claim="a reward stays with its rollout, whatever order answers come in",
         fault="shifted rewards",
-        remedy="look for a changed order in whet/rollout/collect.py, whet/tasks/reward.py and whet/train/credit.py",
+        remedy="look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and whet/train/credit.py",
         measure=pairing.rewards,
     ),
     Proof(

@@ -8,13 +8,13 @@ import numpy as np
 from whet.algos import catalog
 from whet.engine.base import Request, Sampling
 from whet.engine.scripted import ScriptedEngine
+from whet.grading.grader import Grader
 from whet.proofs import specimen
 from whet.proofs.base import Measure
+from whet.rewards.spec import RewardSpec
 from whet.rng import stream
 from whet.rollout import collect
 from whet.tasks.base import Task
-from whet.tasks.pool import Grader
-from whet.tasks.reward import RewardSpec
 from whet.text.chat import ChatFormat
 from whet.train import credit
 from whet.types import Completion, Problem, Score, Split, Tokens, Verdict

@@ -12,14 +12,14 @@ from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.recipes.sft import finish, take
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup

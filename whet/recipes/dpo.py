@@ -13,6 +13,8 @@ from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
 from whet.evals.run import ExamConfig, Examiner, evaluate
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.sft import LINES, finish, read_data, take
 from whet.recipes.training import Keeper, SaveConfig
@@ -20,8 +22,6 @@ from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers

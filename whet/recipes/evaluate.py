@@ -10,11 +10,11 @@ from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import console
 from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype

@@ -8,29 +8,29 @@ from pydantic import Field, model_validator
 from whet.algos.catalog import AlgoConfig, resolved
 from whet.algos.catalog import build as build_algorithm
 from whet.config import Config
+from whet.data.curriculum import CurriculumConfig, Mixed
 from whet.data.examples import Example
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
-from whet.recipes.check import check_first
+from whet.grading.check_task import check_first
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.recipes.exactness import proved
 from whet.recipes.guard import Guard, GuardConfig, Patience
 from whet.recipes.sft import finish
 from whet.recipes.training import Keeper, Part, SaveConfig, numbers
+from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.ahead import Ahead, Sample
 from whet.rollout.collect import Ask, play
 from whet.rollout.gather import GatherConfig, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.curriculum import CurriculumConfig, Mixed
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
-from whet.tasks.reward import RewardSpec
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers

@@ -10,18 +10,18 @@ from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
 from whet.config import Config
 from whet.data.problems import problems_of
-from whet.data.views import imitation, texts
+from whet.data.sft_data import imitation, texts
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
 from whet.evals.run import ExamConfig, Examiner
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive, stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers

@@ -17,7 +17,8 @@ from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.errors import ConfigError
 from whet.evals.run import Examiner
-from whet.recipes.check import check_first
+from whet.grading.check_task import check_first
+from whet.grading.grader import Grader
 from whet.recipes.exactness import proved
 from whet.recipes.guard import Patience
 from whet.recipes.training import Keeper, Part, numbers
@@ -27,7 +28,6 @@ from whet.rollout.collect import collect
 from whet.rollout.judging import minted, outcome_pairs, signed, step_pairs, with_steps
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.pool import Grader
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify
 from whet.track.progress import bar, say, screen
@@ -35,7 +35,7 @@ from whet.track.rollup import rollup
 from whet.track.sinks import open_trackers
 from whet.train.determinism import settle
 from whet.train.learner import Metrics
-from whet.train.side import Side, open_side
+from whet.train.trainee import Side, open_side
 from whet.types import Group, Json
 
 COLUMNS = {

@@ -11,11 +11,11 @@ from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.evals.run import ExamConfig
+from whet.grading.limits import Limits
 from whet.recipes.training import SaveConfig
+from whet.rewards.spec import RewardSpec
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
 from whet.tasks.registry import TaskConfig
-from whet.tasks.reward import RewardSpec
 from whet.tasks.verify import VerifyConfig
 from whet.track.sinks import TrackConfig
 from whet.train.optim import TrainConfig

@@ -16,12 +16,12 @@ from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
-from whet.tasks.limits import Limits
-from whet.tasks.pool import Grader
 from whet.tasks.registry import TaskConfig, build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import bar, console

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from whet.engine.base import Engine, Request, Sampling
+from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.tasks.pool import Grader
 from whet.text.chat import ChatFormat
 from whet.types import Completion, Group, Problem, Role, Rollout, Tokens
 

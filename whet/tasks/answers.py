@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whet.tasks.told import told
+from whet.tasks.prose import told
 from whet.text.extract import after_thought
 from whet.types import Score, Verdict
 

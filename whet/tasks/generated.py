@@ -9,7 +9,7 @@ cannot meet.
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class GeneratedConfig(Config):
     """Another seed makes other problems; the splits stay apart all the same."""
 
 
+@runtime_checkable
 class Generator(Protocol):
     """A task that can make one problem of a seed."""
 

@@ -40,11 +40,11 @@ from whet.tasks.logic.zebra import Zebra, ZebraConfig
 from whet.tasks.logic.zebralogic import ZebraLogic, ZebraLogicConfig
 from whet.tasks.math.task import Math, MathConfig
 from whet.tasks.mix import Mix
-from whet.tasks.own import OwnConfig, is_own, own_task
 from whet.tasks.qa.choice import Choice, ChoiceConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.tasks.qa.table import Table, TableConfig
 from whet.tasks.qa.yes_no import YesNo, YesNoConfig
+from whet.tasks.user_task import OwnConfig, is_own, own_task
 from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig

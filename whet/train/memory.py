@@ -12,9 +12,9 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.native import NativeEngine
-from whet.models.cost import Cost
-from whet.models.estimate import SHARE_OF_MEMORY, fewest_checkpointed, update_bytes
 from whet.models.transformer import Transformer
+from whet.plan.cost import Cost
+from whet.plan.memory import SHARE_OF_MEMORY, fewest_checkpointed, update_bytes
 from whet.train.optim import Optimizer, TrainConfig
 
 

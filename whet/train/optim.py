@@ -11,7 +11,7 @@ from torch.optim.adamw import adamw
 
 from whet.config import Config
 from whet.errors import TrainError
-from whet.train.ferry import Ferry, host_room
+from whet.train.offload import Ferry, host_room
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]

@@ -9,8 +9,8 @@ from torch import nn
 from whet.data.examples import Example
 from whet.models.lora import twin
 from whet.models.transformer import Transformer
-from whet.train.ferry import host_room
 from whet.train.learner import score_examples
+from whet.train.offload import host_room
 from whet.types import Floats
 
 

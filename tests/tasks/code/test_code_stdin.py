@@ -4,6 +4,7 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
+from whet.grading.worker import scored
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,
@@ -12,7 +13,6 @@ from whet.tasks.code.code_stdin import (
     unsupported,
 )
 from whet.tasks.code.program import fenced
-from whet.tasks.worker import scored
 from whet.types import Json, Verdict
 
 SUM = make(

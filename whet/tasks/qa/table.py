@@ -15,9 +15,9 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.answers import judged, no_answer
 from whet.tasks.base import Task
+from whet.tasks.prose import only_number, told
 from whet.tasks.qa.stated import MAX_SPAN, spoken, statements
 from whet.tasks.qa.values import Quantity, listed, quantity, text_form, unit_words
-from whet.tasks.told import only_number, told
 from whet.types import Problem, Score, Split
 
 _MAX_PARTS = 256

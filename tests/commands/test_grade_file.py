@@ -1,0 +1,273 @@
+"""Grading files of responses: each row comes back in its place, and a broken one is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from whet.commands.check_graders import check_file, check_task
+from whet.commands.grade_file import grade_file
+from whet.data.problems import write_problems
+from whet.errors import ConfigError, DataError
+from whet.grading.check_task import check_first
+from whet.store.jsonl import read_rows, write_rows
+from whet.tasks.base import Task
+from whet.tasks.game24.task import Game24
+from whet.testing.fakes import SumTask, sum_problem
+from whet.types import Json, Problem, Score, Verdict
+
+HAND = {"task": "game24", "answer": "24", "payload": {"numbers": [4, 2, 6, 3]}}
+RIGHT, WRONG = "4 * 6 = 24\n3 - 2 = 1\n24 * 1 = 24", "4 + 2 = 6\n6 + 6 = 12\n12 + 3 = 15"
+
+
+def named(name: str) -> Task:
+    tasks: dict[str, Task] = {"game24": Game24(), "sums": SumTask()}
+    if name not in tasks:
+        raise ConfigError(f"there is no task {name!r}; known tasks are {', '.join(tasks)}")
+    return tasks[name]
+
+
+def run(place: Path, rows: list[dict[str, Json]], **options: object) -> list[dict[str, Json]]:
+    write_rows(place / "in.jsonl", rows)
+    grade_file(place / "in.jsonl", place / "out.jsonl", make=named, **options)  # type: ignore[arg-type]
+    return read_rows(place / "out.jsonl")
+
+
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_rows_come_back_in_order_with_facts_added(tmp_path: Path, workers: int | None) -> None:
+    texts = [RIGHT, WRONG, "", "I do not know"] * 5
+    rows: list[dict[str, Json]] = [
+        {"id": place, "response": text, **HAND} for place, text in enumerate(texts)
+    ]
+
+    graded = run(tmp_path, rows, workers=workers)
+
+    assert [
+        {key: row[key] for key in ("id", "response", "task", "answer", "payload")} for row in graded
+    ] == rows
+    assert [row["verdict"] for row in graded] == ["correct", "wrong", "no_answer", "no_answer"] * 5
+    assert graded[0]["parts"]["correct"] == 1.0  # type: ignore[index, call-overload]
+    assert graded[0]["extracted"] and graded[0]["note"] == "three steps from the hand to 24"
+    assert "reward" not in graded[0]
+
+
+def test_problems_are_found_by_id_and_by_the_id_of_their_source(tmp_path: Path) -> None:
+    problem = Problem.from_json({**sum_problem(1, 2).to_json(), "source_id": "17"})
+    write_problems(tmp_path, "rl", [problem, sum_problem(2, 2)])
+    rows: list[dict[str, Json]] = [
+        {"id": "a", "response": "3", "problem": problem.id},
+        {"id": "b", "response": "3", "problem": "17"},
+        {"id": "c", "response": "3", "problem": 17},
+        {"id": "d", "response": "3", "problem": sum_problem(2, 2).id},
+    ]
+
+    graded = run(tmp_path, rows, problems=tmp_path / "problems-rl.jsonl", workers=0)
+
+    assert [row["verdict"] for row in graded] == ["correct", "correct", "correct", "wrong"]
+
+
+def test_a_reward_is_added_where_a_spec_is_given(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text("weights = { correct = 2.0, finished = 0.5 }\n")
+    rows: list[dict[str, Json]] = [
+        {"id": n, "response": t, **HAND} for n, t in enumerate([RIGHT, WRONG, ""])
+    ]
+
+    assert [row["reward"] for row in run(tmp_path, rows, reward=str(spec))] == [2.5, 0.5, 0.0]
+
+
+def test_a_reward_that_counts_tokens_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the reward dapo counts tokens"):
+        run(tmp_path, [{"id": 1, "response": "", **HAND}], reward="dapo")
+
+
+class Failing(SumTask):
+    def score(self, problem: Problem, text: str) -> Score:
+        if text == "fail":
+            raise ZeroDivisionError("on purpose")
+        return Score(verdict=Verdict.WRONG, parts={"correct": 0.0, "ratio": float("nan")})
+
+
+def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -> None:
+    rows = [{"id": n, "response": t, "task": "sums"} for n, t in enumerate(["fail", "x"] * 100)]
+    write_rows(tmp_path / "in.jsonl", rows)
+
+    counts = grade_file(
+        tmp_path / "in.jsonl",
+        tmp_path / "out.jsonl",
+        make=lambda name: Failing(),
+        workers=0,
+        reward="binary",
+    )
+
+    first, second = read_rows(tmp_path / "out.jsonl")[:2]
+    assert (first["verdict"], first["note"]) == (
+        "unscored",
+        "the grader raised ZeroDivisionError: on purpose",
+    )
+    assert first["reward"] is None
+    assert second["parts"] == {"correct": 0.0, "ratio": None}
+    assert counts == {Verdict.UNSCORED: 100, Verdict.WRONG: 100}
+
+
+def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(
+        json.dumps({"id": "é", "response": "\ud800 no", **HAND}) + "\n"
+    )
+
+    grade_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", make=named)
+
+    assert read_rows(tmp_path / "out.jsonl")[0]["response"] == "\ud800 no"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"id": 1, **HAND}, '"response" should be text, not missing'),
+        ({"id": 1, "response": ["x"], **HAND}, r'"response" should be text, not \["x"\]'),
+        ({"response": "x", **HAND}, '"id" should be text or a whole number, not missing'),
+        ({"id": 1, "response": "x"}, 'it needs "problem", or "task" with "answer" and "payload"'),
+        (
+            {"id": 1, "response": "x", "problem": "p"},
+            "no file of problems is given; add --problems",
+        ),
+        ({"id": 1, "response": "x", "problem": True}, '"problem" should be an id'),
+        (
+            {"id": 1, "response": "x", "task": "chess"},
+            "there is no task 'chess'; known tasks are game24, sums",
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "payload": [1]},
+            r'"payload" should be an object, not \[1\]',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "answer": [1]},
+            '"answer" should be text, a number or null',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "prompt": 5},
+            '"prompt" should be text, not 5',
+        ),
+        (
+            {"id": 1, "response": "x", "task": "game24", "payload": {}},
+            "needs four whole numbers in payload.numbers",
+        ),
+    ],
+)
+def test_a_broken_row_is_named_and_nothing_is_written(
+    tmp_path: Path, row: dict[str, Json], sentence: str
+) -> None:
+    good = {"id": 0, "response": RIGHT, **HAND}
+    (tmp_path / "in.jsonl").write_text(f"{json.dumps(good)}\n\n{json.dumps(row)}\n")
+
+    with pytest.raises(DataError, match=f"in.jsonl line 3: .*{sentence}"):
+        grade_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", make=named)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_broken_json_and_missing_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 1}\n{"id": 2\n')
+
+    with pytest.raises(DataError, match=r"in\.jsonl line 2"):
+        grade_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", make=named)
+    with pytest.raises(DataError, match="cannot read"):
+        grade_file(tmp_path / "none.jsonl", tmp_path / "out.jsonl", make=named)
+
+
+def test_an_unknown_or_doubtful_problem_is_named(tmp_path: Path) -> None:
+    twins = [Problem.from_json({**sum_problem(1, n).to_json(), "source_id": "7"}) for n in (2, 3)]
+    write_problems(tmp_path, "rl", twins)
+    file = tmp_path / "problems-rl.jsonl"
+
+    with pytest.raises(
+        DataError, match=r"line 1: problem '9' is neither an id nor a source_id in .*problems-rl"
+    ):
+        run(tmp_path, [{"id": 1, "response": "3", "problem": "9"}], problems=file)
+    with pytest.raises(DataError, match="problem '7' is the source_id of 2 problems"):
+        run(tmp_path, [{"id": 1, "response": "3", "problem": "7"}], problems=file)
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path: Path) -> None:
+    write_rows(tmp_path / "in.jsonl", [{"id": 1, "response": RIGHT, **HAND}])
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(DataError, match="it is a folder"):
+        grade_file(tmp_path / "in.jsonl", tmp_path / "folder", make=named)
+    with pytest.raises(DataError, match="a file stands where a folder is needed"):
+        grade_file(tmp_path / "in.jsonl", tmp_path / "in.jsonl" / "out.jsonl", make=named)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"in\.jsonl has no rows"):
+        run(tmp_path, [])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from whet.testing.fakes import SumTask\n\n\nclass Mine(SumTask):\n    name = 'mine'\n"
+    )
+    rows: list[dict[str, Json]] = [{"id": 1, "response": "3", "task": "mine", "answer": 3}]
+
+    graded = run(tmp_path, rows, own=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
+
+    assert graded[0]["verdict"] == "correct"
+    with pytest.raises(DataError, match="a row loads no file"):
+        run(tmp_path, [{"id": 1, "response": "3", "task": f"{tmp_path / 'mine.py'}:Mine"}])
+
+
+def test_a_file_of_problems_is_proved_task_by_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_problems(
+        tmp_path, "rl", [*list(Game24().problems("rl"))[:5], *SumTask().problems("rl")[:3]]
+    )
+    file = tmp_path / "problems-rl.jsonl"
+
+    proofs = check_file(file, make=named, workers=0)
+
+    assert [(proof.num_problems, proof.failures) for proof in proofs] == [(5, ()), (3, ())]
+    assert len(check_file(file, make=named, task="sums", workers=0)) == 1
+    with pytest.raises(DataError, match="has no problems of the task chess"):
+        check_file(file, make=named, task="chess")
+    assert check_task(Game24(), per_split=3).num_problems == 12
+
+
+class Generous(SumTask):
+    is_bounded = True
+
+    def score(self, problem: Problem, text: str) -> Score:
+        return Score(verdict=Verdict.CORRECT, parts={"correct": 1.0}, answer=text)
+
+
+def test_failures_are_one_line_a_row_and_a_last_line_with_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_problems(tmp_path, "rl", SumTask().problems("rl")[:3])
+
+    check_file(tmp_path / "problems-rl.jsonl", make=lambda name: Generous())
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert all("is graded correct" in line and "more)" in line for line in lines[:3])
+    assert lines[3].startswith("sums: 3 problems, ") and lines[3].endswith("in 3 of them")
+
+
+def test_training_does_not_start_on_a_grader_that_fails() -> None:
+    problems = SumTask().problems("rl")
+
+    check_first(Game24(), list(Game24().problems("rl")))
+    with pytest.raises(
+        DataError, match=r"the grader of sums fails on its own data \(and \d+ more\)"
+    ):
+        check_first(Generous(), problems)
+
+
+def test_a_task_that_a_file_names_must_be_known(tmp_path: Path) -> None:
+    write_problems(
+        tmp_path, "rl", [Problem.from_json({**sum_problem(1, 2).to_json(), "task": "chess"})]
+    )
+
+    with pytest.raises(DataError, match="there is no task 'chess'"):
+        check_file(tmp_path / "problems-rl.jsonl", make=named)

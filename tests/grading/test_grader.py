@@ -1,0 +1,415 @@
+"""Grading in processes: every answer gets its score, and what a grader does to its process harms no
+other answer."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from troublesome import (
+    Bounded,
+    Loud,
+    LoudConfig,
+    Patient,
+    Slow,
+    Trouble,
+    Unloadable,
+    Wrong,
+    problem,
+)
+
+from whet.errors import ConfigError, DataError, TrainError
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
+from whet.tasks.qa.judge import Judge, JudgeConfig
+from whet.testing.fakes import sum_problem
+from whet.types import Problem, Score, Verdict
+
+HERE = Path(__file__).parent
+LIMITS = Limits(workers=2, wall=0.4, cpu=5.0, memory=1 << 26, unscored_share=1.0)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Grader]:
+    with Grader(Trouble(), LIMITS) as grader:
+        yield grader
+
+
+def graded(grader: Grader, *texts: str, of: Problem | None = None) -> list[Score]:
+    scores = dict(grader.grade((place, of or problem(), text) for place, text in enumerate(texts)))
+    assert len(scores) == len(texts)
+    return [scores[place] for place in range(len(texts))]
+
+
+def alive(marker: str) -> int:
+    """Count processes whose command line holds a marker."""
+    found = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                found += marker.encode() in (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+    return found
+
+
+def soon(is_so: Callable[[], bool]) -> bool:
+    """Wait for what another process does, ten seconds at most."""
+    deadline = time.monotonic() + 10
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return is_so()
+
+
+def test_scores_come_back_under_their_keys(pool: Grader) -> None:
+    scores = dict(
+        pool.grade([("a", problem(), "yes"), (("b", 2), problem(), "no"), (3, problem(), "")])
+    )
+
+    assert {key: score.verdict for key, score in scores.items()} == {
+        "a": Verdict.CORRECT,
+        ("b", 2): Verdict.WRONG,
+        3: Verdict.NO_ANSWER,
+    }
+    assert scores["a"] == Score(verdict=Verdict.CORRECT, parts={"correct": 1.0}, answer="yes")
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("loop", "grading took more than 0.4 s"),
+        ("tower", "grading took more than 0.4 s"),
+        ("sleep", "grading took more than 0.4 s"),
+        ("allocate", "grading ran out of the memory it may take"),
+        ("die", "the grading process was ended by SIGKILL"),
+        ("leave", "the grading process ended with code 3"),
+        ("exit", "the grader raised SystemExit: 0"),
+        ("raise", "the grader raised ZeroDivisionError: on purpose"),
+        ("refuse", "the problem cannot be graded: it has no numbers"),
+        ("deep", "the grader raised RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_a_failure_is_unscored_with_its_reason_and_its_neighbours_are_graded(
+    pool: Grader, text: str, note: str
+) -> None:
+    scores = graded(pool, "yes", "no", text, "no", "yes")
+
+    assert scores[2] == Score(verdict=Verdict.UNSCORED, parts={}, note=note)
+    right = [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG, Verdict.CORRECT]
+    assert [score.verdict for score in (*scores[:2], *scores[3:])] == right
+
+
+def test_a_grader_that_forks_or_prints_is_graded_like_any_other(pool: Grader) -> None:
+    scores = graded(pool, *["fork", "print", "yes"] * 5)
+
+    assert [score.verdict for score in scores] == [
+        Verdict.WRONG,
+        Verdict.WRONG,
+        Verdict.CORRECT,
+    ] * 5
+
+
+def test_hostile_answers_among_a_thousand_change_no_other(pool: Grader) -> None:
+    texts = ["yes", "no"] * 500
+    for place, what in enumerate(
+        ["die", "leave", "raise", "exit", "deep", "fork", "refuse", "die"]
+    ):
+        texts[60 * place + 7] = what
+
+    scores = graded(pool, *texts)
+
+    kept = [place for place, text in enumerate(texts) if text in ("yes", "no")]
+    assert len(kept) == 992
+    assert all(
+        (scores[place].verdict is Verdict.CORRECT) == (texts[place] == "yes") for place in kept
+    )
+    assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 7
+
+
+def test_what_a_killed_grader_started_is_ended_too(pool: Grader) -> None:
+    marker = f"stray-of-{os.getpid()}"
+
+    (score,) = graded(pool, f"spawn {marker}")
+
+    assert score.note == "grading took more than 0.4 s"
+    assert alive(marker) == 0
+
+
+def test_processor_time_has_a_limit_of_its_own() -> None:
+    with Grader(Trouble(), Limits(workers=1, wall=60, cpu=0.2)) as grader:
+        burned, slept = graded(grader, "loop", "sleep 0.5")
+
+    assert burned.note == "grading took more than 0.2 s of processor time"
+    assert slept.verdict is Verdict.WRONG
+
+
+def test_the_clock_of_an_answer_starts_when_it_is_taken_up() -> None:
+    with Grader(Trouble(), Limits(workers=1, wall=0.4)) as grader:
+        scores = graded(grader, *["sleep 0.15"] * 6)
+
+    assert [score.verdict for score in scores] == [Verdict.WRONG] * 6
+
+
+def test_a_task_that_keeps_time_itself_is_never_cut_short() -> None:
+    with Grader([Patient(), Trouble()], Limits(workers=1, wall=0.1)) as grader:
+        (score,) = graded(grader, "sleep 0.4", of=problem(task="patient"))
+
+    assert score.verdict is Verdict.WRONG
+    assert grader.limits.wall > Patient.seconds
+    assert Grader(Judge(), Limits(workers=0)).limits.wall > JudgeConfig().endpoint.budget
+    assert (
+        Grader(CodeFunction(), Limits(workers=0, wall=1)).limits.wall > CodeFunctionConfig().seconds
+    )
+    assert Grader(Trouble(), Limits(workers=0, wall=1)).limits.wall == 1
+
+
+def test_answers_come_back_as_they_finish() -> None:
+    with Grader(Trouble(), Limits(workers=2)) as grader:
+        order = [
+            key
+            for key, _ in grader.grade(
+                (text, problem(), text) for text in ("sleep 0.5", "yes", "no")
+            )
+        ]
+
+    assert order == ["yes", "no", "sleep 0.5"]
+
+
+def test_an_endless_source_is_read_only_as_needed(pool: Grader) -> None:
+    taken = 0
+
+    def endless() -> Iterator[tuple[int, Problem, str]]:
+        nonlocal taken
+        for taken in count(1):
+            yield taken, problem(), "yes"
+
+    answers = pool.grade(endless())
+    for _ in range(100):
+        assert next(answers)[1].verdict is Verdict.CORRECT
+    answers.close()
+
+    assert taken < 10_000
+
+
+def test_a_call_that_was_given_up_leaves_nothing_to_the_next(pool: Grader) -> None:
+    first = pool.grade((f"old {place}", problem(), "sleep 0.1") for place in range(6))
+    next(first)
+    first.close()
+
+    assert set(dict(pool.grade([("new", problem(), "yes")]))) == {"new"}
+
+
+def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None:
+    pids = {int(score.note) for score in graded(pool, *["pid", "sleep 0.05"] * 4) if score.note}
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+    scores = graded(pool, *["yes"] * 20)
+
+    assert {score.verdict for score in scores} == {Verdict.CORRECT}
+
+
+@pytest.mark.parametrize("text", ["yes", "x" * 10_000_000])
+def test_a_worker_that_is_stuck_at_no_answer_is_replaced(text: str) -> None:
+    with Grader(Trouble(), Limits(workers=1, wall=0.1)) as grader:
+        os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
+
+        (score,) = graded(grader, text)
+
+    assert score.verdict is not Verdict.UNSCORED
+    assert grader.num_lost == 1
+
+
+def test_a_text_of_ten_million_characters_arrives_whole(pool: Grader) -> None:
+    long = "x" * 10_000_000
+
+    (score,) = graded(pool, long)
+
+    assert score.answer == long
+
+
+def test_a_batch_too_large_to_read_fails_alone() -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+        scores = graded(grader, "yes", "x" * 50_000_000, "no")
+
+    assert [score.verdict for score in scores] == [Verdict.CORRECT, Verdict.UNSCORED, Verdict.WRONG]
+
+
+def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+        (score,) = graded(grader, "x" * 50_000_000)
+
+    assert score.verdict is Verdict.UNSCORED
+    assert grader.num_lost == 3
+
+
+def test_every_character_survives_the_way(pool: Grader) -> None:
+    text = "a\n\x00\ud800\u2028é漢\\\"'\t"
+
+    (score,) = graded(pool, text, of=replace(problem(), answer=text))
+
+    assert score.verdict is Verdict.CORRECT
+    assert score.answer == text.strip()
+
+
+def test_workers_have_no_torch(pool: Grader) -> None:
+    assert "torch" in sys.modules or __import__("torch")
+
+    assert graded(pool, "modules")[0].note == ""
+
+
+def test_a_task_warms_up_before_workers_are_forked() -> None:
+    with Grader(Slow(), Limits(workers=1)) as grader:
+        assert graded(grader, "x", of=problem(task="slow"))[0].note == "warm True"
+
+
+def test_a_task_is_made_anew_from_its_settings() -> None:
+    with Grader(Loud(LoudConfig(word="LOUD")), Limits(workers=1)) as grader:
+        assert graded(grader, "x", of=problem(task="loud"))[0].note == "LOUD"
+
+
+def test_what_is_no_score_is_unscored() -> None:
+    with Grader(Wrong(), Limits(workers=1)) as grader:
+        none, number = graded(grader, "none", "x", of=problem(task="wrong"))
+
+    assert none.note == "the grader raised TypeError: score gave NoneType, not a Score"
+    assert number.verdict is Verdict.UNSCORED
+
+
+def test_several_tasks_are_told_apart_by_their_problems() -> None:
+    with Grader([Trouble(), Slow()], Limits(workers=1)) as grader:
+        scores = dict(grader.grade([(0, problem(), "yes"), (1, problem(task="slow"), "yes")]))
+
+    assert (scores[0].verdict, scores[1].note) == (Verdict.CORRECT, "warm True")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_problem_of_another_task_is_refused(workers: int) -> None:
+    with (
+        Grader(Trouble(), Limits(workers=workers)) as grader,
+        pytest.raises(DataError, match="this grader has trouble"),
+    ):
+        graded(grader, "3", of=sum_problem(1, 2))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_too_many_failures_stop_the_run_with_a_sentence(workers: int) -> None:
+    limits = Limits(workers=workers, unscored_share=0.25, unscored_count=5)
+    texts = ["yes"] * 8 + ["raise"] * 4
+
+    with Grader(Trouble(), limits) as grader:
+        graded(grader, *texts)
+        with pytest.raises(
+            TrainError, match=r"5 of the last 1\d answers could not be scored.*on purpose.*0\.25"
+        ):
+            graded(grader, "raise")
+
+
+def test_a_few_failures_in_a_row_among_many_answers_stop_nothing() -> None:
+    with Grader(Trouble(), Limits(workers=0, unscored_share=0.25, unscored_count=5)) as grader:
+        scores = graded(grader, *["yes"] * 100, *["raise"] * 10)
+
+    assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 10
+
+
+def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:
+    here = problem(task="bounded")
+    with Grader(Bounded()) as inside, Grader(Bounded(), Limits(workers=1)) as outside:
+        assert inside.workers == 0
+        assert graded(inside, "pid", of=here)[0].note == str(os.getpid())
+        assert graded(outside, "pid", of=here)[0].note != str(os.getpid())
+    with Grader([Bounded(), Trouble()]) as both:
+        assert both.workers == 2
+
+
+def test_failures_in_this_process_are_unscored_too() -> None:
+    with Grader(Trouble(), Limits(workers=0)) as grader:
+        scores = graded(grader, "raise", "exit", "refuse", "deep", "yes")
+
+    assert [score.verdict for score in scores] == [Verdict.UNSCORED] * 4 + [Verdict.CORRECT]
+
+
+def test_a_task_defined_in_a_function_is_refused_with_a_sentence() -> None:
+    class Local(Trouble):
+        pass
+
+    with pytest.raises(ConfigError, match="cannot be sent to grading processes"):
+        Grader(Local(), Limits(workers=1))
+
+
+def test_a_task_that_does_not_load_in_the_worker_is_said_so() -> None:
+    with (
+        Grader(Unloadable(), Limits(workers=1)) as grader,
+        pytest.raises(ConfigError, match="no state for me"),
+    ):
+        graded(grader, "yes")
+
+
+def test_closing_in_the_midst_of_endless_answers_ends_every_process() -> None:
+    with Grader(Trouble(), Limits(workers=2)) as grader:
+        pids = {
+            int(score.note) for score in graded(grader, *["pid", "sleep 0.05"] * 4) if score.note
+        }
+        texts = ("yes", "sleep", "loop")
+        next(grader.grade((text, problem(), text) for text in texts))
+
+    assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    grader.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_parent_that_is_killed_or_interrupted_leaves_no_process(how: signal.Signals) -> None:
+    program = (
+        "import sys; sys.path.append(sys.argv[1])\n"
+        "from troublesome import Trouble, problem\n"
+        "from whet.grading.limits import Limits\n"
+        "from whet.grading.grader import Grader\n"
+        "with Grader(Trouble(), Limits(workers=2, wall=3600, cpu=3600)) as grader:\n"
+        "    for _, score in grader.grade([(0, problem(), 'pid'), (1, problem(), 'loop'), (2, problem(), 'loop')]):\n"
+        "        print(score.note, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(HERE)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        os.killpg(parent.pid, how)
+        parent.wait()
+
+    assert server != parent.pid
+    assert soon(
+        lambda: not Path(f"/proc/{worker}").exists() and not Path(f"/proc/{server}").exists()
+    )
+
+
+def test_a_server_that_is_killed_is_told_in_a_sentence() -> None:
+    with Grader(Trouble(), Limits(workers=1)) as grader:
+        worker = graded(grader, "pid")[0].note
+        server = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(server, signal.SIGKILL)
+
+        assert soon(lambda: not Path(f"/proc/{worker}").exists())
+        with pytest.raises(TrainError, match="ended from outside"):
+            graded(grader, "yes", "yes")
+
+
+def test_ten_thousand_quick_answers_are_not_held_up_by_messages(pool: Grader) -> None:
+    graded(pool, *["yes"] * 100)
+    began = time.perf_counter()
+
+    scores = graded(pool, *["yes"] * 10_000)
+
+    # 50,000 a second on two idle cores; a quarter of what is asked for is left to a busy machine.
+    assert len(scores) / (time.perf_counter() - began) > 5_000

@@ -1,0 +1,218 @@
+"""Rewards: weighted sums of what the grader states, shaping terms, and the specs that come with
+whet."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from whet import config
+from whet.config import Config
+from whet.errors import ConfigError
+from whet.rewards.spec import FOLDER, RewardSpec, load, shipped
+from whet.testing.fakes import rollout, sum_problem
+from whet.types import Rollout, Score, Step, Verdict
+
+PARTS = {"correct": 1.0, "process": 0.5, "length": 0.2, "extra": 9.0}
+
+
+def _rewarded(spec: RewardSpec, score: Score) -> Rollout:
+    [[found]] = spec.apply([(rollout(score=score, reward=7.0),)])
+    return found
+
+
+def test_the_reward_is_the_weighted_sum_of_the_named_parts() -> None:
+    spec = RewardSpec(weights={"correct": 0.55, "process": 0.30, "length": 0.15})
+
+    found = _rewarded(spec, Score(verdict=Verdict.CORRECT, parts=PARTS))
+
+    # .55 × 1 + .30 × .5 + .15 × .2
+    assert found.reward == pytest.approx(0.73)
+
+
+def test_correctness_alone_is_the_default() -> None:
+    assert _rewarded(RewardSpec(), Score(verdict=Verdict.CORRECT, parts=PARTS)).reward == 1.0
+
+
+def test_what_the_grader_could_not_score_gets_no_reward() -> None:
+    assert _rewarded(RewardSpec(), Score(verdict=Verdict.UNSCORED, parts={})).reward is None
+
+
+def test_a_part_the_task_does_not_state_is_named_with_those_it_does() -> None:
+    with pytest.raises(
+        ConfigError, match="'style', which sums does not score: correct, extra, length, process"
+    ):
+        _rewarded(RewardSpec(weights={"style": 1.0}), Score(verdict=Verdict.WRONG, parts=PARTS))
+
+
+def test_groups_keep_their_shape_and_order() -> None:
+    scores = [Score(verdict=Verdict.CORRECT, parts={"correct": value}) for value in (0.1, 0.2, 0.3)]
+    groups = [(rollout(score=scores[0]), rollout(score=scores[1])), (rollout(score=scores[2]),)]
+
+    assert [[found.reward for found in group] for group in RewardSpec().apply(groups)] == [
+        [0.1, 0.2],
+        [0.3],
+    ]
+
+
+THINKS, LOOP = "<think>\nso\n</think>\n", "and we look once again " * 6
+
+
+def _reward(
+    name: str, verdict: Verdict, text: str = "[A]", task: str = "mis", **parts: float
+) -> float:
+    score = Score(verdict=verdict, parts={"correct": float(verdict is Verdict.CORRECT), **parts})
+    problem = replace(sum_problem(1, 2), task=task)
+    [[found]] = load(name).apply([(rollout(score=score, text=text, problem=problem),)])
+    assert found.reward is not None
+    return found.reward
+
+
+@pytest.mark.parametrize(
+    ("name", "optimal", "half", "infeasible", "missing", "formed", "looping"),
+    [
+        ("binary", 1.0, 0.0, 0.0, 0.0, 1.0, 0.0),
+        ("binary_format", 1.0, 0.0, 0.0, 0.0, 1.5, 0.0),
+        ("binary_format_repeat", 1.0, 0.0, 0.0, 0.0, 1.5, -0.5),
+        ("ratio_quality_format_repeat", 1.0, 0.25, 0.0, 0.0, 1.5, -0.5),
+        ("complicated", 2.0, 0.25, -1.0, -1.0, 3.0, -2.0),
+    ],
+)
+def test_the_graph_rewards_have_the_numbers_of_npg_muse(
+    name: str,
+    optimal: float,
+    half: float,
+    infeasible: float,
+    missing: float,
+    formed: float,
+    looping: float,
+) -> None:
+    best = {"feasible": 1.0, "value": 4.0, "optimum": 4.0}
+    poor = {"feasible": 1.0, "value": 2.0, "optimum": 4.0}
+    bad = {"feasible": 0.0, "value": 0.0, "optimum": 4.0}
+
+    assert _reward(name, Verdict.CORRECT, **best) == optimal
+    assert _reward(name, Verdict.WRONG, **poor) == half
+    assert _reward(name, Verdict.WRONG, **bad) == infeasible
+    assert _reward(name, Verdict.NO_ANSWER) == missing
+    assert _reward(name, Verdict.CORRECT, THINKS + "[A]", **best) == formed
+    assert _reward(name, Verdict.WRONG, LOOP, **bad) == looping
+
+
+def test_only_tours_are_squared_in_the_complicated_reward() -> None:
+    parts = {"feasible": 1.0, "value": 8.0, "optimum": 4.0}
+
+    assert _reward("complicated", Verdict.WRONG, task="tsp", **parts) == pytest.approx(0.125)
+    assert _reward("complicated", Verdict.WRONG, task="ged", **parts) == pytest.approx(0.25)
+
+
+def test_rlinf_gives_five_and_takes_five() -> None:
+    assert [_reward("rlinf", v) for v in (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER)] == [
+        5.0,
+        -5.0,
+        -5.0,
+    ]
+
+
+def test_the_24_game_weighs_outcome_process_and_length() -> None:
+    # .55 × 0 + .30 × .5 + .15 × 1
+    assert _reward("game24", Verdict.WRONG, process=0.5, length=1.0) == pytest.approx(0.3)
+
+
+def test_the_verifier_of_tango_earns_nothing_for_form_alone_without_a_verdict() -> None:
+    text = (
+        r"<step_verification><step>\boxed{CORRECT}</step></step_verification>"
+        r"<final_verification>\boxed{CORRECT}</final_verification>"
+    )
+
+    assert _reward("tango_verifier", Verdict.CORRECT, text) == pytest.approx(1.8)
+    assert _reward("tango_verifier", Verdict.WRONG, text) == pytest.approx(0.8)
+    assert _reward("tango_verifier", Verdict.NO_ANSWER, text) == 0.0
+
+
+def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothing() -> None:
+    steps = tuple(
+        Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
+    )
+    score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+    once = load("tango_solver").rewarded(replace(rollout(score=score), steps=steps))
+    twice = load("tango_solver").rewarded(once)
+
+    assert once.reward == 1.0
+    assert [step.reward for step in once.steps] == [0.25, -0.25, 0.25, 0.0]
+    assert twice.steps == once.steps
+
+
+def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
+    score = Score(verdict=Verdict.WRONG, parts={"correct": 0.0})
+    lengths = (16384, 18432, 20480)
+
+    rewards = [
+        load("dapo").rewarded(rollout(score=score, tokens=[1] * size)).reward for size in lengths
+    ]
+
+    assert rewards == [-1.0, -1.5, -2.0]
+
+
+def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
+    score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+    first = load("rlinf").rewarded(rollout(score=score, text=THINKS + "3"))
+    second = load("binary_format").rewarded(first)
+
+    assert (first.reward, second.reward) == (5.0, 1.5)
+    assert second.score == score and second.text == first.text
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
+    name: str, tmp_path: Path
+) -> None:
+    text = (FOLDER / f"{name}.toml").read_text()
+    copy = tmp_path / "copy.toml"
+    copy.write_text(config.to_toml(load(name)))
+
+    assert text.startswith('kind = "reward"\n# ')
+    assert load(str(copy)) == load(name)
+
+
+def test_every_shipped_spec_is_in_the_document_with_a_row() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text()
+
+    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == shipped()
+
+
+class Recipe(Config):
+    reward: RewardSpec = RewardSpec()
+
+
+def test_settings_may_name_a_spec_instead_of_writing_one() -> None:
+    assert config.load(Recipe, None, ["--reward", "dapo"]).config.reward == load("dapo")
+    assert load("dapo").needs_tokens and not load("complicated").needs_tokens
+
+
+def test_an_unknown_spec_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="no reward spec 'dapoo'; did you mean 'dapo'"):
+        load("dapoo")
+    with pytest.raises(ConfigError, match="no reward spec 'zzzz'; known: binary, "):
+        load("zzzz")
+    with pytest.raises(ConfigError, match=r"there is no file .*none\.toml"):
+        load("none.toml")
+
+
+def test_an_unknown_term_is_named_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[[terms]]\nkind = "cosin"\nmax_tokens = 5\n')
+
+    with pytest.raises(ConfigError, match="no shaping term 'cosin'; did you mean 'cosine'"):
+        load(str(file))
+
+
+def test_an_unknown_parameter_of_a_term_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[[terms]]\nkind = "repeat"\nmin_units = 5\n')
+
+    with pytest.raises(
+        ConfigError, match=r'unknown key "terms\.0\.min_units".*did you mean "terms\.0\.min_unit"'
+    ):
+        load(str(file))

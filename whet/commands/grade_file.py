@@ -1,0 +1,257 @@
+"""Grade a file of responses: a verdict, parts, the answer found and a note for every row, in the
+order of the file."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from whet.data.problems import read_problems
+from whet.errors import ConfigError, DataError, WhetError
+from whet.grading.grader import Grader
+from whet.grading.limits import MAX_WORKERS, Limits
+from whet.grading.worker import BROKEN
+from whet.rewards.spec import RewardSpec, load
+from whet.store.files import check_target, finite, replacing, writing
+from whet.store.jsonl import read_rows, to_line
+from whet.tasks.base import Task
+from whet.tasks.user_task import is_own, own_task
+from whet.track.progress import bar, say
+from whet.types import Completion, Finish, Json, Message, Problem, Role, Rollout, Score, Verdict
+
+MakeTask = Callable[[str], Task]
+"""Makes a task by its name; an unknown one is a ConfigError that lists the known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    line: int
+    given: Mapping[str, Json]
+    problem: Problem
+    text: str
+
+
+def grade_file(
+    source: Path,
+    out: Path,
+    *,
+    make: MakeTask,
+    problems: Path | None = None,
+    workers: int | None = None,
+    reward: str | None = None,
+    own: Sequence[str] = (),
+) -> Counter[Verdict]:
+    """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
+    is broken.
+
+    A row has an "id", a "response", and either "problem", an id or source_id in the file of
+    problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
+    `own` are tasks such as "my_task.py:Name".
+    """
+    spec = _spec(reward)
+    _check_flags(source, out, problems, workers)
+    _try_writing(out)
+    rows = list(_rows(source, _Index(problems) if problems else None))
+    if not rows:
+        raise DataError(f"{source} has no rows")
+    tasks = _tasks(source, rows, make, own)
+    scores: dict[int, Score] = {}
+    with (
+        Grader(tasks, Limits(workers=workers, unscored_share=1.0)) as grader,
+        bar("grading", len(rows)) as advance,
+    ):
+        for index, score in grader.grade(
+            (index, row.problem, row.text) for index, row in enumerate(rows)
+        ):
+            if score.note.startswith(BROKEN):
+                raise DataError(
+                    f"{source} line {rows[index].line}: {score.note.removeprefix(BROKEN)}"
+                )
+            scores[index] = score
+            advance(1)
+    with replacing(out) as new, new.open("wb") as file:
+        file.writelines(_line(row, scores[index], spec) for index, row in enumerate(rows))
+    counts = Counter(score.verdict for score in scores.values())
+    named = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
+    say(f"{len(rows):,} responses: {named}, in {out}")
+    return counts
+
+
+class _Index:
+    """Problems by their id, and by the id they had in the file they came from."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._found: dict[str, list[Problem]] = {}
+        for problem in read_problems(file):
+            for name in {problem.id, problem.source_id} - {None}:
+                same = self._found.setdefault(str(name), [])
+                if problem not in same:
+                    same.append(problem)
+
+    def find(self, name: str) -> Problem:
+        found = self._found.get(name, [])
+        if not found:
+            raise DataError(f"problem {name!r} is neither an id nor a source_id in {self.file}")
+        if len(found) > 1:
+            raise DataError(
+                f"problem {name!r} is the source_id of {len(found)} problems in {self.file}; give its id"
+            )
+        return found[0]
+
+
+def _rows(source: Path, index: _Index | None) -> Iterator[_Row]:
+    given = read_rows(source)
+    lines = [
+        number
+        for number, line in enumerate(source.read_bytes().split(b"\n"), start=1)
+        if line.strip()
+    ]
+    for line, row in zip(lines, given, strict=True):
+        try:
+            yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
+        except DataError as error:
+            raise DataError(f"{source} line {line}: {error}") from error
+
+
+def _text(row: Mapping[str, Json]) -> str:
+    response = row.get("response")
+    if not isinstance(response, str):
+        raise DataError(f'"response" should be text, not {_short(response)}')
+    return response
+
+
+def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Problem:
+    if isinstance(row.get("id"), bool) or not isinstance(row.get("id"), str | int):
+        raise DataError(f'"id" should be text or a whole number, not {_short(row.get("id"))}')
+    name = row.get("problem")
+    if name is not None:
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise DataError(
+                f'"problem" should be an id in the file of problems, not {_short(name)}'
+            )
+        if index is None:
+            raise DataError(
+                f'"problem" is {_short(name)}, but no file of problems is given; add --problems'
+            )
+        found = index.find(str(name))
+        if row.get("task") not in (None, found.task):
+            raise DataError(
+                f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task {found.task!r}'
+            )
+        return found
+    if not isinstance(row.get("task"), str):
+        raise DataError('it needs "problem", or "task" with "answer" and "payload"')
+    return _problem_of(row, source)
+
+
+def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
+    task = str(row["task"])
+    answer = row.get("answer")
+    payload = row.get("payload", {})
+    prompt = row.get("prompt", "")
+    if isinstance(answer, bool | list | dict):
+        raise DataError(f'"answer" should be text, a number or null, not {_short(answer)}')
+    if not isinstance(payload, dict):
+        raise DataError(f'"payload" should be an object, not {_short(payload)}')
+    if not isinstance(prompt, str):
+        raise DataError(f'"prompt" should be text, not {_short(prompt)}')
+    return Problem(
+        id=f"{task}/{row['id']}",
+        task=task,
+        prompt=(Message(role="user", content=prompt),),
+        answer=None if answer is None else str(answer),
+        payload=payload,
+        level=None,
+        split="test",
+        source=source.name,
+        source_id=str(row["id"]),
+    )
+
+
+def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str]) -> list[Task]:
+    """Make each task that a row names; a name in a row never loads a file, only `own` does."""
+    tasks = {task.name: task for task in map(own_task, own)}
+    for row in rows:
+        name = row.problem.task
+        if name not in tasks:
+            try:
+                tasks[name] = make_known(name, make)
+            except WhetError as error:
+                raise DataError(f"{source} line {row.line}: {error}") from error
+    return list(tasks.values())
+
+
+def make_known(name: str, make: MakeTask) -> Task:
+    """Make a task that a row of data names, which must not be a file to run."""
+    if is_own(name):
+        raise DataError(
+            f"task {name!r}: a row loads no file; name the task as its class does, and give it with --task"
+        )
+    return make(name)
+
+
+def _spec(reward: str | None) -> RewardSpec | None:
+    spec = load(reward) if reward is not None else None
+    if spec is not None and spec.needs_tokens:
+        raise ConfigError(
+            f"the reward {reward} counts tokens, which a file of responses does not have"
+        )
+    return spec
+
+
+def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
+    graded = dict(row.given) | {
+        "verdict": score.verdict.value,
+        "parts": {
+            name: part if math.isfinite(part) else None for name, part in score.parts.items()
+        },
+        "extracted": score.answer,
+        "note": score.note,
+    }
+    if spec is not None:
+        graded["reward"] = finite(spec.rewarded(_rollout(row, score)).reward)
+    return to_line(graded)
+
+
+def _rollout(row: _Row, score: Score) -> Rollout:
+    nothing = np.zeros(0, dtype=np.int32)
+    return Rollout(
+        id=str(row.given["id"]),
+        group=row.problem.id,
+        problem=row.problem,
+        role=Role.SOLVER,
+        model="",
+        prompt_tokens=nothing,
+        completion=Completion(
+            tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
+        ),
+        text=row.text,
+        score=score,
+    )
+
+
+def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | None) -> None:
+    for given in (source, problems):
+        if given is not None and out.resolve() == given.resolve():
+            raise ConfigError(f"--out {out} is a file that is read: choose another name")
+    if workers is not None and not 0 <= workers <= MAX_WORKERS:
+        raise ConfigError(f"--workers {workers} should be from 0 to {MAX_WORKERS}")
+
+
+def _try_writing(out: Path) -> None:
+    """Find out now, not after the grading, that the result cannot be written."""
+    check_target(out)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        probe = out.with_name(f".{out.name}.new")
+        probe.touch()
+        probe.unlink()
+
+
+def _short(value: Json) -> str:
+    return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

@@ -1,0 +1,216 @@
+"""Problems in and out of files: import rows of other systems, make problems of a task, show them to
+a person."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
+from whet.data.importers import FORMATS, format_named
+from whet.data.importers.mapped import mapped
+from whet.data.importing import (
+    Graders,
+    Plan,
+    Tally,
+    import_rows,
+    problems_in,
+    rollout_file,
+    unsupported_file,
+)
+from whet.data.problem_text import heading, page, sections
+from whet.errors import ConfigError, DataError
+from whet.rng import derive, stream
+from whet.store.jsonl import write_rows
+from whet.tasks.base import Task
+from whet.tasks.generated import Generator, fifth
+from whet.tasks.registry import named, names
+from whet.tasks.user_task import is_own, own_task
+from whet.track.progress import Advance, bar, say
+from whet.types import SPLITS, Problem, Split
+
+LEVELS = 5
+PATIENCE = 50
+"""Draws for each problem asked for; a level with fewer different problems than that is said to be
+too small."""
+
+
+def import_file(
+    file: Path,
+    out: Path,
+    *,
+    format: str | None = None,
+    map: Sequence[str] = (),
+    task: str | None = None,
+    split: Split | None = None,
+) -> Tally:
+    """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
+
+    Nothing is written unless every row can be read. Answers that came with the rows go into a
+    rollout file beside it.
+    """
+    _check_out(file, out)
+    plan = _plan(format, map, task, split)
+    with bar("import", _size(file)) as advance:
+        tally = import_rows(file, out, plan, advance=advance)
+    _report(tally, out)
+    return tally
+
+
+def make_problems(
+    task: str, n: int, *, out: Path, level: float | None = None, seed: int = 0
+) -> int:
+    """Write n different problems of a task. Levels 1 to 5 are fifths of the difficulty, a fraction
+    is itself."""
+    if n < 1:
+        raise ConfigError(f"-n {n} should be at least 1")
+    source = named(task)
+    wanted = None if level is None else _difficulty(level)
+    with bar("make", n) as advance:
+        write_rows(out, (problem.to_json() for problem in _made(source, n, wanted, seed, advance)))
+    say(f"{n:>7,} {task} problems in {out}")
+    return n
+
+
+def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> None:
+    """Print the first problems of a file: in frames on a terminal, as plain lines elsewhere."""
+    if n < 1:
+        raise ConfigError(f"-n {n} should be at least 1")
+    console = console or Console(highlight=False)
+    shown = list(islice(problems_in(file), n))
+    for problem in shown:
+        if console.is_terminal:
+            console.print(_panel(problem))
+        else:
+            console.print(page(problem), markup=False, soft_wrap=True)
+    if not shown:
+        raise DataError(f"{file} has no problems")
+
+
+def _report(tally: Tally, out: Path) -> None:
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(tally.tasks.items()))
+    say(f"{tally.num_problems:>7,} problems in {out} ({counts})")
+    if tally.num_rollouts:
+        say(f"{tally.num_rollouts:>7,} answers in {rollout_file(out)}")
+    if tally.num_repeats:
+        say(
+            f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); they are kept"
+        )
+    if tally.unsupported:
+        say(
+            f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in {unsupported_file(out)}:"
+        )
+        reasons = Counter(row.reason for row in tally.unsupported)
+        for reason, count in reasons.most_common():
+            first = next(row for row in tally.unsupported if row.reason == reason)
+            say(f"{count:>15,} {reason} (first: {first.place}, {first.source_id})")
+
+
+def _check_out(file: Path, out: Path) -> None:
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
+    if out.resolve() == file.resolve():
+        raise ConfigError(f"--out {out} is the file to import: choose another name")
+
+
+def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split | None) -> Plan:
+    known = names()
+    if task is not None and task not in known and not is_own(task):
+        raise ConfigError(
+            f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name"
+        )
+    if task is not None and is_own(task):
+        own_task(task)
+    if split is not None and split not in SPLITS:
+        raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
+    if map and format is not None:
+        raise ConfigError("--format and --map exclude each other: a format knows its own columns")
+    if map:
+        return Plan(
+            read=mapped(map, task).draft,
+            source="",
+            default_split="rl",
+            split=split,
+            check=Graders().check,
+        )
+    if format is None:
+        raise ConfigError(
+            f"say how rows are laid out: --map field=column …, or --format with one of {', '.join(FORMATS)}"
+        )
+    if task is not None:
+        raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
+    layout = format_named(format)
+    return Plan(
+        read=layout.draft,
+        source=format,
+        default_split=layout.split,
+        split=split,
+        check=Graders().check,
+    )
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
+
+
+def _difficulty(level: float) -> float:
+    """Read 1 to 5 as the middle of a fifth, and a fraction below 1 as a difficulty."""
+    if 0 <= level < 1:
+        return level
+    if level not in range(1, LEVELS + 1):
+        raise ConfigError(f"--level {level:g} should be 1, 2, 3, 4 or 5, or a fraction from 0 to 1")
+    return (level - 0.5) / LEVELS
+
+
+def _made(
+    task: Task, n: int, level: float | None, seed: int, advance: Advance
+) -> Iterator[Problem]:
+    """Draw different problems, from the task's generator or else from its own lists."""
+    drawn = (
+        _generated(task, task, n, level, seed)
+        if isinstance(task, Generator)
+        else _listed(task, level, seed)
+    )
+    seen: set[str] = set()
+    for problem in drawn:
+        if problem.id not in seen:
+            seen.add(problem.id)
+            advance(1)
+            yield problem
+        if len(seen) == n:
+            return
+    at = "" if level is None else f" at level {level:g}"
+    what = (
+        f"has only {len(seen):,} different problems{at}"
+        if seen
+        else f"makes no problems of its own{at}"
+    )
+    raise ConfigError(f"task {task.name!r} {what}, and -n asks for {n:,}")
+
+
+def _generated(
+    task: Task, maker: Generator, n: int, level: float | None, seed: int
+) -> Iterator[Problem]:
+    for index in range(n * PATIENCE):
+        yield maker.generate(derive(seed, "make", task.name, index), level)
+
+
+def _listed(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
+    problems = [problem for split in SPLITS for problem in task.problems(split)]
+    if level is not None:
+        problems = [p for p in problems if p.level is not None and fifth(p.level) == fifth(level)]
+    stream(seed, "make", task.name).shuffle(problems)
+    yield from problems
+
+
+def _panel(problem: Problem) -> Panel:
+    parts = [
+        Text(f"{title}\n", style="bold").append(content, style="not bold")
+        for title, content in sections(problem)
+    ]
+    return Panel(
+        Group(*parts), title=Text(heading(problem)), title_align="left", border_style="dim"
+    )

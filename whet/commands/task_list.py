@@ -1,0 +1,86 @@
+"""Look at tasks, and prove their graders on their own data."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Column, Table
+
+from whet.commands.check_graders import check_file, check_task
+from whet.errors import DataError
+from whet.tasks.base import Task
+from whet.tasks.code.sandbox import described
+from whet.tasks.generated import Generator
+from whet.tasks.registry import named, names
+from whet.track.progress import printer, say
+from whet.types import SPLITS, Problem
+
+CHECKED = 5
+"""Problems of each split that are tried where no file is given."""
+LISTED = 20
+"""Problems looked at of a task that can make any number of them."""
+
+
+def list_tasks() -> None:
+    """Print every task with how many problems it makes itself, their levels, and an example."""
+    widths = {
+        "task": max(map(len, names())),
+        "problems": len("any number"),
+        "levels": len("0.0 to 1.0"),
+    }
+    columns = [Column(name, no_wrap=True, min_width=width) for name, width in widths.items()]
+    table = Table(
+        *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
+    )
+    for name in names():
+        task = named(name)
+        problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
+        levels = sorted(problem.level for problem in problems if problem.level is not None)
+        span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
+        example = (
+            " ".join(problems[0].prompt[-1].content.split())[:60]
+            if problems
+            else "from files: whet data import"
+        )
+        count = (
+            "any number"
+            if isinstance(task, Generator)
+            else f"{len(problems):,}"
+            if problems
+            else ""
+        )
+        table.add_row(name, count, span, escape(example))
+    printer.print(table)
+    say(described())
+
+
+def check_tasks(name: str | None, file: Path | None) -> None:
+    """Prove one task, all that make problems, or those of a file; a line a failing row, and
+    counts."""
+    if file is not None:
+        proofs = check_file(file, make=named, task=name)
+    else:
+        chosen = [named(each) for each in ([name] if name else names())]
+        proofs = [
+            check_task(task, per_split=CHECKED)
+            for task in chosen
+            if name or next(_own(task, 1), None)
+        ]
+    problems = sum(p.num_problems for p in proofs)
+    responses = sum(p.num_responses for p in proofs)
+    without = sum(p.num_without_gold for p in proofs)
+    failures = sum(len(p.failures) for p in proofs)
+    say(
+        f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, {failures:,} failures"
+    )
+    if failures:
+        raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
+
+
+def _own(task: Task, count: int | None) -> Iterator[Problem]:
+    """Take problems that a task lists itself, evenly from its splits; all of them for None."""
+    for split in SPLITS:
+        yield from islice(
+            task.problems(split), None if count is None else max(1, count // len(SPLITS))
+        )

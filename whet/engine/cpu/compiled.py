@@ -1,0 +1,248 @@
+"""Decode steps of small models on a CPU by the C kernel: one call a step, instead of hundreds of
+operations.
+
+The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the
+kernel's final states.
+
+Shapes: B rows in use, K layers, P prompts, G key/value heads, L tokens of the longest prompt, D
+head size, N and M the sizes of a weight.
+"""
+
+import ctypes
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from whet.engine.cpu.dense_cache import Prefill, Slots
+from whet.engine.cpu.threads import FEWEST_ROWS, is_small
+from whet.engine.prompts import Layout
+from whet.engine.rows import Rows
+from whet.engine.sequences import Indices
+from whet.engine.transfer import Link
+from whet.errors import EngineError
+from whet.kernels.c import library as c_library
+from whet.kernels.switch import LANES
+from whet.models.transformer import Layer, Transformer
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+
+
+class _Model(ctypes.Structure):
+    _fields_ = (
+        *(
+            (name, _INT)
+            for name in ("layers", "hidden", "inner", "heads", "groups", "size", "vocab")
+        ),
+        ("eps", ctypes.c_float),
+        *((name, _POINTER) for name in ("embed", "rope", "norm", "head", "weights")),
+    )
+
+
+class _Cache(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("keys", "prompt")),
+        *((name, _INT) for name in ("prompts", "columns", "length")),
+        ("blocks", _POINTER),
+        *((name, _INT) for name in ("num_blocks", "slots")),
+    )
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (
+        *((name, _INT) for name in ("used", "threads", "columns")),
+        *(
+            (name, _POINTER)
+            for name in ("token", "count", "live", "first", "base", "limit", "seed", "temperature")
+        ),
+        *((name, _POINTER) for name in ("report", "slot", "prompt", "length", "is_stop", "hidden")),
+    )
+
+
+def build_slots(model: Transformer, *, slots: int, context: int) -> Slots:
+    """Take the kernel where it can serve: a small float32 model on a CPU, of even sizes, without
+    adapters."""
+    library = c_library.library() if _is_fit(model) else None
+    if library is None:
+        return Slots(model, slots=slots, context=context)
+    return CompiledSlots(model, library, slots=slots, context=context)
+
+
+def _is_fit(model: Transformer) -> bool:
+    weight, cfg = model.embed.weight, model.cfg
+    if (
+        type(model) is not Transformer
+        or weight.device.type != "cpu"
+        or weight.dtype != torch.float32
+    ):
+        return False
+    linears = [
+        part for layer in model.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)
+    ]
+    sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
+    return (
+        is_small(model)
+        and all(type(part) is nn.Linear for part in linears)
+        and not any(n % LANES for n in sizes)
+    )
+
+
+class CompiledSlots(Slots):
+    """The dense cache as the kernel reads it, with a copy of the weights in its layout.
+
+    Keys lie transposed: those that rows add in their blocks, those of prompts in a copy. Rows that
+    move keep their place in the blocks, and `slot_R` says which it is.
+    """
+
+    def __init__(
+        self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int
+    ) -> None:
+        super().__init__(model, slots=slots, context=context)
+        self.model = model
+        self.library = library
+        self.panel = int(library.decode_panel())
+        self.slot_R = np.arange(slots)
+        self.keys_KPGDL = torch.empty(0)
+        self._filed: set[int] = set()
+        self._kept: list[Tensor] = []
+
+    def start(self) -> None:
+        """Lay the weights out as they are now."""
+        self._kept = []
+        cfg = self.model.cfg
+        assert self.model.embed.weight.dtype == torch.float32, (
+            "a model stays what it was when the engine began"
+        )
+        addresses: list[int | None] = []
+        for layer in self.model.layers:
+            assert isinstance(layer, Layer), "a Transformer is made of them"
+            addresses += self._layer(layer)
+        self._weights = (_POINTER * len(addresses))(*addresses)
+        self.shape = _Model(
+            layers=cfg.num_layers,
+            hidden=cfg.hidden_size,
+            inner=cfg.intermediate_size,
+            heads=cfg.num_heads,
+            groups=cfg.num_kv_heads,
+            size=cfg.head_dim,
+            vocab=cfg.vocab_size,
+            eps=cfg.norm_eps,
+            embed=self._address(self.model.embed.weight),
+            rope=self._address(self.model.rope_PD),
+            norm=self._address(self.model.norm.weight),
+            head=self._pack(self.model.head_weight_VH),
+            weights=ctypes.addressof(self._weights),
+        )
+
+    def prefill(self, layout: Layout, link: Link) -> Prefill:
+        self._filed.update(self.room.prompt_R[layout.row_T].tolist())
+        return super().prefill(layout, link)
+
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        self.slot_R[source_M], self.slot_R[target_M] = self.slot_R[target_M], self.slot_R[source_M]
+
+    def step(self, rows: _Rows) -> None:
+        """Run a step, with as many blocks as it needs."""
+        if self._filed:
+            self._turn_keys()
+            self._cache = self._described()
+        while needed := self.library.decode_step(
+            *map(ctypes.byref, (self.shape, self._cache, rows))
+        ):
+            if needed < 0:
+                raise EngineError("there is no memory left for a decode step; lower engine.slots")
+            self.reserve_blocks(needed)
+            self._cache = self._described()
+
+    def _described(self) -> _Cache:
+        self._addresses = (_POINTER * len(self.blocks))(
+            *(block.data_ptr() for block in self.blocks)
+        )
+        return _Cache(
+            keys=self.keys_KPGDL.data_ptr(),
+            prompt=self.prompts.data_ptr(),
+            prompts=self.prompts.shape[2],
+            columns=self.keys_KPGDL.shape[4],
+            length=self.prompts.shape[4],
+            blocks=ctypes.addressof(self._addresses),
+            num_blocks=len(self.blocks),
+            slots=len(self.slot_R),
+        )
+
+    def _turn_keys(self) -> None:
+        """Copy the keys of prompts that have been filed since the last step."""
+        keys_KPGLD = self.prompts[:, 0]
+        line_M = torch.tensor(sorted(self._filed))
+        layers, prompts, groups, length, size = keys_KPGLD.shape
+        room = layers, prompts, groups, size, -(-length // LANES) * LANES
+        if self.keys_KPGDL.shape != room:
+            # Zeros, since what lies past the end of a prompt is read before it is left out, and
+            # must be a number.
+            self.keys_KPGDL = keys_KPGLD.new_zeros(room)
+            line_M = torch.arange(prompts)
+        self.keys_KPGDL[:, line_M, :, :, :length] = keys_KPGLD[:, line_M].transpose(3, 4)
+        self._filed.clear()
+
+    def _layer(self, layer: Layer) -> list[int | None]:
+        odd = -len(layer.qkv.weight) % self.panel
+        return [
+            self._address(layer.input_norm.weight),
+            self._pack(layer.qkv.weight),
+            self._address(
+                None if layer.qkv.bias is None else nn.functional.pad(layer.qkv.bias, (0, odd))
+            ),
+            *(
+                self._address(None if norm is None else norm.weight)
+                for norm in (layer.q_norm, layer.k_norm)
+            ),
+            self._pack(layer.out.weight),
+            self._address(layer.post_norm.weight),
+            self._pack(layer.gate_up.weight),
+            self._pack(layer.down.weight),
+        ]
+
+    def _pack(self, weight_NM: Tensor) -> int | None:
+        n, m = weight_NM.shape
+        to = weight_NM.new_empty(-(-n // self.panel) * self.panel * m)
+        self.library.decode_pack(self._address(weight_NM), n, m, to.data_ptr())
+        return self._address(to)
+
+    def _address(self, x: Tensor | None) -> int | None:
+        """Keep a tensor for as long as the kernel may read it."""
+        if x is None:
+            return None
+        self._kept.append(x.detach().contiguous())
+        return self._kept[-1].data_ptr()
+
+
+class Step:
+    """A step of the first rows. All it needs stays where it is, so addresses are looked up once."""
+
+    def __init__(self, store: CompiledSlots, rows: Rows, is_stop_V: Tensor) -> None:
+        self.store = store
+        self._kept = (rows, is_stop_V)
+        room = store.room
+        moved = (
+            rows.token_R,
+            rows.count_R,
+            rows.live_R,
+            rows.first_R,
+            rows.base_R,
+            rows.limit_R,
+            rows.seed_R,
+        )
+        tensors = *moved, rows.temperature_R, rows.report_RX
+        arrays = store.slot_R, room.prompt_R, room.length_P
+        addresses = *(each.data_ptr() for each in tensors), *(each.ctypes.data for each in arrays)
+        self._rows = _Rows(0, 1, rows.columns, *addresses, is_stop_V.data_ptr())
+
+    def run(self, size: int, hidden_BH: Tensor | None = None) -> None:
+        """Draw a token for each row and record it.
+
+        Where final states are wanted they are filled in, and tokens are left in the report, for the
+        caller to record.
+        """
+        self._rows.used = size
+        self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
+        self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
+        self.store.step(self._rows)

@@ -1,0 +1,240 @@
+"""The dense cache, for CPUs: each prompt once, and blocks of rows for what each request adds to it.
+
+A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all
+rows block by block.
+
+Shapes: R rows, B rows in use, P prompts, G key/value heads, Y query heads that share one, C tokens
+of a row, L tokens of the longest prompt, D head size, T tokens of a forward pass, M rows that move
+or are written. Z stands for rows and key/value heads, or prompts and key/value heads, as one
+dimension.
+"""
+
+import torch
+from torch import Tensor
+
+from whet.engine.cpu.shared_prefix import Grid, SharedPrompts
+from whet.engine.prompts import Layout
+from whet.engine.rows import Rows
+from whet.engine.sequences import Indices
+from whet.engine.transfer import Link
+from whet.models.attention import PackedAttention
+from whet.models.rope import Turn
+from whet.models.transformer import Transformer
+
+BLOCK = 16
+"""Tokens of a row that lie together; the same tokens of the next row follow, so that no memory is
+skipped."""
+
+
+class Slots:
+    """Keys and values of every layer, written in place."""
+
+    has_lag = splits = is_recorded = False
+
+    def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
+        cfg, weight = model.cfg, model.embed.weight
+        # The last row is the scheduler's spare; it holds a prompt and nothing else.
+        self.room = SharedPrompts(slots + 1)
+        self.prompts = weight.new_zeros(cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim)
+        self.blocks: list[Tensor] = []
+        self._num_used = 0
+        self._block = weight.new_zeros(()).expand(
+            cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim
+        )
+
+    def start(self) -> None:
+        """Nothing is kept of the weights."""
+
+    def holds(self, tokens: int) -> bool:
+        return True
+
+    def prefill(self, layout: Layout, link: Link) -> "Prefill":
+        prompt_T = self.room.prompt_R[layout.row_T]
+        self._reserve(int(prompt_T.max()) + 1, int(layout.positions_T.max()) + 1)
+        line_T, column_T, starts_S1 = link.send(prompt_T, layout.positions_T, layout.starts_S1)
+        return Prefill(self, line_T, column_T, starts_S1.diff())
+
+    def copy(self, longest: int, link: Link) -> None:
+        """What rows share lies in one place."""
+
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        source = torch.from_numpy(source_M)
+        target = torch.from_numpy(target_M)
+        for block in self.blocks[: self._num_used]:
+            block.index_copy_(2, target, block.index_select(2, source))
+
+    def sync(self, num_rows: int, longest: int, link: Link) -> None:
+        """Nothing is kept outside the device."""
+
+    def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
+        return self.decode_shares(rows, [slice(0, size)])[0]
+
+    def decode_shares(self, rows: Rows, shares: list[slice]) -> list["Decode"]:
+        """Do the same for each share of the rows, so that none needs another."""
+        found = []
+        for share in shares:
+            grid = self.room.grid(share)
+            column_B = rows.position_of(share) - torch.from_numpy(grid.before_B)
+            found.append(Decode(self, grid, share.start, column_B))
+        self.reserve_blocks(max(each.num_blocks for each in found))
+        return found
+
+    def reserve_blocks(self, number: int) -> None:
+        """Make room for so many blocks of all rows; the others are not in use."""
+        self._num_used = number
+        while len(self.blocks) < number:
+            # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and
+            # must be a number.
+            self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
+
+    def _reserve(self, lines: int, length: int) -> None:
+        """Make room for so many prompts of that length."""
+        layers, both, had_lines, groups, had_length, size = self.prompts.shape
+        if lines > had_lines or length > had_length:
+            old = self.prompts
+            self.prompts = old.new_zeros(
+                layers, both, max(lines, had_lines), groups, max(length, had_length), size
+            )
+            self.prompts[:, :, :had_lines, :, :had_length] = old
+
+
+class Prefill:
+    """Packed attention over contexts that also files their keys and values."""
+
+    def __init__(self, store: Slots, line_T: Tensor, column_T: Tensor, lengths_S: Tensor) -> None:
+        self.store = store
+        self.packed = PackedAttention(lengths_S)
+        self.line_T = line_T
+        self.column_T = column_T
+
+    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
+        q_TND, k_TGD, v_TGD = turn(qkv_TX)
+        for cached, new_TGD in zip(self.store.prompts[layer], (k_TGD, v_TGD), strict=True):
+            cached[self.line_T, :, self.column_T] = new_TGD
+        return self.packed.mix(q_TND, k_TGD, v_TGD)
+
+
+class Decode:
+    """Attention of one new token a row over its prompt and all that the row has added, the new
+    token included.
+
+    Scores of both parts lie side by side under one softmax. Rows of one prompt read it together, as
+    one product.
+    """
+
+    def __init__(self, store: Slots, grid: Grid, first: int, column_B: Tensor) -> None:
+        self.store = store
+        self.grid = grid
+        self.first = first
+        self.before = int(grid.before_B.max())
+        used = int(column_B.max()) + 1
+        # Blocks are read whole: to skip what nobody has filled yet takes longer.
+        self.num_blocks = -(-used // BLOCK)
+        self.total = self.before + self.num_blocks * BLOCK
+        self.end = self.before + used
+        self.cell_B = None if grid.is_full else torch.from_numpy(grid.cell_B)
+        self.writes = self._writes(column_B)
+        self.bias_B11C = self._bias(torch.from_numpy(grid.before_B), column_B)
+
+    def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
+        """Say for each block that new tokens go to: which rows they are of, and their places, head
+        by head."""
+        group_G = torch.arange(self.store.prompts.shape[3])
+        block_B = column_B // BLOCK
+        found = []
+        for number in sorted(set(block_B.tolist())):
+            row_M = (block_B == number).nonzero()[:, 0]
+            head_MG = (self.first + row_M[:, None]) * len(group_G) + group_G
+            place_MG = head_MG * BLOCK + column_B[row_M, None] % BLOCK
+            found.append((int(number), row_M, place_MG.flatten()))
+        return found
+
+    def _bias(self, before_B: Tensor, column_B: Tensor) -> Tensor | None:
+        """Hide what lies past the end of a row or its prompt; nothing does while all are equally
+        long."""
+        if bool((before_B == self.before).all()) and bool(
+            (self.before + column_B == self.end - 1).all()
+        ):
+            return None
+        unseen_BL = torch.arange(self.before) >= before_B[:, None]
+        unseen_BC = torch.arange(self.num_blocks * BLOCK) > column_B[:, None]
+        unseen_B11C = torch.cat([unseen_BL, unseen_BC], 1)[:, None, None]
+        return torch.zeros(unseen_B11C.shape).masked_fill_(unseen_B11C, -torch.inf)
+
+    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
+        q_BND, k_BGD, v_BGD = turn(qkv_TX)
+        for number, row_M, place_M in self.writes:
+            for cached, new_BGD in zip(
+                self.store.blocks[number][layer], (k_BGD, v_BGD), strict=True
+            ):
+                filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
+                cached.view(-1, turn.size).index_copy_(0, place_M, filed_MGD.reshape(-1, turn.size))
+        rows = len(q_BND)
+        groups = turn.groups
+        # Query heads that share a key head become rows of one small matrix: no key is read twice.
+        q_BGYD = (q_BND * turn.size**-0.5).view(rows, groups, -1, turn.size)
+        probs_BGYC = self._probs(layer, q_BGYD)
+        probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
+        mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], turn.size)
+        for values_ZCD, columns in self._own(layer, 1, rows):
+            mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
+        mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, turn.size)
+        shared_ZWD = torch.bmm(
+            self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1)
+        )
+        mixed_BGYD += self._to_rows(shared_ZWD, groups)
+        return mixed_BGYD.view(q_BND.shape)
+
+    def _probs(self, layer: int, q_BGYD: Tensor) -> Tensor:
+        rows, groups, share, size = q_BGYD.shape
+        scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
+        scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
+        q_ZYD = q_BGYD.view(-1, share, size)
+        for keys_ZCD, columns in self._own(layer, 0, rows):
+            scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
+        shared_ZWL = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
+        scores_BGYC[..., : self.before] = self._to_rows(shared_ZWL, groups)
+        if self.bias_B11C is None:
+            scores_BGYC[..., self.end :] = -torch.inf
+        else:
+            scores_BGYC += self.bias_B11C
+        return torch.softmax(scores_BGYC, dim=-1)
+
+    def _own(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
+        """Give the keys (0) or values (1) that rows have added, block by block, and the columns of
+        their scores."""
+        found = []
+        for number in range(self.num_blocks):
+            column = self.before + number * BLOCK
+            cached_ZCD = self.store.blocks[number][
+                layer, which, self.first : self.first + rows
+            ].flatten(0, 1)
+            found.append((cached_ZCD, slice(column, column + BLOCK)))
+        return found
+
+    def _prompts(self, layer: int, which: int) -> Tensor:
+        first = self.grid.first
+        return self.store.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[
+            :, : self.before
+        ]
+
+    def _to_lines(self, x_BGYD: Tensor) -> Tensor:
+        """Gather rows under their prompts, a matrix for each prompt and key head: [P G, width Y,
+        D]."""
+        _, groups, share, size = x_BGYD.shape
+        lines, width = self.grid.lines, self.grid.width
+        if self.cell_B is not None:
+            x_BGYD = x_BGYD.new_zeros(lines * width, groups, share, size).index_copy_(
+                0, self.cell_B, x_BGYD
+            )
+        x_PWGYD = x_BGYD.reshape(lines, width, groups, share, size)
+        return x_PWGYD.transpose(1, 2).reshape(lines * groups, width * share, size)
+
+    def _to_rows(self, x_PZD: Tensor, groups: int) -> Tensor:
+        """Undo `_to_lines`: [B, G, Y, D]."""
+        lines = self.grid.lines
+        width = self.grid.width
+        size = x_PZD.shape[-1]
+        x_PWGYD = x_PZD.view(lines, groups, width, -1, size).transpose(1, 2)
+        x_BGYD = x_PWGYD.flatten(0, 1)
+        return x_BGYD if self.cell_B is None else x_BGYD[self.cell_B]

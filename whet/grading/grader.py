@@ -1,0 +1,248 @@
+"""Grade many answers at once in processes that can be killed; each is graded once, whatever the
+others do.
+
+    with Grader(task, Limits(workers=2, wall=10)) as grader:
+        for id, score in grader.grade((rollout.id, rollout.problem, rollout.text) for rollout in rollouts):
+            ...
+
+An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the
+reason; the answers that shared its process are graded again in another.
+"""
+
+import time
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from types import TracebackType
+from typing import TypeVar
+
+from whet.errors import DataError, TrainError
+from whet.grading.limits import Limits, roomy
+from whet.grading.worker import State, batch_line, scored, unscored
+from whet.grading.workers import Crew, Died, Scored
+from whet.tasks.base import Task
+from whet.types import Problem, Score, Verdict
+
+K = TypeVar("K", bound=Hashable)
+
+DEFAULT_WORKERS = 2
+BATCH_SECONDS, MAX_BATCH = 0.02, 512
+"""A message carries about this much work: enough that sending it is nothing, little enough to share
+out evenly."""
+GATHER_SECONDS = 0.002
+"""Answers that come slower than a batch in this time are sent as they come."""
+MAX_SUSPICIONS = 3
+WINDOW = 1000
+"""Failures are counted over this many answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Job:
+    number: int
+    problem: Problem
+    text: str
+    suspicions: int = 0
+    """How many workers died with it but at no answer. It is sent alone then, and blamed for the
+    third."""
+
+
+class Grader:
+    """Grades answers to problems of one task or several, told apart by `Problem.task`."""
+
+    def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
+        given = [
+            part
+            for task in (tasks if isinstance(tasks, Sequence) else [tasks])
+            for part in task.parts
+        ]
+        self.limits = roomy(limits or Limits(), max((task.seconds for task in given), default=0.0))
+        self._tasks = {task.name: task for task in given}
+        self.workers = _num_workers(given, self.limits)
+        self._crew = Crew(given, self.limits, self.workers) if self.workers else None
+        self._numbers = count()
+        self._queue: deque[_Job] = deque()
+        self._is_slow = False
+        self._out: dict[int, dict[int, _Job]] = {slot: {} for slot in range(self.workers)}
+        self._idle = set(self._out)
+        self._leaving: set[int] = set()
+        self._finished: deque[tuple[int, Score]] = deque()
+        self._pace = BATCH_SECONDS  # seconds an answer takes, as far as is known
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self.num_lost = 0
+        """Workers that were killed or died, each replaced."""
+
+    def __enter__(self) -> "Grader":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the grading processes."""
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+
+    def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
+        """Score each answer and give it back under its key, in the order in which they are
+        finished.
+
+        Answers are taken as they are needed, so that a source that makes them goes on while the
+        first are graded.
+        """
+        if not self.workers:
+            for key, problem, text in answers:
+                yield key, self._counted(scored(self._task_of(problem), problem, text))
+            return
+        keys: dict[int, K] = {}
+
+        def jobs() -> Iterator[_Job]:
+            for key, problem, text in answers:
+                self._task_of(problem)
+                number = next(self._numbers)
+                keys[number] = key
+                yield _Job(number=number, problem=problem, text=text)
+
+        source = jobs()
+        has_more = True
+        try:
+            while has_more or keys:
+                has_more = has_more and self._gather(source)
+                self._share(is_last=not has_more)
+                self._hear(wait=bool(keys) and (not has_more or len(self._queue) >= self._room))
+                while self._finished:
+                    number, score = self._finished.popleft()
+                    if (
+                        number in keys
+                    ):  # what a call that was given up left behind may still come in
+                        yield keys.pop(number), self._counted(score)
+        finally:
+            self._queue.clear()
+            self._finished.clear()
+
+    @property
+    def _batch(self) -> int:
+        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self._pace, 1e-6))))
+
+    @property
+    def _room(self) -> int:
+        return 4 * self._batch * self.workers
+
+    def _gather(self, jobs: Iterator[_Job]) -> bool:
+        """Take answers from the source for about a batch; False once there are no more."""
+        began = time.perf_counter()
+        self._is_slow = False
+        for _ in range(min(self._batch, self._room - len(self._queue))):
+            job = next(jobs, None)
+            if job is None:
+                return False
+            self._queue.append(job)
+            if time.perf_counter() - began > GATHER_SECONDS:
+                self._is_slow = True
+                break
+        return True
+
+    def _share(self, *, is_last: bool) -> None:
+        """Give waiting workers batches: full ones while answers come quickly, smaller ones at the
+        end."""
+        assert self._crew is not None, "the grader is closed"
+        while self._idle and self._queue:
+            size = (
+                min(self._batch, -(-len(self._queue) // self.workers)) if is_last else self._batch
+            )
+            if len(self._queue) < size and not self._is_slow:
+                return
+            slot = self._idle.pop()
+            jobs = self._taken(size)
+            self._out[slot] = {job.number: job for job in jobs}
+            self._crew.give(slot, batch_line([(job.number, job.problem, job.text) for job in jobs]))
+
+    def _taken(self, size: int) -> list[_Job]:
+        jobs = [self._queue.popleft()]
+        while (
+            len(jobs) < size
+            and self._queue
+            and not jobs[0].suspicions
+            and not self._queue[0].suspicions
+        ):
+            jobs.append(self._queue.popleft())
+        return jobs
+
+    def _hear(self, *, wait: bool) -> None:
+        assert self._crew is not None, "the grader is closed"
+        for event in self._crew.listen(wait=wait):
+            if isinstance(event, Scored):
+                self._take_scores(event)
+            else:
+                self._take_death(event)
+
+    def _take_scores(self, event: Scored) -> None:
+        out = self._out[event.slot]
+        for number, score in event.scores:
+            del out[number]
+            self._finished.append((number, score))
+        if event.scores:
+            self._pace += 0.3 * (event.seconds / len(event.scores) - self._pace)
+        if event.state is State.READY:
+            self._idle.add(event.slot)
+        elif event.state is State.LEAVING:
+            self._leaving.add(event.slot)
+
+    def _take_death(self, event: Died) -> None:
+        """Another worker has the slot. The answer at fault is UNSCORED, the rest of the batch is
+        sent again.
+
+        Where a worker died at no answer, as in reading the batch, each is tried alone to find the
+        one to blame.
+        """
+        out = self._out[event.slot]
+        self._out[event.slot] = {}
+        blamed = event.answer
+        if blamed not in out and event.slot not in self._leaving:
+            out = {
+                number: replace(job, suspicions=job.suspicions + 1) for number, job in out.items()
+            }
+            blamed = next(
+                (number for number, job in out.items() if job.suspicions == MAX_SUSPICIONS), None
+            )
+        if blamed in out:
+            del out[blamed]
+            self._finished.append((blamed, unscored(event.why)))
+        self._queue.extendleft(reversed(out.values()))
+        self.num_lost += event.slot not in self._leaving
+        self._leaving.discard(event.slot)
+        self._idle.add(event.slot)
+
+    def _counted(self, score: Score) -> Score:
+        """Keep count of failures, and stop where there are too many to go on."""
+        self._recent.append(score.verdict is Verdict.UNSCORED)
+        if self._recent[-1]:
+            num = sum(self._recent)
+            of = len(self._recent)
+            limits = self.limits
+            if num >= limits.unscored_count and num > limits.unscored_share * of:
+                raise TrainError(
+                    f"{num} of the last {of} answers could not be scored, this one because {score.note}; "
+                    f"mend that, or allow more than unscored_share = {limits.unscored_share:g} of them"
+                )
+        return score
+
+    def _task_of(self, problem: Problem) -> Task:
+        if problem.task not in self._tasks:
+            known = ", ".join(sorted(self._tasks))
+            raise DataError(
+                f"problem {problem.id} is of the task {problem.task!r}; this grader has {known}"
+            )
+        return self._tasks[problem.task]
+
+
+def _num_workers(tasks: Sequence[Task], limits: Limits) -> int:
+    if limits.workers is None:
+        return 0 if all(task.is_bounded for task in tasks) else DEFAULT_WORKERS
+    return limits.workers

@@ -1,0 +1,138 @@
+"""The C kernels: compiled on first use with the machine's own compiler, kept, and left out where
+there is none.
+
+What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another
+compiler, as it does for make but without arguments; `CC=false` leaves them out.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+SOURCES = sorted(Path(__file__).parent.glob("*.[ch]"))
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+)
+SECONDS = 60
+"""A compiler that takes longer is given up."""
+_POINTER = ctypes.c_void_p
+_INT = ctypes.c_int64
+_FLOAT = ctypes.c_float
+SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "attend_forward": ((_POINTER,), ctypes.c_int),
+    "attend_backward": ((_POINTER,), ctypes.c_int),
+    "decode_pack": ((_POINTER, _INT, _INT, _POINTER), None),
+    "decode_panel": ((), _INT),
+    "decode_step": ((_POINTER, _POINTER, _POINTER), ctypes.c_int),
+    "rows_add_norm": ((_INT, _INT, *[_POINTER] * 3, _FLOAT, *[_POINTER] * 2, _INT), None),
+    "rows_add_norm_back": ((_INT, _INT, *[_POINTER] * 2, _FLOAT, *[_POINTER] * 5, _INT), None),
+    "rows_blocks": ((_INT,), _INT),
+    "rows_swiglu": ((_INT, _INT, *[_POINTER] * 2, _INT), None),
+    "rows_swiglu_back": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
+    "rows_turn": ((_POINTER,) * 4, None),
+    "rows_turn_back": ((_POINTER,) * 7, None),
+    "scores_measure": (
+        (_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT),
+        ctypes.c_int,
+    ),
+    "scores_slope": ((_POINTER, _INT, _INT, *(_POINTER,) * 7, _INT), None),
+}
+"""What each kernel takes and returns."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Load the kernels, compiled now if they were not before; None where that cannot be done."""
+    compiler = shutil.which(os.environ.get("CC") or "cc")
+    if compiler is None:
+        return None
+    try:
+        file = _folder() / f"kernels-{_key(compiler)}.so"
+        if not file.is_file():
+            _compile(compiler, file)
+        found = ctypes.CDLL(str(file))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    for name, (taken, given) in SIGNATURES.items():
+        kernel = getattr(found, name)
+        kernel.argtypes = taken
+        kernel.restype = given
+    return found
+
+
+def _folder() -> Path:
+    """The user's own cache; where it cannot be had, a folder that ends with the process."""
+    try:
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What lies there is run, so nobody else may have put it there.
+        if (
+            place.stat().st_uid == os.getuid()
+            and not place.stat().st_mode & 0o022
+            and os.access(place, os.W_OK)
+        ):
+            return place
+    except (OSError, RuntimeError):
+        pass  # no home, or none that can be written
+    return Path(_temporary().name)
+
+
+@cache
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="whet-")
+
+
+def _key(compiler: str) -> str:
+    """Name source, compiler and processor: code for one processor may not run on another that
+    shares the folder."""
+    said = _run([compiler, "--version"])
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.is_file() else []
+    known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    parts = [
+        *(file.read_bytes() for file in SOURCES),
+        repr(FLAGS).encode(),
+        compiler.encode(),
+        said,
+        platform.machine().encode(),
+    ]
+    return hashlib.sha256(b"\0".join([*parts, *(line.encode() for line in known)])).hexdigest()[:24]
+
+
+def _compile(compiler: str, file: Path) -> None:
+    """Write the library under another name first, so that nobody loads half of it."""
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        made = Path(folder) / file.name
+        _run(
+            [
+                compiler,
+                *FLAGS,
+                "-o",
+                str(made),
+                *(str(file) for file in SOURCES if file.suffix == ".c"),
+                "-lm",
+            ]
+        )
+        made.replace(file)
+
+
+def _run(command: list[str]) -> bytes:
+    """Let the compiler that the user has, or names, do its work."""
+    nothing = subprocess.DEVNULL
+    return subprocess.run(  # noqa: S603 - a compiler that the user named
+        command, stdin=nothing, capture_output=True, timeout=SECONDS, check=True
+    ).stdout

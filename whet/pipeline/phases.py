@@ -1,0 +1,265 @@
+"""What one model does in every step of a stage, and what each phase of that takes on a card."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from whet.engine.native import EngineConfig
+from whet.engine.prompts import PREFILL_TOKENS
+from whet.plan import memory as estimate
+from whet.plan.cost import Cost
+from whet.plan.memory import GB, Card
+from whet.train.optim import TrainConfig
+
+DRIVER_BYTES = 0.6 * GB
+FEWEST_TOKENS = 4096
+"""Tokens of a pass below which a GPU has too little to do."""
+SHARE_OF_FREE = 0.9
+"""What the engine's cache takes at most of the memory that is free when it first runs
+(`whet/engine/paged_cache.py`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One model's share of a stage. `prompt` and `new` are the tokens of a sequence.
+
+    `train` is None where nothing is trained, `engine` where nothing is sampled. `reader` is a
+    second model that scores what was sampled: a reference, or a teacher. `beside` are bytes of yet
+    others that stay on the card.
+    """
+
+    cost: Cost
+    train: TrainConfig | None
+    engine: EngineConfig | None
+    sequences: int
+    prompt: int
+    new: int
+    steps: int
+    samples: int = 1
+    """Sequences that share a prompt."""
+    trained: int | None = None
+    """Weights that have gradients; all if left out."""
+    reader: Cost | None = None
+    reader_bytes: float = 0.0
+    """What the reader holds that is not the policy's own."""
+    beside: float = 0.0
+
+    @property
+    def state(self) -> dict[str, float]:
+        """What stays on the card between phases, by name."""
+        train = self.train
+        offload = train is not None and train.offload
+        held = estimate.state_bytes(
+            self.cost,
+            trains=train is not None,
+            offload=offload,
+            reference=False,
+            trained=self.trained,
+        )
+        far = train is not None and train.offload_reference
+        return held | {"reference": 0.0 if far else self.reader_bytes, "others": self.beside}
+
+    @property
+    def host_bytes(self) -> float:
+        """What is kept in host memory instead."""
+        if self.train is None:
+            return 0.0
+        trained = self.cost.parameters if self.trained is None else self.trained
+        optimiser = (12.0 if self.cost.width < 4 else 8.0) * trained if self.train.offload else 0.0
+        return optimiser + (self.reader_bytes if self.train.offload_reference else 0.0)
+
+    def needed(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
+        """What an update holds besides the state, with so many layers that run twice."""
+        tokens = self.sequences * (self.prompt + self.new)
+        size = min(train.micro_tokens, tokens)
+        return estimate.update_bytes(
+            self.cost,
+            micro_tokens=size,
+            passes=math.ceil(tokens / size),
+            checkpointed=checkpointed,
+            trained=self.trained,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One thing that is done over and over: the bytes it holds by name, its seconds, how often, and
+    what is special."""
+
+    name: str
+    held: Mapping[str, float]
+    seconds: float
+    times: int
+    note: str = ""
+
+    @property
+    def peak(self) -> float:
+        return sum(self.held.values())
+
+
+def phases(job: Job, card: Card) -> Iterator[Phase]:
+    """What a step does, in order: sample, let the reader read, update."""
+    fit = fitted(job, card)
+    if job.engine is not None:
+        yield _sampling(job, job.engine, card, wakes=not fit.keeps_cache)
+    if job.reader is not None:
+        yield _reading(job, job.reader, card, fit)
+    if job.train is not None:
+        yield _update(job, job.train, card, fit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What gives way to an update: whether cache and recorded steps may stay, their bytes, layers
+    that run twice."""
+
+    keeps_cache: bool
+    cache: float
+    checkpointed: int
+
+
+def fitted(job: Job, card: Card) -> Fit:
+    """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is
+    measured."""
+    cache = 0.0
+    if job.engine is not None:
+        rows = min(job.engine.slots, job.sequences)
+        cache = _cache(job, job.engine, card) + 4.0 * rows * job.cost.cfg.vocab_size
+    if job.train is None:
+        return Fit(keeps_cache=True, cache=cache, checkpointed=0)
+    train = job.train
+    layers = job.cost.cfg.num_layers
+    free = card.usable - sum(job.state.values())
+
+    def needed(checkpointed: int) -> float:
+        return sum(job.needed(train, checkpointed).values())
+
+    at_least = layers if train.checkpointing == "on" else 0
+    keeps = needed(at_least) <= free - cache
+    room = free - cache if keeps else free
+    count = estimate.fewest_checkpointed(
+        needed, free=room, layers=layers, checkpointing=train.checkpointing
+    )
+    return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
+
+
+def way_out(job: Job, card: Card) -> str:
+    """Name the least change that makes every phase fit, by trying."""
+    for words, changed in _changes(job):
+        if fits(changed, card):
+            return f"set {words}"
+    return "take a larger card, a smaller model, or adapters (model.lora)"
+
+
+def _changes(job: Job) -> Iterator[tuple[str, Job]]:
+    """Settings that need less, those first that cost least."""
+    if job.train is not None:
+        train = job.train
+        far = {"offload_reference": True}
+        if job.reader_bytes:
+            yield "train.offload_reference = true", replace(job, train=train.model_copy(update=far))
+        size = train.micro_tokens // 2
+        while size >= max(FEWEST_TOKENS, job.prompt + job.new):
+            words = f"train.micro_tokens = {size}"
+            yield words, replace(job, train=train.model_copy(update={"micro_tokens": size}))
+            size //= 2
+        if train.checkpointing == "off":
+            changed = train.model_copy(update={"checkpointing": "auto"})
+            yield 'train.checkpointing = "auto"', replace(job, train=changed)
+        yield "train.offload = true", replace(job, train=train.model_copy(update={"offload": True}))
+        if train != (
+            changed := train.model_copy(
+                update={"offload": True, "micro_tokens": FEWEST_TOKENS, **far}
+            )
+        ):
+            words = f"train.offload = true, train.offload_reference = true and train.micro_tokens = {FEWEST_TOKENS}"
+            yield words, replace(job, train=changed)
+    if job.engine is not None and job.engine.slots > 1:
+        fewer = job.engine.slots // 2
+        yield (
+            f"engine.slots = {fewer}",
+            replace(job, engine=job.engine.model_copy(update={"slots": fewer})),
+        )
+
+
+def fits(job: Job, card: Card) -> bool:
+    return all(phase.peak <= card.usable for phase in phases(job, card))
+
+
+def _cache(job: Job, engine: EngineConfig, card: Card) -> float:
+    full = estimate.pool_bytes(job.cost, rows=engine.slots, context=_context(job, engine))
+    free = card.memory - DRIVER_BYTES - sum(job.state.values())
+    return min(full, SHARE_OF_FREE * max(free, 0.0), (engine.kv_gb or math.inf) * 2**30)
+
+
+def _context(job: Job, engine: EngineConfig) -> int:
+    return min(engine.context or job.cost.cfg.max_positions, job.cost.cfg.max_positions)
+
+
+def _sampling(job: Job, engine: EngineConfig, card: Card, *, wakes: bool) -> Phase:
+    rows = min(engine.slots, job.sequences)
+    prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
+    found = estimate.sampling_bytes(
+        job.cost, rows=rows, context=_context(job, engine), prefill=prefill
+    )
+    found["cache"] = _cache(job, engine, card)
+    seconds = estimate.rollout_seconds(
+        job.cost, card, requests=job.sequences, rows=rows, prompt=job.prompt, new=job.new
+    )
+    note = "the cache is given back for the update" if wakes else ""
+    seconds += estimate.WAKE_SECONDS if wakes else 0.0
+    return Phase(name="sample", held=job.state | found, seconds=seconds, times=job.steps, note=note)
+
+
+def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
+    far = job.train is not None and job.train.offload_reference
+    size = min(
+        job.train.micro_tokens if job.train else PREFILL_TOKENS,
+        job.sequences * (job.prompt + job.new),
+    )
+    cfg = reader.cfg
+    held = job.state | {
+        "cache": fit.cache if fit.keeps_cache else 0.0,
+        "pass": float(size * reader.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size)),
+        "logits": 4.0 * min(estimate.LOGITS, size * cfg.vocab_size),
+    }
+    held |= {"reference": job.reader_bytes}
+    seconds = estimate.score_seconds(
+        reader,
+        card,
+        sequences=job.sequences,
+        length=job.prompt + job.new,
+        scored=job.new,
+        offload=far,
+    )
+    return Phase(
+        name="read",
+        held=held,
+        seconds=seconds,
+        times=job.steps,
+        note="from host memory" if far else "",
+    )
+
+
+def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
+    length = job.prompt + job.new
+    layers = job.cost.cfg.num_layers
+    held = (
+        job.state
+        | job.needed(train, fit.checkpointed)
+        | {"cache": fit.cache if fit.keeps_cache else 0.0}
+    )
+    seconds = estimate.update_seconds(
+        job.cost,
+        card,
+        sequences=job.sequences,
+        length=length,
+        scored=job.new,
+        passes=max(1, -(-job.sequences * length // train.micro_tokens)),
+        checkpointed=fit.checkpointed,
+        offload=train.offload,
+    )
+    notes = [f"{fit.checkpointed} of {layers} layers run twice"] if fit.checkpointed else []
+    if job.host_bytes:
+        notes.append(f"{job.host_bytes / GB:.1f} GB in host memory")
+    return Phase(name="update", held=held, seconds=seconds, times=job.steps, note=", ".join(notes))

@@ -1,0 +1,255 @@
+"""A pipeline: stages of one file in order, each in a run folder of its own, each skipped when its
+result is there.
+
+`@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
+a model is wanted. A stage is up to date when its settings and all that it was made from are
+unchanged.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import field_validator, model_validator
+from rich.markup import escape
+
+from whet.config import Config, Loaded, kind_of, load, to_table
+from whet.errors import ConfigError
+from whet.pipeline.report import last_words, write_story
+from whet.pipeline.requirements import check_needs
+from whet.pipeline.smoke import lay_out, smaller
+from whet.pipeline.stages import IGNORED, KINDS, AnyStage, Stage, run_stage
+from whet.recipes.make import MakeConfig
+from whet.store.files import read_json, write_json
+from whet.store.lock import Lock
+from whet.store.run import RunStore
+from whet.tables import flat
+from whet.track.progress import console
+from whet.types import Json
+
+PLACES = ("problems", "data", "model.path", "teacher.path", "verifier.path")
+"""Settings that may refer to an earlier stage."""
+STAND_INS = "stand-ins"
+"""Where a smoke run keeps what it takes in place of models and data from outside."""
+
+
+class PipelineConfig(Config):
+    """Stages by name, run in the order of the file."""
+
+    kind: Literal["run"] = "run"
+    seed: int = 0
+    """The seed of every stage that names none."""
+    stages: dict[str, AnyStage]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pass_seed_on(cls, given: object) -> object:
+        if not isinstance(given, dict) or not isinstance(given.get("stages"), dict):
+            return given
+        seed = given.get("seed", 0)
+        stages = {
+            name: {"seed": seed, **s} if isinstance(s, dict) else s
+            for name, s in given["stages"].items()
+        }
+        return {**given, "stages": stages}
+
+    @field_validator("stages")
+    @classmethod
+    def _check_names(cls, stages: dict[str, AnyStage]) -> dict[str, AnyStage]:
+        """Keep names to what a folder can be called; a stage's is part of its folder's."""
+        if not stages:
+            raise ValueError(
+                'there should be a stage at least, such as [stages.problems] with kind = "make"'
+            )
+        for name in stages:
+            if not re.fullmatch(r"\w[\w-]*", name):
+                raise ValueError(
+                    f"the stage name {name!r} should be of letters, digits, _ and - only"
+                )
+        return stages
+
+
+def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
+    """Read a pipeline; a seed that a stage took over from the pipeline says so."""
+    loaded = load(PipelineConfig, file, overrides)
+    _check_references(loaded.config.stages)
+    inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
+    origin = {
+        key: "seed" if key in inherited and at == "default" else at
+        for key, at in loaded.origin.items()
+    }
+    return Loaded(config=loaded.config, origin=origin)
+
+
+def load_smoke(file: Path, overrides: Sequence[str], place: Path) -> Loaded[PipelineConfig]:
+    """Read a pipeline in its smoke form; what is set by a flag stays as it is set."""
+    given = load_pipeline(file, overrides)
+    table = to_table(given.config)
+    by_flag = {key for key, source in given.origin.items() if source == "cli"}
+    loaded = load(PipelineConfig, None, [], defaults=smaller(table, place, by_flag))
+    before = flat(table)
+    after = flat(to_table(loaded.config))
+    is_same = {key: key in before and before[key] == value for key, value in after.items()}
+    origin = {key: given.origin[key] if same else "smoke" for key, same in is_same.items()}
+    return Loaded(config=loaded.config, origin=origin)
+
+
+def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, Stage]:
+    """Read the stages of a pipeline, or the one stage that a file is."""
+    kind = kind_of(file)
+    if kind == "run":
+        return dict(load_pipeline(file, overrides).config.stages)
+    if kind not in KINDS:
+        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
+    stages: dict[str, Stage] = {kind: load(KINDS[kind], file, overrides).config}
+    _check_references(stages)
+    return stages
+
+
+def run_file(
+    file: Path, overrides: Sequence[str], out: Path | None, *, resume: bool, smoke: bool
+) -> None:
+    """Run a file's pipeline, or its smoke form, in a folder named for it."""
+    if not smoke:
+        loaded = load_pipeline(file, overrides)
+        check_needs(loaded.config.stages)
+        run_pipeline(loaded, out or Path("runs") / file.stem, resume=resume)
+        return
+    folder = out or Path("runs") / f"{file.stem}-smoke"
+    loaded = load_smoke(file, overrides, folder / STAND_INS)
+    lay_out(loaded.config.stages, folder / STAND_INS)
+    run_pipeline(loaded, folder, resume=resume)
+
+
+def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) -> None:
+    """Run every stage that is not up to date, then write summary.json and report.html."""
+    cfg = loaded.config
+    folders = {
+        name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)
+    }
+    keys: dict[str, str] = {}
+    lock = Lock(folder)
+    try:
+        for name, stage in cfg.stages.items():
+            keys[name] = _key(stage, keys)
+            origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
+            _run_one(
+                name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume
+            )
+        write_story(cfg.seed, cfg.stages, folders, folder)
+        console.print(last_words(cfg.stages, folders, folder))
+    finally:
+        lock.close()
+
+
+def _run_one(
+    name: str, stage: Stage, origin: dict[str, str], folder: Path, key: str, *, resume: bool
+) -> None:
+    key_file = folder / "stage.json"
+    known = read_json(key_file) if key_file.is_file() else None
+    before = known if isinstance(known, dict) else {}
+    if folder.exists() and before.get("key") not in (None, key):
+        aside = escape(str(_retire(folder)))
+        console.print(
+            f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {aside}"
+        )
+        before = {}
+    if before.get("seconds") is not None and (folder / "summary.json").is_file():
+        console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
+        return
+    console.print(f"[bold]{folder.name}[/]")
+    began = time.time()
+    spent = _spent(before, folder)
+    # The key has seen the references; where they lead to may be written in another way, or have
+    # moved.
+    ignore = (*_ignored(stage), *PLACES)
+    with RunStore.open(
+        folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
+    ) as run:
+        write_json(key_file, {"key": key, "spent": spent, "began": began})
+        try:
+            if not run.is_finished:
+                run_stage(stage, run)
+        finally:
+            spent += time.time() - began
+            done: dict[str, Json] = {"key": key, "spent": spent}
+            write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
+
+
+def _spent(before: Mapping[str, Json], folder: Path) -> float:
+    """Add up the seconds of earlier tries; one that was killed lasted until its last written
+    metric."""
+    spent = float(str(before.get("spent", 0.0)))
+    began = before.get("began")
+    metrics = folder / "metrics.jsonl"
+    if isinstance(began, float) and metrics.is_file():
+        spent += max(0.0, metrics.stat().st_mtime - began)
+    return spent
+
+
+def _origins(stage: Stage, origin: dict[str, str]) -> dict[str, str]:
+    return {key: origin.get(key, "default") for key in flat(to_table(stage))}
+
+
+def _retire(folder: Path) -> Path:
+    """Move an outdated result aside: nothing that took time to make is deleted unasked."""
+    number = 1
+    while (aside := folder.with_name(f".old-{folder.name}-{number}")).exists():
+        number += 1
+    shutil.move(folder, aside)
+    return aside
+
+
+def _key(stage: Stage, keys: dict[str, str]) -> str:
+    """Hash a stage's settings with the keys of the stages it refers to."""
+    table = {name: item for name, item in to_table(stage).items() if name not in _ignored(stage)}
+    used = {name: keys[name] for name in _references(stage)}
+    text = json.dumps([table, used], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _ignored(stage: Stage) -> tuple[str, ...]:
+    """Name the settings that change no result: problems are written without a lot drawn."""
+    return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
+
+
+def _references(stage: Stage) -> list[str]:
+    values = flat(to_table(stage))
+    places = [values.get(key) for key in PLACES]
+    return [place[1:] for place in places if isinstance(place, str) and place.startswith("@")]
+
+
+def _check_references(stages: Mapping[str, Stage]) -> None:
+    """Find a wrong reference before anything is done with the stages, not when its own turn
+    comes."""
+    earlier: list[str] = []
+    for name, stage in stages.items():
+        for other in _references(stage):
+            if other not in earlier:
+                known = ", ".join(earlier) or "none"
+                raise ConfigError(
+                    f"stage {name!r} refers to @{other}, which is no earlier stage; earlier ones: {known}"
+                )
+        earlier.append(name)
+
+
+def _resolved(stage: Stage, folders: dict[str, Path]) -> Stage:
+    """Replace `@name` by the folder of that stage; a model's path by the checkpoint it hands on."""
+
+    def place(value: str | None) -> str | None:
+        return str(folders[value[1:]]) if value is not None and value.startswith("@") else value
+
+    changes: dict[str, object] = {}
+    for key in ("problems", "data"):
+        if key in type(stage).model_fields:
+            changes[key] = place(getattr(stage, key))
+    for key in ("model", "teacher", "verifier"):
+        if key in type(stage).model_fields:
+            model = getattr(stage, key)
+            changes[key] = model.model_copy(update={"path": place(model.path)})
+    return stage.model_copy(update=changes)

@@ -1,0 +1,215 @@
+"""What a file will take on a named GPU: memory, seconds a step, hours; and what to change where it
+does not fit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from rich.table import Table
+
+from whet.algos.catalog import AlgoConfig, resolved
+from whet.engine.native import EngineConfig
+from whet.errors import ConfigError
+from whet.models.config import ModelConfig
+from whet.models.load import read_shape
+from whet.models.sizes import new_config
+from whet.pipeline.phases import Job, phases, way_out
+from whet.pipeline.stages import Stage
+from whet.plan.cost import Cost
+from whet.plan.memory import CARDS, GB
+from whet.recipes.distill import DistillConfig
+from whet.recipes.dpo import DPOConfig
+from whet.recipes.evaluate import EvalConfig
+from whet.recipes.rl import RLConfig
+from whet.recipes.sft import SFTConfig
+from whet.recipes.turns import TangoConfig, Turn, num_turns
+from whet.recipes.verifications import VerificationsConfig
+from whet.track.progress import printer
+from whet.train.optim import TrainConfig
+from whet.train.policy import ModelSource
+
+SINGLE_CHARACTERS = 103
+"""Tokens of a new model's tokenizer besides its pieces."""
+EVAL_PROBLEMS = 512
+NOT_COUNTED = (
+    "exams, grading, the start, refills, a critic's updates, greedy answers of eval, answers that dpo asks for; "
+    f"eval and verifications are as if of {EVAL_PROBLEMS} problems"
+)
+Modelled = (
+    SFTConfig
+    | RLConfig
+    | DPOConfig
+    | DistillConfig
+    | TangoConfig
+    | EvalConfig
+    | VerificationsConfig
+)
+
+
+def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | None) -> bool:
+    """Print what each stage with a model will take; says whether all of them fit."""
+    if gpu not in CARDS:
+        raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
+    card = CARDS[gpu]
+    total = 0.0
+    notes = list[str]()
+    unfit = list[str]()
+    table = Table(
+        "stage",
+        "phase",
+        "holds",
+        "GB",
+        "seconds",
+        "times",
+        "minutes",
+        title=f"on one {gpu}",
+        box=None,
+    )
+    for stage, job in [
+        (name, job) for name in stages for job in jobs(name, stages, prompt, tokens)
+    ]:
+        for phase in phases(job, card):
+            parts = ", ".join(
+                f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB
+            )
+            whole = phase.seconds * phase.times / 60
+            cells = (
+                f"{phase.peak / GB:.1f}",
+                f"{phase.seconds:.2f}",
+                f"{phase.times:,}",
+                f"{whole:.1f}",
+            )
+            table.add_row(stage, phase.name, parts, *cells)
+            notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
+            total += phase.seconds * phase.times
+            if phase.peak > card.usable:
+                much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
+                unfit.append(f"{stage}, {phase.name}: {much}; {way_out(job, card)}")
+    printer.print(table)
+    printer.print(f"{total / 3600:.2f} hours in all", style="bold")
+    for sentence in [*notes, *unfit, f"not counted: {NOT_COUNTED}"]:
+        printer.print(sentence)
+    return not unfit
+
+
+def jobs(name: str, stages: Mapping[str, Stage], prompt: int, tokens: int | None) -> Iterator[Job]:
+    """What the models of a stage do in each of its steps; a stage without a model has none."""
+    stage = stages[name]
+    if not isinstance(stage, Modelled):
+        return
+    new = tokens or stage.sampling.max_tokens
+    if isinstance(stage, EvalConfig | VerificationsConfig):
+        cost = _cost(stage.model, stages, None)
+        yield Job(
+            cost=cost, train=None, engine=stage.engine, sequences=EVAL_PROBLEMS * stage.samples, samples=stage.samples,
+            prompt=prompt, new=new, steps=1,
+        )  # fmt: skip
+    elif isinstance(stage, SFTConfig | DPOConfig):
+        sequences = stage.batch * (2 if isinstance(stage, DPOConfig) else 1)
+        yield _job(stage.model, stages, stage.train, None, sequences, 1, prompt, new, stage.steps)
+    elif isinstance(stage, DistillConfig):
+        sequences = stage.problems_per_step * stage.samples
+        teacher = _cost(stage.teacher, stages, stage.train)
+        job = _job(
+            stage.model,
+            stages,
+            stage.train,
+            stage.engine,
+            sequences,
+            stage.samples,
+            prompt,
+            new,
+            stage.steps,
+        )
+        yield replace(job, reader=teacher, reader_bytes=float(teacher.width * teacher.parameters))
+    elif isinstance(stage, RLConfig):
+        sequences = stage.problems_per_step * stage.group_size
+        job = _job(
+            stage.model,
+            stages,
+            stage.train,
+            stage.engine,
+            sequences,
+            stage.group_size,
+            prompt,
+            new,
+            stage.steps,
+        )
+        yield _penalised(job, stage.algo)
+    else:
+        yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
+
+
+def _sides(
+    stage: TangoConfig, stages: Mapping[str, Stage], prompt: int, new: int, words: int
+) -> Iterator[Job]:
+    """Both models stay on the card, whoever's turn it is; a verifier reads a solution and writes
+    about it."""
+    turns = {turn: num_turns(stage, turn, stage.steps) for turn in Turn}
+    solve = _job(
+        stage.model, stages, stage.train, stage.engine, stage.problems_per_step * stage.group_size, stage.group_size,
+        prompt, new, turns[Turn.GENERATOR],
+    )  # fmt: skip
+    verify = _job(
+        stage.verifier, stages, stage.verifier_train, stage.verifier_engine,
+        stage.problems_per_step * stage.verifier_group_size, stage.verifier_group_size,
+        prompt + new, words, turns[Turn.VERIFIER],
+    )  # fmt: skip
+    solve = _penalised(solve, stage.algo)
+    verify = _penalised(verify, stage.verifier_algo)
+    yield replace(solve, beside=sum(verify.state.values()))
+    yield replace(verify, beside=sum(solve.state.values()))
+
+
+def _job(
+    source: ModelSource,
+    stages: Mapping[str, Stage],
+    train: TrainConfig,
+    engine: EngineConfig | None,
+    sequences: int,
+    samples: int,
+    prompt: int,
+    new: int,
+    steps: int,
+) -> Job:
+    cost = _cost(source, stages, train)
+    lora = source.lora
+    return Job(
+        cost=cost, train=train, engine=engine, sequences=sequences, samples=samples, prompt=prompt, new=new,
+        steps=steps, trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
+    )  # fmt: skip
+
+
+def _penalised(job: Job, algo: AlgoConfig) -> Job:
+    """Add what an algorithm brings along: a reference for its KL, a critic that is trained beside
+    the policy."""
+    cost = job.cost
+    trained = cost.parameters if job.trained is None else job.trained
+    if algo.kl > 0:
+        job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
+    if resolved(algo).advantage == "gae" and job.train is not None:
+        own = cost.width * trained + (
+            0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
+        )
+        job = replace(job, beside=job.beside + own)
+    return job
+
+
+def _cost(source: ModelSource, stages: Mapping[str, Stage], train: TrainConfig | None) -> Cost:
+    return Cost(
+        cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
+    )
+
+
+def _shape(source: ModelSource, stages: Mapping[str, Stage]) -> ModelConfig:
+    """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
+    it."""
+    if source.new is not None:
+        return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
+    earlier = (
+        stages.get((source.path or "").removeprefix("@"))
+        if (source.path or "").startswith("@")
+        else None
+    )
+    if isinstance(earlier, Modelled):
+        return _shape(earlier.model, stages)
+    return read_shape(source.path or "")

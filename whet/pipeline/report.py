@@ -1,0 +1,244 @@
+"""What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.markup import escape
+
+from whet.data.problems import problems_of
+from whet.evals.report import write_report
+from whet.evals.report_data import Curve, Line, NamedEval, ReportData, Sample, StageTime, Unit
+from whet.evals.samples import draw_samples
+from whet.evals.stats import Estimate, paired_difference
+from whet.evals.summary import EvalSummary, solved_shares
+from whet.evals.wording import learned, percent_interval
+from whet.pipeline.stages import Stage
+from whet.recipes.distill import DistillConfig
+from whet.recipes.dpo import DPOConfig
+from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
+from whet.recipes.exactness import EVENT
+from whet.recipes.rl import RLConfig
+from whet.recipes.sft import SFTConfig
+from whet.recipes.turns import TangoConfig
+from whet.rollout.collect import siblings
+from whet.store.files import read_json, write_json
+from whet.store.run import RunStore
+from whet.tasks.base import solvable
+from whet.tasks.registry import build
+from whet.types import Group, Json, Rollout
+
+CURVES: tuple[tuple[str, str, Unit], ...] = (
+    ("score/correct", "Solved while sampling", Unit.SHARE),
+    ("exam/pass@1", "Solved on dev problems", Unit.SHARE),
+    ("reward/mean", "Reward", Unit.NUMBER),
+    ("loss", "Loss", Unit.NUMBER),
+    ("length/mean", "Answer length", Unit.TOKENS),
+    ("length/unfinished", "Answers cut at the limit", Unit.SHARE),
+    ("policy/entropy", "Entropy", Unit.NUMBER),
+    ("policy/kl", "KL to the start", Unit.NUMBER),
+    ("policy/clip_fraction", "Clipped tokens", Unit.SHARE),
+    ("preference/accuracy", "Pairs told apart", Unit.SHARE),
+    ("preference/margin", "Margin of pairs", Unit.NUMBER),
+    ("distill/kl", "KL to the teacher", Unit.NUMBER),
+    ("groups/equal", "Groups of equal reward", Unit.SHARE),
+)
+"""Metrics drawn in the report, with their names there."""
+Trains = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig
+
+
+def write_story(
+    seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path
+) -> None:
+    """Gather what the stages left into one summary and one page."""
+    runs = {name: RunStore.view(path) for name, path in folders.items()}
+    exams = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    seconds = {name: _seconds(path) for name, path in folders.items()}
+    rows = [_row(_measured(name, stage), runs[name]) for name, stage in exams.items()]
+    summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
+    write_json(folder / "summary.json", summary)
+    write_report(_report(seed, exams, runs, seconds, folder), folder / "report.html")
+
+
+def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> str:
+    """Say what was learned and where to look; where a model was trained, how to ask it and to take
+    it."""
+    summary = read_json(folder / "summary.json")
+    assert isinstance(summary, dict), "write_story wrote an object"
+    lines = ["", "[bold]What was learned[/]"]
+    for row in _list(summary["stages"]):
+        sampled = Estimate.from_json(row["pass@1"])
+        greedy = Estimate.from_json(row["greedy"])
+        solved = percent_interval(sampled, 1)
+        lines.append(
+            f"  after {row['name']:<8} {solved} of {sampled.count} unseen problems solved, "
+            f"{100 * greedy.mean:.1f} % greedily"
+        )
+    seconds = summary["seconds"]
+    place = escape(str(folder))
+    took = (
+        sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
+    )
+    lines += [f"  in {took / 60:.1f} minutes", "", f"Report   {place}/report.html"]
+    trained = [stage for stage in stages.values() if isinstance(stage, Trains)]
+    if trained:
+        question = escape(_question(trained[-1], folders))
+        lines += [f'Ask it   whet try {place} "{question}"', f"Take it  whet export {place} OUT"]
+    return "\n".join(lines)
+
+
+def _question(stage: Trains, folders: Mapping[str, Path]) -> str:
+    """Choose a question that a model was examined with, if a shell takes it as it is."""
+    place = stage.problems
+    if place is not None and place.startswith("@"):
+        place = str(folders[place[1:]])
+    exam = solvable(problems_of(build(stage.task), place, stage.exam.split))
+    text = exam[0].prompt[-1].content if exam else ""
+    return (
+        text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
+    )
+
+
+def _row(name: str, run: RunStore) -> dict[str, Json]:
+    found = run.evals()
+    sampled = EvalSummary.from_json(found[SAMPLED])
+    greedy = EvalSummary.from_json(found[GREEDY])
+    passes: dict[str, Json] = {
+        f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()
+    }
+    apart = sampled.unsolvable
+    return {
+        "name": name,
+        **passes,
+        "greedy": greedy.pass_at[1].to_json(),
+        "unsolvable": None if apart is None else apart.to_json(),
+        "problems": sampled.num_problems,
+        "samples": sampled.num_rollouts // sampled.num_problems,
+    }
+
+
+def _report(
+    seed: int,
+    exams: Mapping[str, EvalConfig],
+    runs: Mapping[str, RunStore],
+    seconds: Mapping[str, float],
+    folder: Path,
+) -> ReportData:
+    evals = []
+    answers = []
+    for name, stage in exams.items():
+        found = runs[name].evals()
+        for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
+            summary = EvalSummary.from_json(found[number])
+            evals.append(
+                NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy)
+            )
+        answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
+    before, after = (
+        (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
+    )
+    gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
+    return ReportData(
+        title=folder.name,
+        headline=_headline([e for e in evals if not e.is_greedy], gain),
+        difference=gain,
+        evals=tuple(evals),
+        curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
+        samples=_samples(exams, before, after),
+        stages=tuple(StageTime(name=name, seconds=value) for name, value in seconds.items()),
+        settings="".join(_settings(name, run) for name, run in runs.items()),
+        facts=_facts(seed, runs),
+    )
+
+
+def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
+    if not evals:
+        return ""
+    first = evals[0].summary.pass_at[1]
+    last = evals[-1].summary.pass_at[1]
+    cause = evals[-1].name.upper()
+    if len(evals) == 1:
+        return f"After {cause}, {percent_interval(last)} of unseen problems are solved."
+    return learned(cause, "unseen problems", first, last, gain)
+
+
+def _samples(
+    exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]
+) -> tuple[Sample, ...]:
+    if not exams:
+        return ()
+    task = build(next(iter(exams.values())).task)
+
+    def notes(rollout: Rollout) -> list[Line]:
+        return [
+            Line(text=note.line, ok=note.ok, note=note.note)
+            for note in task.notes(rollout.problem, rollout.text)
+        ]
+
+    return draw_samples(before, after, notes)
+
+
+def _curves(stage: str, run: RunStore) -> list[Curve]:
+    rows = run.metrics()
+    curves = []
+    for key, name, unit in CURVES:
+        points = [(row["step"], row[key]) for row in rows if key in row]
+        if len(points) > 1:
+            steps, values = zip(*points, strict=True)
+            curves.append(Curve(name=name, stage=stage, steps=steps, values=values, unit=unit))
+    return curves
+
+
+def _settings(name: str, run: RunStore) -> str:
+    lines = run.config_file.read_text().splitlines()
+    listed = [line.removeprefix("# ") for line in lines if line.startswith("# ") and " = " in line]
+    return f"[{name}]\n" + "\n".join(listed) + "\n\n"
+
+
+def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
+    facts = next(iter(runs.values())).provenance()
+    shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
+    return {"seed": str(seed), **shown, **_exactness(runs), **_restores(runs)}
+
+
+def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
+    """Say of each stage that was tried whether engine and learner agreed bit for bit."""
+    found = {
+        name: [row for row in run.events() if row["event"] == EVENT] for name, run in runs.items()
+    }
+    return {
+        f"{name}, log-probabilities": "; ".join(
+            dict.fromkeys(f"{row['model']}: {row['said']}" for row in rows)
+        )
+        for name, rows in found.items()
+        if rows
+    }
+
+
+def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
+    """Say where the guard of a stage went back to its best weights."""
+    found = {
+        name: [row for row in run.events() if row["event"] == "restore"]
+        for name, run in runs.items()
+    }
+    words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
+    return {
+        f"{name} went back": "; ".join(dict.fromkeys(words.format_map(row) for row in rows))
+        for name, rows in found.items()
+        if rows
+    }
+
+
+def _measured(name: str, stage: EvalConfig) -> str:
+    """Name an evaluation for the stage whose model it measures."""
+    path = stage.model.path or name
+    return path.removeprefix("@")
+
+
+def _seconds(folder: Path) -> float:
+    facts = read_json(folder / "stage.json")
+    return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
+
+
+def _list(value: Json) -> list[dict[str, Json]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -1,0 +1,267 @@
+"""The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a
+few problems.
+
+Every stage that trains takes steps with a gradient: a random term joins each reward, so that
+siblings differ.
+
+`smaller` turns settings into small ones, and what they take from outside (hub ids, data files, all
+problems of a task) into stand-ins below one folder. `lay_out` writes those: models of random
+weights, and problems and answers that the task itself makes. It shows that a recipe runs, never
+what it would learn.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from whet.config import to_table
+from whet.data.problems import write_problems
+from whet.models.load import save_model
+from whet.models.transformer import Transformer, initialise
+from whet.pipeline.stages import Stage
+from whet.recipes.dpo import DPOConfig
+from whet.recipes.teach import TeachConfig, write_groups
+from whet.rng import derive
+from whet.store.rollouts import write_rollouts
+from whet.tables import flat, with_value
+from whet.tasks.base import Task
+from whet.tasks.generated import NUM_LEVELS, Generator
+from whet.tasks.registry import build
+from whet.tasks.warmup.arithmetic import Arithmetic
+from whet.toml import Table
+from whet.train.policy import ModelSource, open_model, torch_dtype
+from whet.types import SPLITS, Group, Json, Problem, Split, content_id
+
+MOST: Mapping[str, int] = {
+    "steps": 3,
+    "warmup": 1,
+    "generator_turns": 1,
+    "verifier_turns": 1,
+    "batch": 4,
+    "problems_per_step": 2,
+    "group_size": 3,
+    "verifier_group_size": 2,
+    "judgements": 1,
+    "lag": 1,
+    "samples": 2,
+    "per_problem": 2,
+    "workers": 1,
+    "own.problems": 2,
+    "own.samples": 2,
+    "exam.samples": 1,
+    "gather.first": 2,
+    "gather.refill": 2,
+    "algo.minibatches": 2,
+    "critic.head_start": 1,
+    "sampling.max_tokens": 16,
+    "verifier_sampling.max_tokens": 16,
+    "train.warmup": 1,
+    "verifier_train.warmup": 1,
+    "engine.slots": 8,
+    "verifier_engine.slots": 8,
+    "model.lora.rank": 2,
+}
+"""What numbers are brought down to, where a stage has them."""
+ABOVE: Mapping[str, Sequence[str]] = {
+    "steps": ("warmup", "critic.head_start"),
+    "group_size": ("gather.first",),
+}
+"""What has to stay above other numbers, which a flag may have set."""
+RANDOM: Table = {"kind": "random"}
+"""Joins every reward: answers of random weights are all wrong, and equal siblings have no
+gradient."""
+INSTEAD: Mapping[str, Json] = {
+    "grading.workers": 0,
+    "verify.layout": "lines",  # random weights write no tags
+    "engine.context": None,
+    "verifier_engine.context": None,
+}
+"""What takes a setting's place, where a stage has it."""
+MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
+"""What a `make` stage writes of each split; two dozen random problems are of all levels."""
+FEW = 2
+"""Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
+needs them."""
+POSITIONS = 8192
+"""The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
+three characters."""
+ANSWERS = "answers.parquet"
+MODELS = ("model", "teacher", "verifier")
+ARITHMETIC = Arithmetic()
+
+
+def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
+    """Give the settings of a pipeline in their smoke form; the dotted keys in `fixed` keep their
+    values.
+
+    What they take from outside is then a folder of `place`.
+    """
+    stages = table["stages"]
+    assert isinstance(stages, dict), "a pipeline has stages"
+    small: Table = {}
+    for name, stage in stages.items():
+        prefix = f"stages.{name}."
+        own = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
+        small[name] = _stage(stage, place / name, own)
+    return {**table, "stages": small}
+
+
+def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
+    """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
+    for name, stage in stages.items():
+        own = place / name
+        values = flat(to_table(stage))
+        used = [Path(text) for text in map(str, values.values()) if text.startswith(str(own))]
+        if not used:
+            continue
+        task = build(stage.task)
+        count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else FEW
+        rows = {
+            split: list(_rows(task, split, count))
+            for split in (SPLITS if own in used else SPLITS[:1])
+        }
+        answers = _answers(stage, rows["sft"])
+        texts = [
+            message.content
+            for problems in rows.values()
+            for row in problems
+            for message in row.prompt
+        ]
+        texts += [rollout.text for group in answers for rollout in group]
+        shutil.rmtree(own, ignore_errors=True)
+        for split, problems in rows.items():
+            write_problems(own, split, problems)
+        write_rollouts(own / ANSWERS, answers)
+        for folder in used:
+            role, _, family = folder.name.partition("-")
+            if role in MODELS and family:
+                _write_model(folder, texts, family, seed=MODELS.index(role))
+
+
+def family_of(model: str) -> str:
+    """Tell a model's family from its name, as far as names tell it.
+
+    >>> [family_of(model) for model in ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "deepseek-ai/R1-Distill-Qwen-7B")]
+    ['qwen3', 'llama', 'qwen2']
+    """
+    return next((family for family in ("qwen3", "llama") if family in model.lower()), "qwen2")
+
+
+def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
+    """Bring one stage down; `own` is where its stand-ins go."""
+    assert isinstance(stage, dict), "a stage is a table"
+    small = dict(stage)
+    for key, value in _changes(stage, own):
+        if key not in fixed:
+            small = with_value(small, key, value)
+    values = flat(small)
+    for key, others in ABOVE.items():
+        value = values.get(key)
+        lower = [other for other in map(values.get, others) if isinstance(other, int)]
+        if isinstance(value, int) and lower and key not in fixed:
+            small = with_value(small, key, max(value, max(lower) + 1))
+    return small
+
+
+def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
+    """List the dotted keys of a stage that change, with what they become."""
+    values = flat(stage)
+    for key, most in MOST.items():
+        value = values.get(key)
+        if isinstance(value, int):
+            yield key, min(value, most)
+    for key in INSTEAD.keys() & values.keys():
+        yield key, INSTEAD[key]
+    if stage["kind"] == "make":
+        for split, most in MADE.items():
+            yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
+    if num_levels := sum(
+        key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values
+    ):
+        yield "steps", num_levels
+    for key in ("reward", "verifier_reward"):
+        reward = stage.get(key)
+        if isinstance(reward, dict) and isinstance(terms := reward["terms"], list):
+            yield f"{key}.terms", [*terms, RANDOM]
+    for key, file in (("problems", ""), ("data", ANSWERS)):
+        if _is_outside(values.get(key, "@")):
+            yield key, str(own / file)
+    for key in MODELS:
+        path = values.get(f"{key}.path", "@")
+        if isinstance(values.get(f"{key}.new"), str):
+            yield f"{key}.new", "tiny"
+        elif _is_outside(path):
+            yield f"{key}.path", str(own / f"{key}-{family_of(str(path))}")
+
+
+def _is_outside(place: Json) -> bool:
+    """Whether a setting takes something that is not of this pipeline; none takes the task's own."""
+    return place is None or (isinstance(place, str) and not place.startswith("@"))
+
+
+def _rows(task: Task, split: Split, count: int) -> Iterator[Problem]:
+    """Make a few problems of different levels, at least one of each part of a task that can make
+    some."""
+    makers = [maker for part in task.parts if (maker := _maker(part)) is not None]
+    if not makers:
+        yield from islice(task.problems(split), count)
+    for index in range(max(count, len(makers)) if makers else 0):
+        maker = makers[index % len(makers)]
+        level = (index % NUM_LEVELS + 0.5) / NUM_LEVELS
+        yield replace(maker(derive(0, "smoke", split, index), level), split=split)
+
+
+def _maker(part: Task) -> Callable[[int, float], Problem] | None:
+    if part.name == "math":
+        return _sum
+    return part.generate if isinstance(part, Generator) else None
+
+
+def _sum(seed: int, level: float) -> Problem:
+    """Ask for a sum as a problem of mathematics, which has none of its own."""
+    made = ARITHMETIC.generate(seed, level)
+    return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
+
+
+def _answers(stage: Stage, problems: Sequence[Problem]) -> list[Group]:
+    """Write worked answers; where answers are compared, also the next problem's, which is wrong
+    here."""
+    right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
+    if not isinstance(stage, DPOConfig):
+        return right
+    task = build(stage.task)
+    mixed = []
+    for group, other in zip(right, [*right[1:], right[0]], strict=True):
+        first = group[0]
+        text = other[0].text
+        mixed.append(
+            (
+                *group,
+                replace(
+                    first, id=f"{first.id}-wrong", text=text, score=task.score(first.problem, text)
+                ),
+            )
+        )
+    return mixed
+
+
+def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> None:
+    """Write a tiny model of random weights, with a tokenizer that knows the texts.
+
+    Seeds differ by role: a student has nothing to learn from a teacher that is its copy.
+    """
+    source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
+    pieces = [
+        piece
+        for text in texts
+        for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)
+    ]
+    drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
+    shape = replace(drawn.cfg, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
+    model = Transformer(shape)
+    initialise(model, seed)
+    save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
+    tokenizer.save(folder)

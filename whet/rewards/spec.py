@@ -1,0 +1,112 @@
+"""Opinions about facts: a reward spec weighs score parts and shaping terms into one number.
+
+The same stored rollouts can be rewarded again under another spec. `whet/rewards/specs` holds specs
+by name; a setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from whet import config, mistakes
+from whet.config import Config
+from whet.errors import ConfigError
+from whet.rewards.shaping import TOKEN_KINDS, Term
+from whet.types import Group, Rollout, Score, Step, Verdict
+
+FOLDER = Path(__file__).parent / "specs"
+_KINDS = tuple(kind for model in mistakes.models(Term) for kind in mistakes.tags(model))
+
+
+class RewardSpec(Config):
+    """Weights of score parts, and shaping terms added to them.
+
+    >>> RewardSpec(weights={"correct": 0.55, "process": 0.3, "length": 0.15}).weights["process"]
+    0.3
+    """
+
+    weights: dict[str, float] = Field(default={"correct": 1.0})
+    """Part name -> weight; their weighted sum is the reward before shaping."""
+    terms: list[Term] = Field(default=[])
+    """Shaping terms, each with its own weight and parameters."""
+    step_weight: float | None = None
+    """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
+    None leaves them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        if isinstance(given, str):
+            return config.to_table(load(given), keep_none=False)
+        if isinstance(given, dict) and isinstance(given.get("terms"), list | tuple):
+            for term in given["terms"]:
+                _check_kind(term)
+        return given
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Tell whether a rollout's text and score are not enough."""
+        return any(term.kind in TOKEN_KINDS for term in self.terms)
+
+    def apply(self, groups: Sequence[Group]) -> list[Group]:
+        """Reward every rollout. One the grader could not score gets no reward and takes no part in
+        training."""
+        return [tuple(self.rewarded(rollout) for rollout in group) for group in groups]
+
+    def rewarded(self, rollout: Rollout) -> Rollout:
+        """Give one rollout its reward, whatever reward it had."""
+        assert rollout.score is not None, "a rollout is scored before it is rewarded"
+        if rollout.score.verdict == Verdict.UNSCORED:
+            return replace(rollout, reward=None)
+        reward = self._parts(rollout, rollout.score)
+        for term in self.terms:
+            if term.counts(rollout.score.verdict):
+                reward += term.weight * term.value(rollout, rollout.score)
+        return replace(rollout, reward=reward, steps=self._steps(rollout.steps))
+
+    def _parts(self, rollout: Rollout, score: Score) -> float:
+        for name in self.weights:
+            if name not in score.parts:
+                known = ", ".join(sorted(score.parts))
+                raise ConfigError(
+                    f"reward.weights names {name!r}, which {rollout.problem.task} does not score: {known}"
+                )
+        return sum(weight * score.parts[name] for name, weight in self.weights.items())
+
+    def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Share the weight among the steps, by the sign of what each had, so that doing it twice
+        changes nothing."""
+        if self.step_weight is None:
+            return steps
+        share = self.step_weight / max(len(steps), 1)
+        return tuple(
+            replace(step, reward=share * ((step.reward > 0) - (step.reward < 0))) for step in steps
+        )
+
+
+def load(name: str) -> RewardSpec:
+    """Read a shipped spec by its name, or a TOML file by its path."""
+    if name in shipped():
+        return config.load(RewardSpec, FOLDER / f"{name}.toml", []).config
+    if not name.endswith(".toml"):
+        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, shipped())}")
+    return config.load(RewardSpec, Path(name), []).config
+
+
+def shipped() -> list[str]:
+    """List the specs that come with whet."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def _check_kind(term: object) -> None:
+    kind = term.get("kind") if isinstance(term, dict) else None
+    if isinstance(kind, str) and kind not in _KINDS:
+        raise ValueError(f"there is no shaping term {kind!r}{_nearest(kind, _KINDS)}")
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
