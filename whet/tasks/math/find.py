@@ -7,10 +7,9 @@ Text inside the thinking part never counts. Boxes that are joined by a comma or 
 
 import re
 
-from whet.tasks.math.clock import time_of
+from whet.tasks.math.lexer import normal, time_of
 from whet.tasks.math.lines import in_line, is_option, is_question, last_word
-from whet.tasks.math.normal import normal
-from whet.tasks.math.reader import readings
+from whet.tasks.math.parser import readings
 from whet.text.extract import Find, after_thought, boxed, last_line, marked, tagged
 
 MAX_GAP = 80

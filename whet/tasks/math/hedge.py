@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 
 from whet.tasks.math import tree
-from whet.tasks.math.compare import same
-from whet.tasks.math.policy import Policy
-from whet.tasks.math.reader import readings
+from whet.tasks.math.compare import AnswerRules, same
+from whet.tasks.math.numeric import Precision
+from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.text.extract import Find
 
@@ -34,8 +34,8 @@ _SAME = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = Policy()
-_NEAR = Policy(tolerance=0.01)
+_EXACT = AnswerRules()
+_NEAR = AnswerRules(precision=Precision(tolerance=0.01))
 
 
 def has_turn(line: str) -> bool:

@@ -4,8 +4,8 @@ them, a last word."""
 import re
 
 from whet.tasks.math.hedge import has_turn, is_hedged, is_restated
-from whet.tasks.math.normal import normal
-from whet.tasks.math.reader import readings
+from whet.tasks.math.lexer import normal
+from whet.tasks.math.parser import readings
 from whet.tasks.math.words import SCALES, UNIT_WORDS
 from whet.text.extract import Find, formulas, numbers, sentence
 
