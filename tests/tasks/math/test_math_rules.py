@@ -1,13 +1,13 @@
-"""Every declared policy, both ways; from the settings and from a problem's payload."""
+"""Every rule of comparing, both ways; from the settings and from a problem's payload."""
 
 import pytest
 from math_problems import is_right, problem, verdict
 
 from whet.errors import DataError
 from whet.tasks.math import Math, MathConfig
-from whet.types import Verdict
+from whet.types import Json, Verdict
 
-POLICIES = [
+RULES = [
     ({"percent": "unit"}, "10", r"10\%", True),
     ({"percent": "unit"}, "0.1", r"10\%", False),
     ({"percent": "value"}, "0.1", r"10\%", True),
@@ -38,14 +38,14 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "gold", "answer", "expected"), POLICIES)
+@pytest.mark.parametrize(("settings", "gold", "answer", "expected"), RULES)
 def test_a_setting_decides(
     settings: dict[str, object], gold: str, answer: str, expected: bool
 ) -> None:
     assert is_right(gold, answer, MathConfig.model_validate(settings)) is expected
 
 
-def test_a_problem_may_set_its_own_policy() -> None:
+def test_a_problem_may_set_its_own_rules() -> None:
     assert not is_right("0.1", r"10\%")
     assert is_right("0.1", r"10\%", percent="value")
     assert is_right("1, 2", "2, 1") and not is_right("1, 2", "2, 1", order="fixed")
@@ -62,7 +62,7 @@ def test_any_of_several_references_is_right() -> None:
 @pytest.mark.parametrize(
     "payload", [{"percent": "often"}, {"tolerance": -1}, {"error": "small"}, {"answers": [3]}]
 )
-def test_a_payload_that_cannot_be_used_is_told_in_a_sentence(payload: dict) -> None:  # type: ignore[type-arg]
+def test_a_payload_that_cannot_be_used_names_the_problem(payload: dict[str, Json]) -> None:
     with pytest.raises(DataError, match="math/test"):
         Math().score(problem("1", **payload), r"\boxed{1}")
 
