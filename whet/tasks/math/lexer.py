@@ -112,8 +112,7 @@ _OVER_ONE = named(
 """Commands that take the next letter where no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
 _CHINESE_JOINS = frozenset("与和或")
-_OPENING = {("sign", "("), ("sign", "["), ("command", "{")}
-_CLOSING = {("sign", ")"), ("sign", "]"), ("command", "}")}
+_DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
 
 
 def normal(text: str) -> str:
@@ -283,12 +282,13 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
         match = _PIECE.match(text, position)
         if match is None:
             raise NotMathError(f"{text[position]!r} is not read")
-        if match.lastgroup == "space":
+        kind = match.lastgroup
+        if kind == "space":
             is_spaced = True
             position = match.end()
             continue
         token: Token | None = None
-        if match.lastgroup == "number" and (thousands := _THOUSANDS.match(text, position)):
+        if kind == "number" and (thousands := _THOUSANDS.match(text, position)):
             is_ambiguous = True
             if (depth == 0) if join_thousands is None else join_thousands:
                 digits = thousands.group().replace(",", "").replace(" ", "")
@@ -297,7 +297,8 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
         if token is None:
             token, position = _token(text, match, is_spaced)
         if token is not None:
-            depth += (token[:2] in _OPENING) - (token[:2] in _CLOSING)
+            if token.kind in _DEPTHS:
+                depth += _DEPTHS[token.kind].get(token.text, 0)
             result.append(token)
             is_spaced = False
         if len(result) > MAX_TOKENS:

@@ -124,10 +124,10 @@ class Math(Task):
         """Settle what counts as the same for one problem; its payload goes before the settings."""
         config = self.config
         return AnswerRules(
-            percent=_choice(problem, "percent", get_args(Percent), config.percent),
-            units=_choice(problem, "units", get_args(Units), config.units),
-            order=_choice(problem, "order", get_args(Order), config.order),
-            names=_choice(problem, "names", get_args(Names), config.names),
+            percent=_choice(problem, "percent", Percent, config.percent),
+            units=_choice(problem, "units", Units, config.units),
+            order=_choice(problem, "order", Order, config.order),
+            names=_choice(problem, "names", Names, config.names),
             precision=Precision(
                 rounded_digits=config.rounded_digits,
                 tolerance=max(config.tolerance, _amount(problem, "tolerance")),
@@ -156,10 +156,11 @@ def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
     )
 
 
-def _choice(problem: Problem, key: str, known: tuple[T, ...], default: T) -> T:
+def _choice(problem: Problem, key: str, kinds: object, default: T) -> T:
     given = problem.payload.get(key)
     if given is None:
         return default
+    known: tuple[T, ...] = get_args(kinds)
     for name in known:
         if given == name:
             return name
