@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.tasks.graphs.answers import read_names, read_numbers, read_two
+from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
 from whet.tasks.graphs.verdicts import yes_or_no
 from whet.tasks.qa.letters import pick
 from whet.tasks.qa.values import text_form

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.tasks.prose import only_number, told
 from whet.tasks.registry import named
+from whet.text.final_answer import after_verb, only_number
 from whet.types import Problem, Verdict
 
 
@@ -41,7 +41,7 @@ def test_the_table_holds_many_cases_of_both_kinds_for_many_tasks() -> None:
     ],
 )
 def test_a_sentence_tells_what_stands_behind_its_last_verb(line: str, expected: str | None) -> None:
-    assert told(line) == expected
+    assert after_verb(line) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.rng import stream
 from whet.tasks.base import Task
-from whet.text.extract import Find, after_thought
+from whet.text.final_answer import Span, after_thought
 from whet.text.step_form import Verification, read_verification, verification_form
 from whet.text.steps import StepLayout, steps_of
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
@@ -61,7 +61,7 @@ class Verify(Task):
         """There are none before a solution is there to be judged; `mint` makes them."""
         return ()
 
-    def steps(self, rollout: Rollout) -> list[Find]:
+    def steps(self, rollout: Rollout) -> list[Span]:
         """The steps of a solution, with their places in its text."""
         return steps_of(rollout.text[:MAX_CHARS], self.config.layout)
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from whet.text.extract import Find, tagged
+from whet.text.final_answer import Span, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """lines and paragraphs (between blank lines) are steps as they are; tags are what stands in
@@ -17,20 +17,20 @@ StepLayout = Literal["lines", "paragraphs", "tags"]
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 
 
-def steps_of(text: str, layout: StepLayout) -> list[Find]:
+def steps_of(text: str, layout: StepLayout) -> list[Span]:
     """Cut a response into its steps, without the space around each; empty ones are none.
 
     >>> [step.text for step in steps_of("1 + 1 = 2\\n\\n 2 * 3 = 6", "lines")]
     ['1 + 1 = 2', '2 * 3 = 6']
     """
     if layout == "tags":
-        found: Iterator[Find] | list[Find] = tagged(text, "step")
+        found: Iterator[Span] | list[Span] = find_tags(text, "step")
     else:
         found = _between(text, re.compile("\n") if layout == "lines" else _PARAGRAPH)
     return [step for part in found if (step := _bare(part)).text]
 
 
-def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def on_tokens(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Give each step the tokens that hold its characters, end exclusive; `spans` are those of the
     whole response.
 
@@ -52,15 +52,15 @@ def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[t
     return found
 
 
-def _between(text: str, gap: re.Pattern[str]) -> Iterator[Find]:
+def _between(text: str, gap: re.Pattern[str]) -> Iterator[Span]:
     place = 0
     for match in gap.finditer(text):
-        yield Find(text=text[place : match.start()], start=place, end=match.start())
+        yield Span(text=text[place : match.start()], start=place, end=match.start())
         place = match.end()
-    yield Find(text=text[place:], start=place, end=len(text))
+    yield Span(text=text[place:], start=place, end=len(text))
 
 
-def _bare(part: Find) -> Find:
+def _bare(part: Span) -> Span:
     text = part.text.strip()
     start = part.start + len(part.text) - len(part.text.lstrip())
-    return Find(text=text, start=start, end=start + len(text))
+    return Span(text=text, start=start, end=start + len(text))

@@ -4,7 +4,7 @@ import pytest
 
 from whet.tasks.code import mini_pytest
 from whet.tasks.code.mini_pytest import Approx, Raises
-from whet.tasks.code.program import blocks, defining, fenced, last_program
+from whet.tasks.code.program import blocks, fenced, last_definition, last_program
 from whet.tasks.code.tests_text import free_names, runs_text, unsupported
 
 
@@ -39,11 +39,11 @@ def test_an_empty_block_is_not_a_program() -> None:
 def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(
     text: str, found: str | None
 ) -> None:
-    assert defining(text, "f") == found
+    assert last_definition(text, "f") == found
 
 
 def test_a_name_that_is_no_name_is_not_looked_for() -> None:
-    assert defining("def f(x): pass", "f.*") is None
+    assert last_definition("def f(x): pass", "f.*") is None
 
 
 def test_free_names_leave_out_everything_the_tests_make() -> None:

@@ -9,7 +9,7 @@ import pytest
 from math_problems import is_right, problem, rows
 
 from whet.tasks.math import Math
-from whet.text.extract import boxed
+from whet.text.final_answer import find_boxes
 from whet.types import Verdict
 
 DISPUTED: dict[str, dict[str, str]] = json.loads(
@@ -19,7 +19,7 @@ Gold = Callable[[dict], str | None]  # type: ignore[type-arg]
 
 
 def in_solution(row: dict) -> str | None:  # type: ignore[type-arg]
-    boxes = boxed(row["solution"])
+    boxes = find_boxes(row["solution"])
     return boxes[-1].text if boxes else None
 
 

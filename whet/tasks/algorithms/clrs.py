@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from whet.errors import DataError
 from whet.tasks.algorithms.arrays import Item, matching, parse
 from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.types import Problem, Score, Split
@@ -79,7 +79,7 @@ class Clrs(Task):
         note = "the output is right" if parts["output"] else "not the output"
         if gold.trace is not None:
             note += f", {parts['trace']:.0%} of the trace is right"
-        return judged(is_right, parts, found[0], note)
+        return to_score(is_right, parts, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else problem.answer.strip()

@@ -43,7 +43,7 @@ class CodeFunction(CodeTask):
             raise DataError(
                 f"problem {problem.id} needs texts in payload.tests and a name in payload.entry"
             )
-        found = program.defining(text, root(tests.entry))
+        found = program.last_definition(text, root(tests.entry))
         if found is None:
             return unread("there is no fenced program")
         return scored(judge(self._sandbox, tests, found, self.config.limits), found)

@@ -14,7 +14,7 @@ from whet.tasks.base import StepNote
 from whet.tasks.game24.board import TARGET, Board
 from whet.tasks.game24.reading import Answer, Line, RollBack, Step, lines_of, read_answer, read_line
 from whet.tasks.game24.values import write
-from whet.text.extract import after_thought
+from whet.text.final_answer import after_thought
 from whet.types import Verdict
 
 MAX_CHARS = 1 << 16

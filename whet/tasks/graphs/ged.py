@@ -6,9 +6,9 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.graphs.answers import Reply, read_numbers
 from whet.tasks.graphs.drawn import GraphConfig
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Molecule
+from whet.tasks.graphs.node_lists import Reply, read_numbers
 from whet.tasks.graphs.prompts import molecules
 from whet.tasks.graphs.solvers.edit import edit_cost, min_edit
 from whet.tasks.graphs.solvers.found import Found

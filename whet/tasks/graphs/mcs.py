@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Literal
 
-from whet.tasks.graphs.answers import Reply, read_two
 from whet.tasks.graphs.drawn import GraphConfig
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Molecule
+from whet.tasks.graphs.node_lists import Reply, read_two
 from whet.tasks.graphs.prompts import molecules
 from whet.tasks.graphs.solvers.found import Found
 from whet.tasks.graphs.solvers.shared_subgraph import are_isomorphic, induced, max_common_subgraph

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from whet.rng import stream
-from whet.tasks.graphs.answers import Reply, read_names
 from whet.tasks.graphs.instance import Graph
+from whet.tasks.graphs.node_lists import Reply, read_names
 from whet.tasks.graphs.solvers.found import Found
 from whet.tasks.graphs.task import GraphTask
 from whet.types import Json, Message, Problem

@@ -6,12 +6,12 @@ from random import Random
 from typing import ClassVar
 
 from whet.errors import ConfigError, DataError
-from whet.tasks.graphs.answers import final_part
 from whet.tasks.graphs.checks import Form, judge
 from whet.tasks.graphs.drawn import DrawnTask, GraphConfig, split_of
 from whet.tasks.graphs.draws import SPANS, draw
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.kinds import solution
+from whet.tasks.graphs.node_lists import final_part
 from whet.tasks.graphs.sources import Payload
 from whet.tasks.graphs.table import Table
 from whet.types import Message, Problem, Score

@@ -4,8 +4,8 @@ answers."""
 from collections.abc import Mapping
 from typing import Literal
 
-from whet.tasks.graphs.answers import Reply, final_part
 from whet.tasks.graphs.drawn import DrawnTask, split_of
+from whet.tasks.graphs.node_lists import Reply, final_part
 from whet.tasks.graphs.solvers.found import Found
 from whet.tasks.graphs.sources import Payload
 from whet.types import Json, Message, Problem, Score, Verdict

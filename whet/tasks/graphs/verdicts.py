@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from whet.tasks.graphs.answers import boxed
+from whet.text.final_answer import last_box
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _LEADING = re.compile(
@@ -145,7 +145,7 @@ def rows(text: str) -> dict[int, tuple[int, int]]:
 def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag; headings over long
     text are none."""
-    box = boxed(text)
+    box = last_box(text)
     tag = text.rfind("<answer>")
     mark = text.rfind("###")
     parts = [

@@ -14,7 +14,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.tasks.literals import Tree, parse
@@ -79,10 +79,10 @@ class Arc(Task):
             note = (
                 f"{len(grid)} x {len(grid[0])} cells where {len(gold)} x {len(gold[0])} are right"
             )
-            return judged(False, {"cells": 0.0}, span, note)
+            return to_score(False, {"cells": 0.0}, span, note)
         pairs = [pair for rows in zip(grid, gold, strict=True) for pair in zip(*rows, strict=True)]
         right = sum(a == b for a, b in pairs)
-        return judged(
+        return to_score(
             grid == gold,
             {"cells": right / len(pairs)},
             span,

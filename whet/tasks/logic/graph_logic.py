@@ -14,7 +14,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.tasks.logic.words import PEOPLE, invented
@@ -71,7 +71,7 @@ class GraphLogic(Task):
         if found is None:
             return no_answer()
         is_right = found[1] == gold
-        return judged(
+        return to_score(
             is_right,
             {},
             found[0],

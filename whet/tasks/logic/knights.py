@@ -16,7 +16,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.tasks.logic.words import PEOPLE
@@ -95,7 +95,7 @@ class Knights(Task):
         span, roles = found
         right = sum(roles.get(name) == role for name, role in gold.items())
         is_right = roles == gold
-        return judged(
+        return to_score(
             is_right,
             {"people": right / len(gold)},
             span,

@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.tasks.literals import parse, plain
@@ -84,11 +84,11 @@ class Ordering(Task):
             return no_answer("placed")
         span, order = found
         if len(order) != len(gold):
-            return judged(
+            return to_score(
                 False, {"placed": 0.0}, span, f"{len(order)} names for {len(gold)} places"
             )
         right = sum(name == other for name, other in zip(order, gold, strict=True))
-        return judged(
+        return to_score(
             order == gold,
             {"placed": right / len(gold)},
             span,

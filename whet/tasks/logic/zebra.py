@@ -15,7 +15,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
 from whet.tasks.literals import Tree, last_object, parse, plain
@@ -133,7 +133,7 @@ class Zebra(Task):
             return no_answer("cells")
         right = sum(cells.get(cell) == value for cell, value in gold.items())
         note = f"{right} of {len(gold)} cells are right"
-        return judged(cells == gold, {"cells": right / len(gold)}, told[1], note)
+        return to_score(cells == gold, {"cells": right / len(gold)}, told[1], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"

@@ -25,7 +25,7 @@ from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.symbolic import same_by_math_verify
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import UNIT_NAMES
-from whet.text.extract import boxed, formulas
+from whet.text.final_answer import find_boxes, find_formulas
 from whet.types import Json, Problem, Score, Split, Verdict
 
 MAX_SHOWN = 500
@@ -208,7 +208,7 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
     bare = _without_spaces(plain)
     if any(_without_spaces(normal(gold)) == bare for gold in golds):
         return False
-    return any(_without_spaces(normal(formula.text)) == bare for formula in formulas(prompt))
+    return any(_without_spaces(normal(formula.text)) == bare for formula in find_formulas(prompt))
 
 
 def _without_spaces(text: str) -> str:
@@ -245,7 +245,7 @@ def _core(text: str) -> str:
     is_plain = "boxed" not in text
     if len(text) > MAX_CHARS or (is_plain and (exact(text) is not None or readings(text))):
         return text
-    has_answer = any(box.text.strip() for box in boxed(text))
+    has_answer = any(box.text.strip() for box in find_boxes(text))
     if is_plain and _STATES_ANSWER.search(text):
         has_answer = True
     find = find_answer(text) if has_answer else None

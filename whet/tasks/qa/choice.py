@@ -11,7 +11,7 @@ from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
 from whet.tasks.qa.letters import Picked, pick
 from whet.tasks.qa.stated import Statement, statements
@@ -40,29 +40,28 @@ class Choice(Task):
         """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
         options = options_of(problem)
         gold = _gold(problem, options)
-        found = last_pick(text, options)
-        if found is None:
+        final = last_pick(text, options)
+        if final is None:
             return no_answer()
-        statement, picked = found
+        statement, picked = final
         if picked is None:
-            return judged(False, {}, statement.text, "the answer is none of the options")
+            return to_score(False, {}, statement.text, "the answer is none of the options")
         shown = " or ".join(sorted(picked.letters))
         if picked.is_same_text:
             is_right = len(gold) == 1 and gold <= picked.letters
         else:
             is_right = not picked.is_hedged and picked.letters == gold
         note = f"picks {shown}" if not picked.is_hedged else f"does not decide: {shown}"
-        return judged(is_right, {}, shown, note)
+        return to_score(is_right, {}, shown, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
-    """Find the last statement that names an option; a tag or box that does not is an answer all the
-    same."""
+    """Find the last statement that names an option, or the last tag or box, whatever it holds."""
     for statement in reversed(statements(text)):
-        if statement.form == "line" and _is_listed(text, statement):
+        if statement.form == "line" and _is_in_list(text, statement):
             continue
         picked = pick(statement.text, options, must_be_whole=statement.is_loose)
         if picked is not None or statement.is_explicit:
@@ -71,8 +70,7 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
 
 
 def options_of(problem: Problem) -> dict[str, str]:
-    """Read the options from the payload, letter to text; without any, the letters A to J stand
-    without text."""
+    """Read the options from the payload, letter to text; without any, A to J have no text."""
     given = problem.payload.get("options")
     if given is None:
         return dict.fromkeys(_USUAL, "")
@@ -89,13 +87,14 @@ def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
     picked = pick(problem.answer or "", options, must_be_whole=True)
     if picked is None or picked.is_hedged:
         raise DataError(
-            f"problem {problem.id} needs a letter of its options as the answer, not {problem.answer!r}"
+            f"problem {problem.id} needs a letter of its options as the answer, "
+            f"not {problem.answer!r}"
         )
     return picked.letters
 
 
-def _is_listed(text: str, line: Statement) -> bool:
+def _is_in_list(text: str, line: Statement) -> bool:
     """See that the last line is one of a list of options: the line before it is labelled too."""
     lines = text[-4 * len(line.text) - (1 << 14) :].rstrip().splitlines()[:-1]
-    before = next((each for each in reversed(lines) if each.strip()), "").strip().lstrip("(")
+    before = next((other for other in reversed(lines) if other.strip()), "").strip().lstrip("(")
     return len(before) > 2 and before[0] in LETTERS and before[1] in ").:．、"

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from whet.config import Config
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
 from whet.tasks.qa.endpoint import Clock, EndpointConfig, ask
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.table import Rule, accepted, agrees
+from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Split, Verdict
 
 _MAX_QUESTION = 1 << 14
@@ -56,11 +57,11 @@ class Judge(Task):
         if answer is None:
             return no_answer("asked")
         if any(agrees(gold, answer, Rule()) for gold in golds):
-            return judged(True, {"asked": 0.0}, answer, "reads as the reference")
+            return to_score(True, {"asked": 0.0}, answer, "reads as the reference")
         verdict, note = self._ask(problem, golds, answer)
         if verdict is None:
             return Score(verdict=Verdict.UNSCORED, parts={}, answer=answer[:1000], note=note)
-        return judged(verdict, {"asked": 1.0}, answer, note)
+        return to_score(verdict, {"asked": 1.0}, answer, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
@@ -115,7 +116,7 @@ def read_verdict(reply: str, nonce: str) -> bool | None:
     """
     lines = [
         line.strip().strip("`*.")
-        for line in reply.rpartition("</think>")[2].splitlines()
+        for line in (visible_text(reply) or "").splitlines()
         if line.strip()
     ]
     said = {

@@ -1,5 +1,4 @@
-"""Read which options a short text picks: `B`, `(b)`, `**B.** Paris`, `\\text{B}`, `A and C`, or an
-option's text."""
+"""Read which options a text picks: `B`, `(b)`, `**B.** Paris`, `A and C`, or an option's text."""
 
 import re
 import unicodedata
@@ -7,29 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from whet.text.doubt import CHOICE, TURN, any_of
+
 MAX_CHARS = 4096
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
 _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
 _LEAD = re.compile(
-    r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|definitely|the|both|either|"
-    r"option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)[\s:：,，]*)+",
+    r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
+    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)"
+    r"[\s:：,，]*)+",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
     r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])"""
 )
 _JOIN = re.compile(
-    r"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|or|and|或者|或|和|与|及|as well as|maybe|possibly|perhaps|also|but|\s)+\s*",
+    rf"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|{CHOICE}|and|或者|或|和|与|及|as well as|also|but|\s)+\s*",
     re.IGNORECASE,
 )
-_HEDGE = re.compile(r"/|\bor\b|或|maybe|possibly|perhaps", re.IGNORECASE)
-_DENIED = re.compile(
+_HEDGE = re.compile(rf"/|或|{any_of(CHOICE)}", re.IGNORECASE)
+_DENIAL = re.compile(
     r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE
 )
 _TURN = re.compile(
-    r"\b(?:[Nn]o|[Ww]ait|[Aa]ctually|[Ss]orry|correction|I mean|make that|or (?:maybe|rather|perhaps|possibly))\b"
-    r"[\s,:;.(-]*(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
+    rf"(?i:{any_of(TURN, 'no|make that|or (?:maybe|rather|perhaps|possibly)')})[\s,:;.(-]*"
+    r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
+    r"[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
 )
 _OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
 _SAYS_WHY = re.compile(
@@ -51,22 +54,22 @@ class Picked:
 def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:
     """Read the options a text picks at its start; None where it picks none.
 
-    With `must_be_whole` the letter must stand alone, or before its own text or a mark of
-    punctuation.
+    With `must_be_whole` the letter must stand alone, or before its own text or punctuation.
 
-    >>> sorted(pick("(C) Because B is wrong", {"A": "1", "B": "2", "C": "3"}, must_be_whole=False).letters)
-    ['C']
+    >>> options = {"A": "1", "B": "2", "C": "3"}
+    >>> pick("(C) Because B is wrong", options, must_be_whole=False).letters
+    frozenset({'C'})
     """
     if len(text) > MAX_CHARS:
         return None
-    words = cleaned(text).lstrip("#> ")
+    words = strip_markup(text).lstrip("#> ")
     by_text = _by_text(words, options) or _text_and_letter(words, options)
     if by_text is not None and len(words) > 1:
         return by_text
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    glued = _glued(words, options)
+    glued = _read_glued(words, options)
     if glued is not None:
         return glued
     letters, end, is_hedged = _letters(words, options)
@@ -77,7 +80,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
 
 
-def cleaned(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Drop markup around words: emphasis, dollar signs, LaTeX text commands, full-width forms."""
     words = unicodedata.normalize("NFKC", text)
     for _ in range(3):
@@ -88,7 +91,7 @@ def cleaned(text: str) -> str:
 def text_key(text: str) -> str:
     """Reduce an option's text to what must agree: no spaces, no markup, no mark at its end."""
     return "".join(
-        cleaned(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()
+        strip_markup(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").split()
     ).strip(".,;:。")
 
 
@@ -115,7 +118,7 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
     )
 
 
-def _glued(words: str, options: Mapping[str, str]) -> Picked | None:
+def _read_glued(words: str, options: Mapping[str, str]) -> Picked | None:
     """Read `ABD` or `A B D`: several different letters in rising order and nothing else."""
     letters = words.strip(_EDGE).split() if " " in words else list(words.strip(_EDGE))
     is_rising = all(a < b for a, b in pairwise(letters))
@@ -129,40 +132,37 @@ def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bo
     letters: list[str] = []
     end = 0
     is_hedged = False
-    place = 0
-    while found := _LABEL.match(words, place):
-        opening, letter, closing = found.groups()
-        is_marked = (
-            opening is not None
-            or closing is not None
-            or (not letters and found.end() == len(words))
-        )
+    start = 0
+    while label := _LABEL.match(words, start):
+        opening, letter, closing = label.groups()
+        is_alone = not letters and label.end() == len(words)
+        is_marked = opening is not None or closing is not None or is_alone
         if letter.upper() not in options or not (letter.isupper() or is_marked):
             break
-        if letters and not is_marked and not _is_label_here(words, found):
+        if letters and not is_marked and not _is_label_here(words, label):
             break
         letters.append(letter.upper())
-        end = found.end()
+        end = label.end()
         join = _JOIN.match(words, end)
         if join is None or not join[0].strip(" ("):
             break
         if _LABEL.match(words, join.end()):
             is_hedged = is_hedged or _HEDGE.search(join[0]) is not None
-        place = join.end()
+        start = join.end()
     return list(dict.fromkeys(letters)), end, is_hedged and len(set(letters)) > 1
 
 
-def _is_label_here(words: str, found: re.Match[str]) -> bool:
+def _is_label_here(words: str, label: re.Match[str]) -> bool:
     """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
-    after = words[found.end() : found.end() + 2]
-    return found[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
+    after = words[label.end() : label.end() + 2]
+    return label[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
 
 
 def _single(
     words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
 ) -> Picked | None:
     rest = words[end:]
-    if _DENIED.match(rest) or (rest[:1] == "?" and len(rest) > 1):
+    if _DENIAL.match(rest) or (rest[:1] == "?" and len(rest) > 1):
         return None
     tail = rest.strip(_EDGE)
     # A dash may be a minus sign of the option's text or stand between letter and text.
@@ -187,10 +187,11 @@ def _single(
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
-    """Find another letter behind the first: all there is (`B A`), or after a change of mind (`B;
-    no, D`)."""
-    found = _TURN.search(tail) or _OTHERWISE.search(tail)
-    others = [found[1]] if found else tail.split() if len(tail) < 2 * len(options) else []
+    """Find another letter behind the first: all there is (`B A`), or a turn (`B; no, D`)."""
+    turn = _TURN.search(tail) or _OTHERWISE.search(tail)
+    others = [turn[1]] if turn else []
+    if turn is None and len(tail) < 2 * len(options):
+        others = tail.split()
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter
     return others[0] if is_other else None
 

@@ -13,11 +13,11 @@ from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
-from whet.tasks.prose import only_number, told
-from whet.tasks.qa.stated import MAX_SPAN, spoken, statements
+from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.values import Quantity, listed, quantity, text_form, unit_words
+from whet.text.final_answer import after_verb, only_number, visible_text
 from whet.types import Problem, Score, Split
 
 _MAX_PARTS = 256
@@ -63,7 +63,7 @@ class Table(Task):
         if stated is None and not is_right:
             return no_answer()
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
-        return judged(is_right, {}, (stated or whole or "").strip(), note)
+        return to_score(is_right, {}, (stated or whole or "").strip(), note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
@@ -110,10 +110,12 @@ def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...
     if not found:
         return None, None, ()
     last = found[-1]
-    whole = (spoken(text) or "").strip()
+    whole = (visible_text(text) or "").strip()
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     is_stated = bool(last.text.strip()) and len(last.text) <= longest
-    said = () if last.is_explicit or not is_stated else (told(last.text), only_number(last.text))
+    said = (
+        () if last.is_explicit or not is_stated else (after_verb(last.text), only_number(last.text))
+    )
     return last.text if is_stated else None, whole if len(whole) <= MAX_SPAN else None, said
 
 

@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
-from whet.tasks.qa.letters import cleaned
+from whet.tasks.qa.letters import strip_markup
 
 MAX_NUMBER_CHARS = 64
 
@@ -94,7 +94,9 @@ def plain_text(text: str) -> str:
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     if latex.count("$") % 2:
         latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
-    return unicodedata.normalize("NFKC", cleaned(latex)).replace("\ue000", "$").translate(_DASHES)
+    return (
+        unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_DASHES)
+    )
 
 
 def text_form(text: str) -> str:

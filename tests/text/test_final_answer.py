@@ -4,21 +4,23 @@ import time
 
 import pytest
 
-from whet.text.extract import (
-    Find,
+from whet.text.final_answer import (
+    Span,
     after_thought,
-    boxed,
-    formulas,
+    find_boxes,
+    find_formulas,
+    find_marks,
+    find_numbers,
+    find_tags,
+    first_sentence,
+    has_open_box,
+    last_box,
     last_line,
-    marked,
-    numbers,
-    sentence,
-    tagged,
 )
 
 
-def texts(finds: list[Find]) -> list[str]:
-    return [find.text for find in finds]
+def texts(spans: list[Span]) -> list[str]:
+    return [span.text for span in spans]
 
 
 @pytest.mark.parametrize(
@@ -35,21 +37,21 @@ def texts(finds: list[Find]) -> list[str]:
     ],
 )
 def test_boxes_are_found_with_their_braces_balanced(text: str, inside: list[str]) -> None:
-    assert texts(boxed(text)) == inside
+    assert texts(find_boxes(text)) == inside
 
 
-def test_a_find_knows_its_span() -> None:
+def test_a_box_knows_its_span() -> None:
     text = r"the value \boxed{12} holds"
 
-    (find,) = boxed(text)
+    (box,) = find_boxes(text)
 
-    assert text[find.start : find.end] == r"\boxed{12}"
+    assert text[box.start : box.end] == r"\boxed{12}"
 
 
 def test_tags_may_run_over_lines_and_the_inner_one_counts() -> None:
-    assert texts(tagged("<answer>1</answer> <answer>\n2\n</answer>")) == ["1", "\n2\n"]
-    assert texts(tagged("<answer>a<answer>b</answer>")) == ["b"]
-    assert tagged("<answer>never closed") == []
+    assert texts(find_tags("<answer>1</answer> <answer>\n2\n</answer>")) == ["1", "\n2\n"]
+    assert texts(find_tags("<answer>a<answer>b</answer>")) == ["b"]
+    assert find_tags("<answer>never closed") == []
 
 
 @pytest.mark.parametrize(
@@ -79,31 +81,40 @@ def test_the_thinking_part_ends_at_its_last_closing_tag(text: str, start: int | 
     ],
 )
 def test_marks_are_found(text: str, after: str) -> None:
-    assert marked(text)[-1].text.strip() == after
+    assert find_marks(text)[-1].text.strip() == after
 
 
 def test_a_word_that_only_contains_answer_is_no_mark() -> None:
-    assert marked("unanswered: 5") == []
+    assert find_marks("unanswered: 5") == []
 
 
 def test_a_sentence_ends_at_its_point_but_not_inside_a_number_or_formula() -> None:
-    line = Find(text=" 1.5 is it. And 3 more", start=10, end=32)
-    assert sentence(line) == Find(text=" 1.5 is it", start=10, end=20)
-    assert sentence(Find(text="$a. b$ so", start=0, end=9)).text == "$a. b$ so"
+    line = Span(text=" 1.5 is it. And 3 more", start=10, end=32)
+    assert first_sentence(line) == Span(text=" 1.5 is it", start=10, end=20)
+    assert first_sentence(Span(text="$a. b$ so", start=0, end=9)).text == "$a. b$ so"
 
 
 def test_the_last_line_holds_more_than_marks() -> None:
-    assert last_line("a\nb = 2\n\n**\n") == Find(text="b = 2", start=2, end=7)
+    assert last_line("a\nb = 2\n\n**\n") == Span(text="b = 2", start=2, end=7)
     assert last_line(" \n\n") is None
 
 
 def test_formulas_are_found_between_any_delimiters() -> None:
-    assert texts(formulas(r"$1$ and \(2\) and \[3\] and $$4$$ costs \$5")) == ["1", "2", "3", "4"]
+    assert texts(find_formulas(r"$1$ and \(2\) and \[3\] and $$4$$ costs \$5")) == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
 
 
 def test_numbers_are_found_but_not_inside_words() -> None:
-    assert texts(list(numbers("K2A has 1,000.99m² and -3/4, 28%"))) == ["1,000.99", "-3/4", "28%"]
-    assert texts(list(numbers(r"so (\frac{2}{5}) tons"))) == [r"\frac{2}{5}"]
+    assert texts(list(find_numbers("K2A has 1,000.99m² and -3/4, 28%"))) == [
+        "1,000.99",
+        "-3/4",
+        "28%",
+    ]
+    assert texts(list(find_numbers(r"so (\frac{2}{5}) tons"))) == [r"\frac{2}{5}"]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +125,17 @@ def test_every_search_takes_linear_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
     start = time.perf_counter()
 
-    for search in (boxed, tagged, after_thought, marked, last_line, formulas):
+    for search in (
+        find_boxes,
+        has_open_box,
+        last_box,
+        find_tags,
+        after_thought,
+        find_marks,
+        last_line,
+        find_formulas,
+    ):
         search(text)
-    list(numbers(text))
+    list(find_numbers(text))
 
     assert time.perf_counter() - start < 5

@@ -2,14 +2,14 @@ import time
 
 import pytest
 
-from whet.tasks.graphs.answers import (
+from whet.tasks.graphs.node_lists import (
     MAX_CHARS,
-    boxed,
     final_part,
     read_names,
     read_numbers,
     read_two,
 )
+from whet.text.final_answer import last_box
 
 NAMES = [
     "Ida Vogel",
@@ -110,7 +110,7 @@ def test_reasoning_in_a_think_block_is_left_out_closed_or_not():
     assert final_part("<think>[A]</think> [B]") == " [B]"
     assert final_part("[A]</think>") == ""
     assert final_part("<think>\n[A, B]") == ""
-    assert final_part("[A] <think> [B]") == "[A] "
+    assert final_part("[A] <think> [B]") == ""
 
 
 def test_the_question_said_again_is_left_out():
@@ -167,9 +167,9 @@ def test_one_list_is_not_two():
 
 
 def test_boxes_nest_and_must_close():
-    assert boxed(r"\boxed{1} \boxed{\frac{1}{2}}") == r"\frac{1}{2}"
-    assert boxed(r"\boxed{1") is None
-    assert boxed("none") is None
+    assert last_box(r"\boxed{1} \boxed{\frac{1}{2}}") == r"\frac{1}{2}"
+    assert last_box(r"\boxed{1") is None
+    assert last_box("none") is None
 
 
 @pytest.mark.parametrize(
