@@ -80,10 +80,10 @@ def _strongest(text: str) -> tuple[str, ...]:
         return box
     if (rest := after_heading(text)) is not None:
         return rest, rest.partition("\n")[0]
-    return _unmarked(text)
+    return _in_plain_text(text)
 
 
-def _unmarked(text: str) -> tuple[str, ...]:
+def _in_plain_text(text: str) -> tuple[str, ...]:
     """List what may be the answer of a text that marks none."""
     fenced = text.split("```")
     if len(fenced) >= 3:

@@ -116,38 +116,42 @@ def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
     >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
     ['\\frac{1}{2}', '3']
     """
-    boxes: deque[Span] = deque(maxlen=MAX_NESTED_BOXES if nested else None)
-    closing: dict[int, int] | None = None
+    commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else None)
+    closing = match_braces(text, commands[0].start()) if commands else {}
+    boxes: list[Span] = []
     end = 0
-    for match in _BOX.finditer(text):
-        inside = match.end()
-        if inside >= len(text) or (match.start() < end and not nested):
+    for command in commands:
+        start, inside = command.span()
+        if inside >= len(text) or (start < end and not nested):
             continue
-        if text[inside] == "{":
-            closing = match_braces(text) if closing is None else closing
-            closed = closing.get(inside)
-            if closed is not None and not (nested and closed - inside > MAX_BOX):
-                end = closed + 1
-                boxes.append(Span(text=text[inside + 1 : closed], start=match.start(), end=end))
-        elif text[inside].isalnum() and text[match.start()] == "\\" and text[inside - 1] == " ":
+        if inside in closing and not (nested and closing[inside] - inside > MAX_BOX):
+            end = closing[inside] + 1
+            boxes.append(Span(text=text[inside + 1 : end - 1], start=start, end=end))
+        elif text[inside].isalnum() and text[start] == "\\" and text[inside - 1] == " ":
             end = inside + 1
-            boxes.append(Span(text=text[inside:end], start=match.start(), end=end))
-    return list(boxes)
-
-
-def has_open_box(text: str) -> bool:
-    """Whether the last box is never closed: the response was cut."""
-    opened = -1
-    for match in _BOX.finditer(text):
-        if text.startswith("{", match.end()):
-            opened = match.end()
-    return opened >= 0 and opened not in match_braces(text, opened)
+            boxes.append(Span(text=text[inside:end], start=start, end=end))
+    return boxes
 
 
 def last_box(text: str) -> str | None:
     """Take what the last box holds; None where there is no box or the last one is never closed."""
-    boxes = [] if has_open_box(text) else find_boxes(text, nested=True)
-    return boxes[-1].text if boxes else None
+    start = _last_box_start(text)
+    end = None if start is None else match_braces(text, start).get(start)
+    return None if start is None or end is None else text[start + 1 : end]
+
+
+def has_open_box(text: str) -> bool:
+    """Whether the last box is never closed: the response was cut."""
+    start = _last_box_start(text)
+    return start is not None and start not in match_braces(text, start)
+
+
+def _last_box_start(text: str) -> int | None:
+    start = None
+    for command in _BOX.finditer(text):
+        if text.startswith("{", command.end()):
+            start = command.end()
+    return start
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:

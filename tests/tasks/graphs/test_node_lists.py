@@ -9,7 +9,6 @@ from whet.tasks.graphs.node_lists import (
     read_numbers,
     read_two,
 )
-from whet.text.final_answer import last_box
 
 NAMES = [
     "Ida Vogel",
@@ -164,12 +163,6 @@ def test_the_final_two_lists_of_numbers_are_read(text):
 
 def test_one_list_is_not_two():
     assert read_two("[0, 1, 2]") is None
-
-
-def test_boxes_nest_and_must_close():
-    assert last_box(r"\boxed{1} \boxed{\frac{1}{2}}") == r"\frac{1}{2}"
-    assert last_box(r"\boxed{1") is None
-    assert last_box("none") is None
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,10 @@ def _last(
         reply = read(text[bracket[0] + 1 : bracket[1]]) or read_strange(text, bracket)
         if reply is not None:
             return reply
-    return _last_escaped(text, read, is_sure)
+    return _last_with_escapes(text, read, is_sure)
 
 
-def _last_escaped(
+def _last_with_escapes(
     text: str, read: Callable[[str], R | None], is_sure: Callable[[R], bool]
 ) -> R | None:
     r"""Take `\[A, B\]` for a list where there is no other."""

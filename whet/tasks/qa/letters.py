@@ -69,9 +69,9 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    glued = _read_glued(words, options)
-    if glued is not None:
-        return glued
+    run = _read_run(words, options)
+    if run is not None:
+        return run
     letters, end, is_hedged = _letters(words, options)
     if not letters:
         return by_text or _by_text(words, options)
@@ -118,7 +118,7 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
     )
 
 
-def _read_glued(words: str, options: Mapping[str, str]) -> Picked | None:
+def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
     """Read `ABD` or `A B D`: several different letters in rising order and nothing else."""
     letters = words.strip(_EDGE).split() if " " in words else list(words.strip(_EDGE))
     is_rising = all(a < b for a, b in pairwise(letters))
