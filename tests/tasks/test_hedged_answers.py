@@ -4,7 +4,7 @@ import pytest
 
 from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
 from whet.tasks.graphs.verdicts import yes_or_no
-from whet.tasks.qa.letters import pick
+from whet.tasks.qa.choice import pick
 from whet.tasks.qa.values import text_form
 from whet.tasks.qa.yes_no import read
 

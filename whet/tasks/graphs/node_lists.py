@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from whet.tasks.graphs.lookup import Names
 from whet.text.doubt import CHOICE, TURN, any_of
-from whet.text.final_answer import find_tags, last_box, visible_text
+from whet.text.final_answer import Span, cut, find_tags, last_box, visible_text
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
@@ -33,8 +33,6 @@ _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
 
 R = TypeVar("R")
-Bracket = tuple[int, int]
-"""Where a pair of brackets opens and where it closes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
     final = _last(text, read, is_sure=is_sure, bare=read, strange=read_strangers)
     if final is not None:
         return final
-    strangers = (_read_names(text[start + 1 : end], lookup) for start, end in _brackets(text)[::-1])
+    strangers = (_read_names(one.text, lookup) for one in reversed(_brackets(text)))
     return next((reply for reply in strangers if reply is not None), None)
 
 
@@ -99,17 +97,17 @@ def read_numbers(text: str) -> Reply | None:
 def read_two(text: str) -> Reply | None:
     """Read the final two lists of whole numbers, the first for A and the second for B."""
     for part in _closing_parts(text):
-        inside = _all_numbers(part, _brackets(part))
+        inside = _all_numbers(_brackets(part))
         if len(inside) >= 2:
             return _join(inside[-2:])
     brackets = _brackets(text)
-    for start, end in _after_answer(text, brackets):
-        following = _all_numbers(text, [bracket for bracket in brackets if start <= bracket[0]])
-        until = text.find("\n\n", end)
+    for marked in _after_answer(text, brackets):
+        following = _all_numbers([one for one in brackets if marked.start <= one.start])
+        until = text.find("\n\n", marked.end)
         if len(following) >= 2 and (until < 0 or following[1][0] < until):
-            offered = _all_numbers(text, _alternatives(text, brackets, (start, end)))
+            offered = _all_numbers(_alternatives(text, brackets, marked))
             return _join(offered[-2:] if len(offered) > 2 else following[:2])
-    inside = _all_numbers(text, brackets)
+    inside = _all_numbers(brackets)
     return _join(inside[-2:]) if len(inside) >= 2 else None
 
 
@@ -127,22 +125,21 @@ def _last(
     names nothing known.
     """
 
-    def read_sure(part: str, bracket: Bracket) -> R | None:
-        reply = read(part[bracket[0] + 1 : bracket[1]])
+    def read_sure(part: str, bracket: Span) -> R | None:
+        reply = read(bracket.text)
         return reply if reply is not None and is_sure(reply) else read_strange(part, bracket)
 
-    def read_strange(part: str, bracket: Bracket) -> R | None:
+    def read_strange(part: str, bracket: Span) -> R | None:
         """Read a list that is stated as an answer, or joined to one, and is no remark."""
-        start, end = bracket
+        start = bracket.start - 1
         is_stated = _STATING.search(part, max(start - _MAX_GAP, 0), start) is not None
-        return strange(part[start + 1 : end]) if is_stated else None
+        return strange(bracket.text) if is_stated else None
 
     for part in _closing_parts(text):
         for bracket in reversed(_brackets(part)):
             if (reply := read_sure(part, bracket)) is not None:
                 return reply
-        reply = bare(part)
-        if reply is not None and is_sure(reply):
+        if (reply := bare(part)) is not None and is_sure(reply):
             return reply
     brackets = _brackets(text)
     for marked in _after_answer(text, brackets):
@@ -150,51 +147,48 @@ def _last(
             if (reply := read_sure(text, bracket)) is not None:
                 return reply
     for bracket in reversed(brackets):
-        reply = read(text[bracket[0] + 1 : bracket[1]]) or read_strange(text, bracket)
-        if reply is not None:
+        if (reply := read(bracket.text) or read_strange(text, bracket)) is not None:
             return reply
-    return _last_with_escapes(text, read, is_sure)
-
-
-def _last_with_escapes(
-    text: str, read: Callable[[str], R | None], is_sure: Callable[[R], bool]
-) -> R | None:
-    r"""Take `\[A, B\]` for a list where there is no other."""
+    # Where there is no other list, `\[A, B\]` is one.
     plain = text.replace("\\[", "[").replace("\\]", "]") if "\\[" in text else ""
-    replies = (read(plain[start + 1 : end]) for start, end in reversed(_brackets(plain)))
+    replies = (read(bracket.text) for bracket in reversed(_brackets(plain)))
     return next((reply for reply in replies if reply is not None and is_sure(reply)), None)
 
 
-def _brackets(text: str) -> list[Bracket]:
-    r"""Find the last pairs, in the order they close; `\[` and `\]` are mathematics, not lists."""
+def _brackets(text: str) -> list[Span]:
+    r"""Find what the last pairs hold, in the order they close; `\[` and `\]` are mathematics."""
     opened: list[int] = []
-    brackets: list[Bracket] = []
+    pairs: list[tuple[int, int]] = []
     for match in _BRACKET.finditer(text):
         if match.group() == "[":
-            opened.append(match.start())
+            opened.append(match.end())
         elif match.group() == "]" and opened:
             start = opened.pop()
-            if match.start() - start <= _MAX_LIST_CHARS:
-                brackets.append((start, match.start()))
-    return brackets[-_MAX_LISTS:]
+            if match.start() - start < _MAX_LIST_CHARS:
+                pairs.append((start, match.start()))
+    return [cut(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
 
 
-def _after_answer(text: str, brackets: Sequence[Bracket]) -> list[Bracket]:
+def _after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:
     """Find the lists that follow the word "answer", the last one first."""
-    starts = {match.end() for match in _MARK.finditer(text)}
-    marked = (bracket for bracket in brackets if bracket[0] in starts)
-    return sorted(marked, reverse=True)[:_MAX_MARKS]
+    starts = {match.end() + 1 for match in _MARK.finditer(text)}
+    marked = [bracket for bracket in brackets if bracket.start in starts]
+    return sorted(marked, key=_start, reverse=True)[:_MAX_MARKS]
 
 
-def _alternatives(text: str, brackets: Sequence[Bracket], first: Bracket) -> list[Bracket]:
+def _alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span]:
     """List a pair and those joined to it by "or", "no, " or a comma: the last of them counts."""
     joined = [first]
-    for bracket in sorted(brackets):
-        if joined[-1][1] < bracket[0] <= joined[-1][1] + _MAX_GAP:
-            gap = text[joined[-1][1] + 1 : bracket[0]]
-            if "\n\n" not in gap and _NEXT.fullmatch(gap):
-                joined.append(bracket)
+    for bracket in sorted(brackets, key=_start):
+        gap = text[joined[-1].end + 1 : bracket.start - 1]
+        is_near = joined[-1].end < bracket.start - 1 <= joined[-1].end + _MAX_GAP
+        if is_near and "\n\n" not in gap and _NEXT.fullmatch(gap):
+            joined.append(bracket)
     return joined
+
+
+def _start(bracket: Span) -> int:
+    return bracket.start
 
 
 def _closing_parts(text: str) -> list[str]:
@@ -216,8 +210,8 @@ def _read_numbers(content: str) -> Reply | None:
     return Reply(lists=(numbers,), unknown=(), text=f"[{content}]")
 
 
-def _all_numbers(text: str, brackets: Sequence[Bracket]) -> list[tuple[int, Reply]]:
-    read = [(start, _read_numbers(text[start + 1 : end])) for start, end in sorted(brackets)]
+def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
+    read = [(one.start, _read_numbers(one.text)) for one in sorted(brackets, key=_start)]
     return [(start, reply) for start, reply in read if reply is not None]
 
 

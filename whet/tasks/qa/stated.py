@@ -5,6 +5,7 @@ person who writes `\\boxed{A}` and ends with "so the answer is C" has answered C
 """
 
 import re
+import unicodedata
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -55,7 +56,12 @@ _OTHERS = re.compile(any_of(REFERENCE, "official") + r"[ \t]{1,4}\Z", re.IGNOREC
 """What is said of the reference is no answer of the response."""
 _CONCLUSION = re.compile(r"\b(?:therefore|thus|hence|so|it is|it's|must be)[ \t,:]+", re.IGNORECASE)
 
+_WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
+_NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
+
 Form = Literal["tag", "box", "marker", "conclusion", "line"]
+LOOSE = ("conclusion", "line")
+"""Only a bare answer counts in these, since any sentence may stand there."""
 _PATTERNS: tuple[tuple[re.Pattern[str], Form], ...] = (
     (_MARKER, "marker"),
     (_PICK, "marker"),
@@ -74,11 +80,6 @@ class Statement:
     @property
     def is_explicit(self) -> bool:
         return self.form in ("tag", "box")
-
-    @property
-    def is_loose(self) -> bool:
-        """Whether only a bare answer counts, since any sentence may stand there."""
-        return self.form in ("conclusion", "line")
 
 
 def statements(text: str) -> list[Statement]:
@@ -132,3 +133,11 @@ def _in_words(text: str) -> list[Statement]:
 def _rest_of_line(text: str, start: int) -> str:
     """Take the rest of the line, or the next line where nothing is left of this one."""
     return text[start : start + MAX_SPAN + 1].lstrip().partition("\n")[0]
+
+
+def strip_markup(text: str) -> str:
+    """Drop markup around words: emphasis, dollar signs, LaTeX text commands, full-width forms."""
+    words = unicodedata.normalize("NFKC", text)
+    for _ in range(3):
+        words = _WRAPPER.sub(r"\1", words)
+    return " ".join(_NOISE.sub(" ", words).replace("\\ ", " ").split()).strip()

@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
-from whet.tasks.qa.letters import strip_markup
+from whet.tasks.qa.stated import strip_markup
 
 MAX_NUMBER_CHARS = 64
 

@@ -12,19 +12,14 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
-from whet.tasks.qa.letters import strip_markup
-from whet.tasks.qa.stated import statements
+from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.doubt import CHOICE, TURN, any_of
 from whet.text.final_answer import visible_text
 from whet.types import Problem, Score, Split
 
 Word = Literal["yes", "no", "both"]
 
-_NOTES: dict[Word | None, str] = {
-    None: "the answer is neither yes nor no",
-    "both": "does not decide",
-}
-_MAX_CHARS = 4096
+_NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
 _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 _FIRST = re.compile(
     r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
@@ -95,7 +90,7 @@ def read(text: str, *, must_be_whole: bool) -> Word | None:
     >>> read("yes/no", must_be_whole=False)
     'both'
     """
-    words = strip_markup(text[:_MAX_CHARS])
+    words = strip_markup(text[:MAX_SPAN])
     first = _FIRST.match(words)
     if first is None or _NOT_AN_ANSWER.match(words, first.end()):
         return None
