@@ -11,7 +11,7 @@ from whet.tasks.code.tests_text import free_names, runs_text, unsupported
 def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
     text = "a\n```python\nx = 1\n```\n```c\nint y;\n```\n```\nz\n```\n  ```py\nw\n  ```\n```python\ncut"
 
-    assert blocks(text) == ["x = 1", "z", "w"]
+    assert blocks(text) == [("python", "x = 1"), ("", "z"), ("py", "w")]
 
 
 def test_reasoning_is_not_read() -> None:

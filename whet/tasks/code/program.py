@@ -16,46 +16,12 @@ def fenced(program: str) -> str:
     return f"```python\n{program.strip()}\n```"
 
 
-def blocks(text: str) -> list[str]:
-    """List the closed fenced blocks of Python, or of no named language, after the thought.
+def blocks(text: str) -> list[tuple[str, str]]:
+    """List the closed fenced blocks of Python, or of no named language, each with its language.
 
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
-    ['x = 1']
+    [('python', 'x = 1')]
     """
-    return [block for _, block in _blocks(text)]
-
-
-def last_program(text: str) -> str | None:
-    """Take the last block that holds anything.
-
-    A block of no language that is no program, such as a sample of input, does not count beside one
-    of Python.
-    """
-    filled = [(language, block) for language, block in _blocks(text) if block.strip()]
-    has_named = any(language for language, _ in filled)
-    for language, block in reversed(filled):
-        if language or not has_named or _is_program(block):
-            return block
-    return None
-
-
-def last_definition(text: str, name: str) -> str | None:
-    """Take the last block that defines a name, else the last; without fences, a text that does."""
-    closed = blocks(text)
-    for block in reversed(closed):
-        if _defines(block, name):
-            return block
-    if closed:
-        return last_program(text)
-    bare = visible_text(text) or ""
-    if "[BEGIN]" in bare:
-        bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
-    is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare
-    return bare if is_bare and _defines(bare, name) else None
-
-
-def _blocks(text: str) -> list[tuple[str, str]]:
-    """List the blocks with their languages."""
     visible = visible_text(text) if len(text) <= MAX_CHARS else None
     closed: list[tuple[str, str]] = []
     opened: tuple[str, str, list[str]] | None = None
@@ -70,6 +36,35 @@ def _blocks(text: str) -> list[tuple[str, str]]:
         elif mark.startswith(_FENCES):
             opened = (mark[:3], mark[3:].strip().lower(), [])
     return [(language, block) for language, block in closed if len(block) <= MAX_PROGRAM_CHARS]
+
+
+def last_program(text: str) -> str | None:
+    """Take the last block that holds anything.
+
+    A block of no language that is no program, such as a sample of input, does not count beside one
+    of Python.
+    """
+    filled = [(language, block) for language, block in blocks(text) if block.strip()]
+    has_named = any(language for language, _ in filled)
+    for language, block in reversed(filled):
+        if language or not has_named or _is_program(block):
+            return block
+    return None
+
+
+def last_definition(text: str, name: str) -> str | None:
+    """Take the last block that defines a name, else the last; without fences, a text that does."""
+    closed = blocks(text)
+    for _, block in reversed(closed):
+        if _defines(block, name):
+            return block
+    if closed:
+        return last_program(text)
+    bare = visible_text(text) or ""
+    if "[BEGIN]" in bare:
+        bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
+    is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare
+    return bare if is_bare and _defines(bare, name) else None
 
 
 def _is_program(block: str) -> bool:

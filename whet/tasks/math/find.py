@@ -107,6 +107,7 @@ _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """A number in the last line that follows one of these is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
+_FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
 )
@@ -296,9 +297,10 @@ def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
 def _last_list(line: str, pieces: list[Span]) -> Span | None:
     """Join the last pieces that a line states side by side: `the roots are 3 and 7`."""
     first = len(pieces) - 1
-    while first > 0 and _JOINT.fullmatch(
-        _drop_marks(line[pieces[first - 1].end : pieces[first].start])
-    ):
+    while first > 0:
+        gap = line[pieces[first - 1].end : pieces[first].start]
+        if not _JOINT.fullmatch(_FORMULA_MARK.sub(" ", gap)):
+            break
         first -= 1
     if first == len(pieces) - 1:
         return None
@@ -307,14 +309,8 @@ def _last_list(line: str, pieces: list[Span]) -> Span | None:
     are_equations = all("=" in piece.text for piece in pieces[first:])
     if not name and not are_equations and not _STATES.search(line, 0, start):
         return None
-    text = _drop_marks(line[start : pieces[-1].end])
+    text = _FORMULA_MARK.sub(" ", line[start : pieces[-1].end])
     return Span(text=text, start=start, end=pieces[-1].end) if readings(text) else None
-
-
-def _drop_marks(text: str) -> str:
-    for mark in ("\\(", "\\)", "\\[", "\\]", "$", "**"):
-        text = text.replace(mark, " ")
-    return text
 
 
 def _pieces(text: str) -> list[Span]:

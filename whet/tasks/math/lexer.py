@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from whet.tasks.math.tree import NotMathError
-from whet.tasks.math.words import named
+from whet.tasks.math.words import word_set
 
 TokenKind = Literal[
     "number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"
@@ -98,14 +98,14 @@ _PIECE = re.compile(
     r"|(?P<space>\s+)"
 )
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
-_TEXTS = named(
+_TEXTS = word_set(
     "text textbf textit textrm textsf texttt textnormal mathrm mathsf mathbf mathit mathbb mathcal "
     "mathfrak mathscr mbox operatorname rm bf vec overrightarrow overline bar hat tilde widehat "
     "boldsymbol bm dot ddot underline textcircled boxed fbox"
 )
-_DROPPED = named("rm bf it displaystyle")
+_DROPPED = word_set("rm bf it displaystyle")
 _JOINS = re.compile(r"\s*(?:,\s*)?(?:and|or|与|和|或)\s*", re.IGNORECASE)
-_OVER_ONE = named(
+_OVER_ONE = word_set(
     "mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm "
     "boldsymbol"
 )

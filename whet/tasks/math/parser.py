@@ -37,7 +37,7 @@ def _table(rows: dict[str, str]) -> dict[TokenKey, str]:
     return {key: meaning for meaning, names in rows.items() for key in _keys(names)}
 
 
-_BRACKET_COMMANDS = words.named("lvert lfloor lceil langle lbrace lbrack vert")
+_BRACKET_COMMANDS = words.word_set("lvert lfloor lceil langle lbrace lbrack vert")
 _OPENING = _keys(r"( [ { | \{ \|") | {("command", name) for name in _BRACKET_COMMANDS}
 _BARS = _keys(r"| \| \vert")
 _ROUND_OR_SQUARE = _table({")": ")", "]": "]"})
@@ -82,14 +82,14 @@ _RELATIONS = _table(
     }
 )
 _SET_OPERATIONS = _table({"union": r"\cup", "intersection": r"\cap", "without": r"\setminus"})
-_BINOMIALS = words.named("binom dbinom tbinom")
+_BINOMIALS = words.word_set("binom dbinom tbinom")
 _SYMBOLS = {name: name for name in words.GREEK} | words.CONSTANT_WORDS
 _LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *_SYMBOLS, *_BINOMIALS, "frac", "cbrt"}
 _LEAF_KINDS = ("number", "name", "word", "text", "begin")
-_MATRICES = words.named("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
+_MATRICES = words.word_set("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
 _FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
 """Letters that name functions: before a number in brackets they are no factors."""
-_LEADING = words.named("approximately about roughly exactly nearly around usd eur rmb rs")
+_LEADING = words.word_set("approximately about roughly exactly nearly around usd eur rmb rs")
 
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")

@@ -5,32 +5,21 @@ import re
 from whet.text.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, TURN, UNSURE, any_of
 
 
-def named(names: str) -> frozenset[str]:
+def word_set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-_SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-TRIGONOMETRIC = named("sin cos tan cot sec csc")
-PREFIX_FUNCTIONS = TRIGONOMETRIC | named(
-    "arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh"
-)
+TRIGONOMETRIC = word_set("sin cos tan cot sec csc")
+_MORE_PREFIXES = word_set("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
+PREFIX_FUNCTIONS = TRIGONOMETRIC | _MORE_PREFIXES
 """Those that may stand before what they apply to without brackets, as in `sin x`."""
-FUNCTIONS = {
-    name: _SHORT_FORMS.get(name, name)
-    for name in PREFIX_FUNCTIONS
-    | named("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
-}
-OPAQUE = named("sum prod int lim iint oint bigcup bigcap")
-CONSTANT_WORDS = {
-    "pi": "π",
-    "infty": "∞",
-    "infinity": "∞",
-    "inf": "∞",
-    "oo": "∞",
-    "emptyset": "∅",
-    "varnothing": "∅",
-}
-GREEK = named(
+_OTHERS = word_set("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
+_SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
+FUNCTIONS = {name: name for name in PREFIX_FUNCTIONS | _OTHERS} | _SHORT_FORMS
+OPAQUE = word_set("sum prod int lim iint oint bigcup bigcap")
+CONSTANT_WORDS = {"pi": "π", "emptyset": "∅", "varnothing": "∅"}
+CONSTANT_WORDS |= dict.fromkeys(("infty", "infinity", "inf", "oo"), "∞")
+GREEK = word_set(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu "
     "xi rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma "
     "Upsilon Phi Psi Omega hbar ell partial nabla odot dots ldots cdots triangle angle prime "
@@ -62,7 +51,7 @@ _UNITS = {
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
-PERCENT_WORDS = named(_UNITS["percent"])
+PERCENT_WORDS = word_set(_UNITS["percent"])
 _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen twenty"
@@ -72,12 +61,12 @@ BASES = {word: str(value) for word, value in NUMBER_WORDS.items()}
 """Bases of numerals in words, as in 1011_two."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Powers of ten that are said behind a number."""
-ENGLISH = named(
+ENGLISH = word_set(
     "yes no odd even true false both all any none only never always prime up down left right "
     "east west north south on off in out red blue one two"
 )
 """Whole answers that are words although their letters could be a product."""
-PROSE = named(
+PROSE = word_set(
     "the is are of it its not to for we if so as by be an at any all has can how why was no yes "
     "his her she he you our did do had let get got new now one two per but out off may too via "
     "also then thus with sum"

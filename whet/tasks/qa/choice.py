@@ -256,7 +256,9 @@ def _single(
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
     is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)
-    is_part = must_be_whole and not (is_closed and _is_only_label(tail, options))
+    # `A) 4 B) 5 C) 6` picks nothing.
+    is_only_label = not any(label in options for label in _LISTED.findall(tail))
+    is_part = must_be_whole and not (is_closed and is_only_label)
     return None if is_article or is_part else Picked(letters=frozenset(letter))
 
 
@@ -268,8 +270,3 @@ def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
         others = tail.split()
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter
     return others[0] if is_other else None
-
-
-def _is_only_label(tail: str, options: Mapping[str, str]) -> bool:
-    """See no second option listed behind the first: `A) 4 B) 5 C) 6` picks nothing."""
-    return not any(letter in options for letter in _LISTED.findall(tail))

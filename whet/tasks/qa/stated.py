@@ -122,17 +122,13 @@ def _in_words(text: str) -> list[Statement]:
     for pattern, form in _PATTERNS:
         for match in deque(pattern.finditer(text, start), maxlen=_MAX_OF_A_KIND):
             if not _OTHERS.search(text, max(match.start() - 16, 0), match.start()):
-                rest = _rest_of_line(text, match.end())
+                # The rest of the line, or the next line where nothing is left of this one.
+                rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]
                 stated.append(Statement(start=match.start(), form=form, text=rest))
     for match in deque(_VERDICT.finditer(text, start), maxlen=_MAX_OF_A_KIND):
         if not _NO_VERDICT.search(text[max(match.start() - 12, 0) : match.start()]):
             stated.append(Statement(start=match.start(), form="marker", text=match[1]))
     return stated
-
-
-def _rest_of_line(text: str, start: int) -> str:
-    """Take the rest of the line, or the next line where nothing is left of this one."""
-    return text[start : start + MAX_SPAN + 1].lstrip().partition("\n")[0]
 
 
 def strip_markup(text: str) -> str:
