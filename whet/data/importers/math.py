@@ -20,6 +20,7 @@ from whet.data.importers.base import (
 )
 from whet.data.importers.wording import BOXED
 from whet.errors import DataError
+from whet.text.final_answer import match_braces
 from whet.types import Json
 
 _UNIT = re.compile(r"\s\([^()]*\)$")
@@ -129,12 +130,10 @@ def last_boxed(solution: str) -> str:
         raise DataError("has no \\boxed{} with the answer in its solution")
     if not rest.startswith("{"):
         return re.split(r"[\s$]", rest, maxsplit=1)[0]
-    depth = 0
-    for place, sign in enumerate(rest):
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0:
-            return rest[1:place].strip()
-    raise DataError("has a \\boxed{ in its solution that is not closed")
+    end = match_braces(rest).get(0)
+    if end is None:
+        raise DataError("has a \\boxed{ in its solution that is not closed")
+    return rest[1:end].strip()
 
 
 def unboxed(answer: str) -> str:
