@@ -582,8 +582,8 @@ class Parser:
     def _is_mixed_number(self) -> bool:
         r"""Whether the `\frac` that follows holds only digits."""
         ahead = [self.peek(index) for index in range(1, 7)]
-        shape = " ".join("n" if kind == "number" else text for kind, text in ahead)
-        if shape.startswith(("{ n } { n }", "n n", "n { n }", "{ n } n")):
+        shape = " ".join({"number": "#", "sign": text}.get(kind, "?") for kind, text in ahead)
+        if shape.startswith(("{ # } { # }", "# #", "# { # }", "{ # } #")):
             return True
         return ahead[0][0] == "number" and len(ahead[0][1]) == 2
 
