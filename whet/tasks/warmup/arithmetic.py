@@ -12,10 +12,10 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote, Task
+from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.base import StepNote
 from whet.tasks.game24.values import combine, read
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
 
 _SHAPES = (
@@ -45,23 +45,13 @@ class ArithmeticConfig(GeneratedConfig):
     name: Literal["arithmetic"] = "arithmetic"
 
 
-class Arithmetic(Task):
+class Arithmetic(GeneratedTask):
     """Generated expressions, an exact grader, gold steps, and a word on every step."""
 
     name = "arithmetic"
-    is_bounded = True
 
     def __init__(self, config: ArithmeticConfig | None = None) -> None:
         self.config = config or ArithmeticConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
@@ -83,7 +73,7 @@ class Arithmetic(Task):
                 verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note
             )
         note = "the value" if found[1] == gold else "not the value"
-        return to_score(found[1] == gold, {"steps": steps}, found[0], note)
+        return judged(found[1] == gold, {"steps": steps}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         steps = problem.payload.get("steps")
@@ -94,7 +84,7 @@ class Arithmetic(Task):
         """Judge every line that states an operation; other lines have no word on them."""
         return [_note(line) for line in text[: 1 << 16].splitlines() if line.strip()]
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, symbols = _SHAPES[fifth(level)]
         tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
         if tree is None:

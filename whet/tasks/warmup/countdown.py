@@ -13,11 +13,10 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import Task
+from whet.tasks.answers import judged, no_answer, read_final
 from whet.tasks.game24.expression import Expression, parse
 from whet.tasks.game24.values import SYMBOLS, Value, combine
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
@@ -44,25 +43,16 @@ class CountdownConfig(GeneratedConfig):
     """Whether every number must be used, once each, or some may be left over."""
 
 
-class Countdown(Task):
+class Countdown(GeneratedTask):
     """Generated targets that can be reached, an exact grader in whole fractions, and a gold
     expression."""
 
     name = "countdown"
-    is_bounded = True
     has_one_answer = False
+    config: CountdownConfig
 
     def __init__(self, config: CountdownConfig | None = None) -> None:
         self.config = config or CountdownConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
@@ -82,7 +72,7 @@ class Countdown(Task):
         note = f"makes {target}" if reaches else f"does not make {target}"
         if not fits:
             note += f", but not with {_WORDS[use]} of {' '.join(map(str, numbers))}"
-        return to_score(
+        return judged(
             fits and reaches, {"numbers": float(fits), "value": float(reaches)}, span, note
         )
 
@@ -107,7 +97,7 @@ class Countdown(Task):
             f"problem {problem.id} needs payload.numbers and payload.target, not {dict(problem.payload)!r}"
         )
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
         numbers = [rng.randint(1, highest) for _ in range(rng.randint(fewest, most))]
         home = split_of(self.name, [*sorted(numbers)])

@@ -6,15 +6,15 @@ verifiers, the grader needs the words only
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote, Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.logic.words import PEOPLE, VALUES
+from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.base import StepNote
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
 _SIZES = ((2, 2), (3, 4), (5, 7), (8, 12), (13, 20))
@@ -38,23 +38,14 @@ class LastLetterConfig(GeneratedConfig):
     read them."""
 
 
-class LastLetter(Task):
+class LastLetter(GeneratedTask):
     """Generated word lists, an exact grader, gold steps, and a word on every step."""
 
     name = "last_letter"
-    is_bounded = True
+    config: LastLetterConfig
 
     def __init__(self, config: LastLetterConfig | None = None) -> None:
         self.config = config or LastLetterConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the letters, case aside.
@@ -76,7 +67,7 @@ class LastLetter(Task):
             if found[1] == gold
             else f"not the last letters of the {len(words)} words"
         )
-        return to_score(found[1] == gold, {"steps": steps}, found[0], note)
+        return judged(found[1] == gold, {"steps": steps}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the gold steps and the letters, in the layout of the settings."""
@@ -92,7 +83,7 @@ class LastLetter(Task):
         words = {word.casefold() for word in _words(problem)}
         return [_note(line, words) for line in text[: 1 << 16].splitlines() if line.strip()]
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
         home = split_of(self.name, list(words))
         if split in (None, home):

@@ -5,15 +5,13 @@ payload  {"text": "..."}, for reading only
 """
 
 import re
-from collections.abc import Iterator
 from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.logic.words import PEOPLE, VALUES
+from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Problem, Score, Split
 
 Unit = Literal["letters", "words"]
@@ -39,24 +37,15 @@ class ReverseConfig(GeneratedConfig):
     """What is reversed: the letters, spaces included, or the order of the words."""
 
 
-class Reverse(Task):
+class Reverse(GeneratedTask):
     """Generated texts that do not read the same both ways, and a grader that wants every
     character."""
 
     name = "reverse"
-    is_bounded = True
+    config: ReverseConfig
 
     def __init__(self, config: ReverseConfig | None = None) -> None:
         self.config = config or ReverseConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare character by character, outer spaces and one pair of quotes aside.
@@ -74,12 +63,12 @@ class Reverse(Task):
         told = found[1]
         right = sum(a == b for a, b in zip(told, gold, strict=False))
         note = f"{right} of {len(gold)} places are right"
-        return to_score(told == gold, {"places": right / max(len(told), len(gold))}, found[0], note)
+        return judged(told == gold, {"places": right / max(len(told), len(gold))}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"Answer: {problem.answer}"
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         unit = self.config.unit
         low, high = _LENGTHS[unit][fifth(level)]
         text = _drawn(rng, rng.randint(low, high), unit)
