@@ -20,18 +20,8 @@ from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
 from whet.tasks.code.codeio import CodeIO, CodeIOConfig
 from whet.tasks.code.cruxeval import CruxEval, CruxEvalConfig
 from whet.tasks.game24.task import Game24, Game24Config
-from whet.tasks.graphs.connected import Connected, ConnectedConfig
-from whet.tasks.graphs.diameter import Diameter, DiameterConfig
-from whet.tasks.graphs.distance import Distance, DistanceConfig
-from whet.tasks.graphs.ged import Ged, GedConfig
-from whet.tasks.graphs.graphwiz import Graphwiz, GraphwizConfig
-from whet.tasks.graphs.mcp import Mcp, McpConfig
-from whet.tasks.graphs.mcs import Mcs, McsConfig
-from whet.tasks.graphs.mis import Mis, MisConfig
-from whet.tasks.graphs.mvc import Mvc, MvcConfig
-from whet.tasks.graphs.neighbor import Neighbor, NeighborConfig
-from whet.tasks.graphs.nlgraph import Nlgraph, NlgraphConfig
-from whet.tasks.graphs.tsp import Tsp, TspConfig
+from whet.tasks.graphs.numbered import NumberedConfig, NumberedTask
+from whet.tasks.graphs.task import GraphConfig, GraphTask
 from whet.tasks.logic.arc import Arc, ArcConfig
 from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
 from whet.tasks.logic.knights import Knights, KnightsConfig
@@ -57,18 +47,8 @@ PartConfig = (
     | ArithmeticConfig
     | LastLetterConfig
     | ReverseConfig
-    | TspConfig
-    | GedConfig
-    | McpConfig
-    | MisConfig
-    | MvcConfig
-    | McsConfig
-    | NeighborConfig
-    | DistanceConfig
-    | ConnectedConfig
-    | DiameterConfig
-    | GraphwizConfig
-    | NlgraphConfig
+    | GraphConfig
+    | NumberedConfig
     | ZebraConfig
     | OrderingConfig
     | KnightsConfig
@@ -123,18 +103,8 @@ CLASSES: dict[type[Config], Callable[..., Task]] = {
     ArithmeticConfig: Arithmetic,
     LastLetterConfig: LastLetter,
     ReverseConfig: Reverse,
-    TspConfig: Tsp,
-    GedConfig: Ged,
-    McpConfig: Mcp,
-    MisConfig: Mis,
-    MvcConfig: Mvc,
-    McsConfig: Mcs,
-    NeighborConfig: Neighbor,
-    DistanceConfig: Distance,
-    ConnectedConfig: Connected,
-    DiameterConfig: Diameter,
-    GraphwizConfig: Graphwiz,
-    NlgraphConfig: Nlgraph,
+    GraphConfig: GraphTask,
+    NumberedConfig: NumberedTask,
     ZebraConfig: Zebra,
     OrderingConfig: Ordering,
     KnightsConfig: Knights,
@@ -163,7 +133,7 @@ def build(cfg: TaskConfig) -> Task:
 
 def names() -> list[str]:
     """List the tasks of the package, in the order of this file."""
-    return [kind.model_fields["name"].default for kind in CLASSES]
+    return [name for kind in CLASSES for name in get_args(kind.model_fields["name"].annotation)]
 
 
 def named(name: str) -> Task:

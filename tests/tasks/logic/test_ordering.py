@@ -8,8 +8,8 @@ import pytest
 from upstream import ordering_clue, problem, rows
 
 from whet.errors import DataError
-from whet.tasks.logic.positions import Clue, PositionPuzzle, holds
 from whet.tasks.logic.ordering import Ordering
+from whet.tasks.logic.positions import Clue, PositionPuzzle, holds
 from whet.types import Verdict
 
 TASK = Ordering()

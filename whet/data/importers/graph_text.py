@@ -1,6 +1,6 @@
 """Numbered graphs out of the words of a question, as GraphWiz and NLGraph write them.
 
-The payload is that of the tasks `graphwiz` and `nlgraph`, which `whet/tasks/graphs/kinds.py`
+The payload is that of the tasks `graphwiz` and `nlgraph`, which `whet/tasks/graphs/questions.py`
 describes.
 """
 

@@ -82,7 +82,7 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
     reached = [source]
     seen = {source}
     while reached:
-        fringe = set()
+        fringe: set[int] = set()
         for parent in reached:
             new = {b for b in range(size) if adjacency[parent][b]} - seen - fringe
             for node in new:

@@ -1,20 +1,18 @@
-"""Largest common induced subgraphs by partition refinement (McSplit: McCreesh, Prosser, Trimble
-2017), and isomorphism.
+"""Common induced subgraphs, isomorphism, and small graphs within larger ones.
 
-A search state is a list of classes: nodes of A and of B that are joined to the pairs chosen so far
-in the same way.
+The first two refine partitions (McSplit: McCreesh, Prosser, Trimble 2017). A search state is a list
+of classes: nodes of A and of B that are joined to the pairs chosen so far in the same way.
 """
 
 from collections.abc import Sequence
 
-from whet.tasks.graphs.solvers.found import NODE_LIMIT, Found, members
+from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
 
 Classes = list[tuple[int, int]]
 
 
-def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
-    """Find a largest pairing of nodes of A with nodes of B that keeps both edges and non-edges; one
-    bitset a node.
+def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a largest pairing of nodes of A with nodes of B that keeps both edges and non-edges.
 
     >>> path, star = [0b0010, 0b0101, 0b1010, 0b0100], [0b0010, 0b1101, 0b0010, 0b0010]
     >>> max_common_subgraph(path, star).value
@@ -23,7 +21,9 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
     best: tuple[tuple[int, int], ...] = ()
     nodes = 0
     most = min(len(a), len(b))
-    stack: list[tuple[tuple[tuple[int, int], ...], Classes]] = [((), _whole(a, b))]
+    stack: list[tuple[tuple[tuple[int, int], ...], Classes]] = [
+        ((), [((1 << len(a)) - 1, (1 << len(b)) - 1)] if most else [])
+    ]
     while stack and nodes < limit and len(best) < most:
         pairs, classes = stack.pop()
         room = sum(min(left.bit_count(), right.bit_count()) for left, right in classes)
@@ -45,7 +45,7 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
         ):
             stack.append(((*pairs, (node, partner)), _split(classes, a, b, node, partner)))
     lists = tuple(v for v, _ in best), tuple(w for _, w in best)
-    return Found(
+    return Solution(
         lists=lists, value=len(best), nodes=nodes, is_proven=nodes < limit or len(best) == most
     )
 
@@ -53,8 +53,7 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
 def are_isomorphic(
     a: Sequence[int], b: Sequence[int], *, limit: int = 10 * NODE_LIMIT
 ) -> bool | None:
-    """Tell whether two graphs are the same but for the numbering; None where the search did not
-    end."""
+    """Tell whether two graphs differ only in numbering; None where the search reaches its limit."""
     if len(a) != len(b):
         return False
     nodes = 0
@@ -76,16 +75,39 @@ def are_isomorphic(
     return False
 
 
-def induced(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
-    """Cut out the given nodes and the edges among them, numbered in the order given."""
+def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
+    """Cut out some nodes and the edges among them, numbered in the order given."""
     return [
         sum(1 << k for k, other in enumerate(nodes) if neighbours[node] >> other & 1)
         for node in nodes
     ]
 
 
-def _whole(a: Sequence[int], b: Sequence[int]) -> Classes:
-    return [((1 << len(a)) - 1, (1 << len(b)) - 1)] if a and b else []
+def contains(
+    n: int, edges: Sequence[tuple[int, int]], size: int, pattern: Sequence[tuple[int, int]]
+) -> bool:
+    """Tell whether distinct nodes can stand for a pattern's, all its directed edges among them."""
+    out = [0] * n
+    into = [0] * n
+    for a, b in edges:
+        out[a] |= 1 << b
+        into[b] |= 1 << a
+    before: list[list[tuple[int, bool]]] = [[] for _ in range(size)]
+    order = _connected_order(size, pattern)
+    rank = {node: number for number, node in enumerate(order)}
+    for a, b in pattern:
+        later, earlier, is_out = (b, a, True) if rank[b] > rank[a] else (a, b, False)
+        before[rank[later]].append((rank[earlier], is_out))
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        chosen = stack.pop()
+        if len(chosen) == size:
+            return True
+        room = ((1 << n) - 1) & ~sum(1 << node for node in chosen)
+        for earlier, is_out in before[len(chosen)]:
+            room &= (out if is_out else into)[chosen[earlier]]
+        stack.extend((*chosen, node) for node in members(room))
+    return False
 
 
 def _without(classes: Classes, chosen: tuple[int, int], node: int) -> Classes:
@@ -103,8 +125,7 @@ def _split(
     *,
     is_strict: bool = False,
 ) -> Classes:
-    """Part every class by who is joined to the new pair. Strictly, a class with one empty side is
-    kept as a misfit."""
+    """Split every class by who is joined to the new pair; strictly, misfits with an empty side stay."""
     joined_a = a[node]
     joined_b = b[partner]
     apart_a = ~joined_a & ~(1 << node)
@@ -124,3 +145,12 @@ def _by_degree(a: Sequence[int], b: Sequence[int]) -> Classes:
         for d in degrees
     ]
     return [(left, right) for left, right in sides]
+
+
+def _connected_order(size: int, pattern: Sequence[tuple[int, int]]) -> list[int]:
+    both_ways = [*pattern, *((b, a) for a, b in pattern)]
+    order: list[int] = []
+    while len(order) < size:
+        near = [b for a, b in both_ways if a in order and b not in order]
+        order.append(near[0] if near else next(node for node in range(size) if node not in order))
+    return order
