@@ -74,6 +74,11 @@ class GeneratedTask(Task):
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
 
+    def make_problem(
+        self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
+    ) -> Problem:
+        return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
+
 
 def grade(
     problem: Problem,
@@ -85,18 +90,23 @@ def grade(
 ) -> Score:
     """Read the final answer of a response and compare it with the gold answer, which is read alike.
 
-    `compare(answer, gold)` states the parts beside `correct`, and a note. `needs` says in an error
-    what the gold answer should be.
+    `compare(answer, gold)` states the parts beside `correct`, and a note.
     """
-    gold = read(problem.answer or "")
-    if gold is None:
-        raise DataError(f"problem {problem.id} needs {needs} as its answer, not {problem.answer!r}")
+    gold = read_gold(problem, read, needs)
     final = read_final(text, read)
     if final is None:
         return no_answer(*compare(gold, gold)[0])
     span, answer = final
     parts, note = compare(answer, gold)
     return judged(answer == gold, parts, span, note)
+
+
+def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> T:
+    """Read the gold answer; `needs` says in an error what it should be."""
+    gold = read(problem.answer or "")
+    if gold is None:
+        raise DataError(f"problem {problem.id} needs {needs} as its answer, not {problem.answer!r}")
+    return gold
 
 
 def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:

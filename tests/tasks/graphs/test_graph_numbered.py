@@ -222,7 +222,7 @@ def sample(seed, kind):
 def as_graph(question, cls=nx.Graph):
     graph = cls()
     graph.add_nodes_from(range(question.n))
-    for a, b, weight in question.weighted:
+    for a, b, weight in question.weighted_edges:
         graph.add_edge(a, b, weight=weight, capacity=weight)
     return graph
 
@@ -230,11 +230,11 @@ def as_graph(question, cls=nx.Graph):
 @pytest.mark.parametrize("seed", range(30))
 def test_solutions_agree_with_networkx(seed):
     question = sample(seed, "shortest")
-    path = lightest_path(question.n, question.weighted, *question.pair)
+    path = lightest_path(question.n, question.weighted_edges, *question.pair)
     assert path[0] == nx.shortest_path_length(as_graph(question), *question.pair, weight="weight")
 
     question = sample(seed, "flow")
-    assert max_flow(question.weighted, *question.pair) == nx.maximum_flow_value(
+    assert max_flow(question.weighted_edges, *question.pair) == nx.maximum_flow_value(
         as_graph(question, nx.DiGraph), *question.pair
     )
 

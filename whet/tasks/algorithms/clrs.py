@@ -14,8 +14,8 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, question, split_of
-from whet.types import Problem, Score, Split
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.types import Json, Problem, Score, Split
 
 Item = Decimal | tuple["Item", ...]
 """A number, or an array: 0 for square and 1 for round brackets, then its elements."""
@@ -77,14 +77,9 @@ class Clrs(GeneratedTask):
         home = split_of(self.name, shown.partition(", initial_trace")[0])
         if split not in (None, home):
             return None
-        return question(
-            self.name,
-            f"{name}:\n{shown}\n{known[name].output}:\n",
-            answer=f"{trace}{output}",
-            payload={"algorithm": name, "size": size},
-            level=level,
-            split=home,
-        )
+        prompt = f"{name}:\n{shown}\n{known[name].output}:\n"
+        payload: dict[str, Json] = {"algorithm": name, "size": size}
+        return self.make_problem(prompt, f"{trace}{output}", payload, level, home)
 
 
 def printout_of(text: str) -> Printout | None:
@@ -133,7 +128,7 @@ def parse(text: str) -> tuple[Item, ...] | None:
 
 
 def share_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
-    """Give the share of places, of the longer of the two, with the right item; 1 if both are empty."""
+    """Give the share of right items, of the longer of the two; 1 if both are empty."""
     longer = max(len(items), len(gold))
     return sum(a == b for a, b in zip(items, gold, strict=False)) / longer if longer else 1.0
 

@@ -4,10 +4,10 @@ Keys, graphs and points have three decimals, and inputs are such that one output
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
 from random import Random
+from typing import NamedTuple
 
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
@@ -18,8 +18,7 @@ Run = tuple[str, str, str]
 Draw = Callable[[Random, int], Run]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
+class Algorithm(NamedTuple):
     """What the question asks for, and how to draw an input of a size and run the algorithm."""
 
     output: str
@@ -238,73 +237,47 @@ def _length(exact: Sequence[Sequence[int]], parents: Sequence[int], node: int) -
 
 
 _WEIGHTED = partial(graph, is_weighted=True)
+_SHORTEST = partial(_on_graph_from, textbook.shortest_path_tree, is_unambiguous=True)
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "minimum": Algorithm(output="min", draw=_on_keys(textbook.minimum)),
-    "binary_search": Algorithm(output="return", draw=_draw_search),
-    "insertion_sort": Algorithm(output="pred", draw=_on_keys(sorted)),
-    "bubble_sort": Algorithm(output="pred", draw=_on_keys(sorted)),
-    "heapsort": Algorithm(output="pred", draw=_on_keys(sorted)),
-    "quicksort": Algorithm(output="pred", draw=_on_keys(sorted)),
-    "quickselect": Algorithm(output="median", draw=_on_keys(textbook.median)),
-    "find_maximum_subarray_kadane": Algorithm(output="start, end", draw=_draw_subarray),
-    "activity_selector": Algorithm(output="selected", draw=_draw_activities),
-    "naive_string_matcher": Algorithm(output="match", draw=_draw_match),
-    "kmp_matcher": Algorithm(output="match", draw=_draw_match),
-    "bfs": Algorithm(output="pi", draw=_on_graph_from(textbook.breadth_first, graph)),
-    "dijkstra": Algorithm(
-        output="pi",
-        draw=_on_graph_from(textbook.shortest_path_tree, _WEIGHTED, is_unambiguous=True),
-    ),
-    "bellman_ford": Algorithm(
-        output="pi",
-        draw=_on_graph_from(textbook.shortest_path_tree, _WEIGHTED, is_unambiguous=True),
-    ),
-    "dag_shortest_paths": Algorithm(
-        output="pi",
-        draw=_on_graph_from(
-            textbook.shortest_path_tree, partial(acyclic, is_weighted=True), is_unambiguous=True
-        ),
-    ),
-    "mst_prim": Algorithm(output="pi", draw=_on_graph_from(textbook.spanning_tree, _WEIGHTED)),
-    "mst_kruskal": Algorithm(output="in_mst", draw=_on_graph(textbook.kruskal, _WEIGHTED)),
-    "floyd_warshall": Algorithm(
-        output="Pi", draw=_on_graph(textbook.floyd_warshall, _draw_unambiguous)
-    ),
-    "dfs": Algorithm(
-        output="pi",
-        draw=_on_graph(textbook.depth_first, partial(graph, is_directed=True)),
-    ),
-    "topological_sort": Algorithm(
-        output="topo, topo_head", draw=_on_graph(textbook.topological_sort, acyclic)
-    ),
+    "minimum": Algorithm("min", _on_keys(textbook.minimum)),
+    "binary_search": Algorithm("return", _draw_search),
+    "insertion_sort": Algorithm("pred", _on_keys(sorted)),
+    "bubble_sort": Algorithm("pred", _on_keys(sorted)),
+    "heapsort": Algorithm("pred", _on_keys(sorted)),
+    "quicksort": Algorithm("pred", _on_keys(sorted)),
+    "quickselect": Algorithm("median", _on_keys(textbook.median)),
+    "find_maximum_subarray_kadane": Algorithm("start, end", _draw_subarray),
+    "activity_selector": Algorithm("selected", _draw_activities),
+    "naive_string_matcher": Algorithm("match", _draw_match),
+    "kmp_matcher": Algorithm("match", _draw_match),
+    "bfs": Algorithm("pi", _on_graph_from(textbook.breadth_first, graph)),
+    "dijkstra": Algorithm("pi", _SHORTEST(_WEIGHTED)),
+    "bellman_ford": Algorithm("pi", _SHORTEST(_WEIGHTED)),
+    "dag_shortest_paths": Algorithm("pi", _SHORTEST(partial(acyclic, is_weighted=True))),
+    "mst_prim": Algorithm("pi", _on_graph_from(textbook.spanning_tree, _WEIGHTED)),
+    "mst_kruskal": Algorithm("in_mst", _on_graph(textbook.kruskal, _WEIGHTED)),
+    "floyd_warshall": Algorithm("Pi", _on_graph(textbook.floyd_warshall, _draw_unambiguous)),
+    "dfs": Algorithm("pi", _on_graph(textbook.depth_first, partial(graph, is_directed=True))),
+    "topological_sort": Algorithm("topo, topo_head", _on_graph(textbook.topological_sort, acyclic)),
     "strongly_connected_components": Algorithm(
-        output="scc_id",
-        draw=_on_graph(
-            textbook.strong_components,
-            partial(graph, is_directed=True, degree=1.5),
-        ),
+        "scc_id",
+        _on_graph(textbook.strong_components, partial(graph, is_directed=True, degree=1.5)),
     ),
     "articulation_points": Algorithm(
-        output="is_cut",
-        draw=_on_graph(textbook.articulation_points, partial(graph, degree=2)),
+        "is_cut", _on_graph(textbook.articulation_points, partial(graph, degree=2))
     ),
-    "bridges": Algorithm(
-        output="is_bridge",
-        draw=_on_graph(textbook.bridges, partial(graph, degree=2)),
-    ),
-    "matrix_chain_order": Algorithm(output="s", draw=_draw_chain),
-    "optimal_bst": Algorithm(output="root", draw=_draw_search_tree),
-    "lcs_length": Algorithm(output="b", draw=_draw_lcs),
-    "task_scheduling": Algorithm(output="selected", draw=_draw_tasks),
-    "graham_scan": Algorithm(output="in_hull", draw=_draw_hull),
-    "jarvis_march": Algorithm(output="in_hull", draw=_draw_hull),
-    "segments_intersect": Algorithm(output="intersect", draw=_draw_segments, size=4),
+    "bridges": Algorithm("is_bridge", _on_graph(textbook.bridges, partial(graph, degree=2))),
+    "matrix_chain_order": Algorithm("s", _draw_chain),
+    "optimal_bst": Algorithm("root", _draw_search_tree),
+    "lcs_length": Algorithm("b", _draw_lcs),
+    "task_scheduling": Algorithm("selected", _draw_tasks),
+    "graham_scan": Algorithm("in_hull", _draw_hull),
+    "jarvis_march": Algorithm("in_hull", _draw_hull),
+    "segments_intersect": Algorithm("intersect", _draw_segments, size=4),
 }
 TRACED: dict[str, Algorithm] = {
-    "minimum": Algorithm(output="trace | min", draw=_trace_of(textbook.minimum_trace, 0)),
-    "insertion_sort": Algorithm(
-        output="trace | pred", draw=_trace_of(textbook.insertion_sort_trace)
-    ),
-    "bubble_sort": Algorithm(output="trace | pred", draw=_trace_of(textbook.bubble_sort_trace)),
+    "minimum": Algorithm("trace | min", _trace_of(textbook.minimum_trace, 0)),
+    "insertion_sort": Algorithm("trace | pred", _trace_of(textbook.insertion_sort_trace)),
+    "bubble_sort": Algorithm("trace | pred", _trace_of(textbook.bubble_sort_trace)),
 }

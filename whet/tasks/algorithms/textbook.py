@@ -94,36 +94,30 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
 
 
 def shortest_path_tree(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent on the shortest way from the source."""
-    size = len(adjacency)
-    parents = list(range(size))
-    distance = [float("inf")] * size
-    distance[source] = 0.0
-    todo = set(range(size))
-    while todo:
-        node = min(todo, key=lambda node: (distance[node], node))
-        todo.remove(node)
-        for other in range(size):
-            weight = adjacency[node][other]
-            if weight and distance[node] + weight < distance[other]:
-                distance[other] = distance[node] + weight
-                parents[other] = node
-    return parents
+    """Give each node's parent on the shortest path from the source (Dijkstra)."""
+    return _grow_tree(source, adjacency, is_cumulative=True)
 
 
 def spanning_tree(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent in the tree that Prim grows from the source."""
+    """Give each node's parent in the lightest spanning tree of the source (Prim)."""
+    return _grow_tree(source, adjacency, is_cumulative=False)
+
+
+def _grow_tree(source: int, adjacency: Matrix, *, is_cumulative: bool) -> list[int]:
+    """Add the nearest node each time: to the source if distances add up, or else to the tree."""
     size = len(adjacency)
     parents = list(range(size))
     cost = [float("inf")] * size
-    todo = set(range(size))
     cost[source] = 0.0
+    todo = set(range(size))
     while todo and min(cost[node] for node in todo) < float("inf"):
         node = min(todo, key=lambda node: (cost[node], node))
         todo.remove(node)
         for other in todo:
-            if adjacency[node][other] and adjacency[node][other] < cost[other]:
-                cost[other] = adjacency[node][other]
+            weight = adjacency[node][other]
+            new = weight + cost[node] if is_cumulative else weight
+            if weight and new < cost[other]:
+                cost[other] = new
                 parents[other] = node
     return parents
 

@@ -132,7 +132,7 @@ def _ask(pair: Molecules, task: str, form: str, *, has_labels: bool) -> str:
     return "\n\n".join([*parts, f"{CLOSING}: {form}"])
 
 
-def _draw_ged(rng: Random, size: int) -> Payload:
+def _draw_equal_pair(rng: Random, size: int) -> Payload:
     payload: Payload = {}
     for key in ("A", "B"):
         labels, bonds = draw_molecule(rng, size)
@@ -140,13 +140,13 @@ def _draw_ged(rng: Random, size: int) -> Payload:
     return payload
 
 
-def _find_ged(pair: Molecules) -> Solution:
+def _find_pairing(pair: Molecules) -> Solution:
     _check_same_size(pair)
     a, b = pair
     return min_edit((a.labels, a.neighbours), (b.labels, b.neighbours))
 
 
-def _value_ged(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+def _value_pairing(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
     """Value a pairing by its cost; smaller is better."""
     _check_same_size(pair)
     a, b = pair
@@ -162,7 +162,7 @@ def _check_same_size(pair: Molecules) -> None:
         raise DataError(f"the two molecules should be of one size, not {a} and {b} atoms")
 
 
-def _draw_mcs(rng: Random, size: int) -> Payload:
+def _draw_similar_pair(rng: Random, size: int) -> Payload:
     """Draw two molecules, the second of nearly the same size."""
     other = max(4, size + rng.randint(-1, 1))
     payload: Payload = {}
@@ -172,7 +172,7 @@ def _draw_mcs(rng: Random, size: int) -> Payload:
     return payload
 
 
-def _value_mcs(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+def _value_common_subgraph(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
     """Count the atoms of a common subgraph.
 
     Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count
@@ -204,7 +204,7 @@ def _renumber(rng: Random, labels: list[str], bonds: list[Span]) -> tuple[list[s
 MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
     "ged": _on_molecules(
         goal="min",
-        draw=_draw_ged,
+        draw=_draw_equal_pair,
         ask=lambda pair: _ask(
             pair,
             "Pair every atom of molecule A with a different atom of molecule B so that the cost is "
@@ -214,13 +214,13 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
             "molecule B",
             has_labels=True,
         ),
-        best=_find_ged,
+        best=_find_pairing,
         read=read_numbers,
-        value=_value_ged,
+        value=_value_pairing,
     ),
     "mcs": _on_molecules(
         goal="max",
-        draw=_draw_mcs,
+        draw=_draw_similar_pair,
         ask=lambda pair: _ask(
             pair,
             "Find the largest common subgraph of two molecules: as many atoms of A as of B, such "
@@ -231,6 +231,6 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
         ),
         best=lambda pair: max_common_subgraph(pair[0].neighbours, pair[1].neighbours),
         read=read_two,
-        value=_value_mcs,
+        value=_value_common_subgraph,
     ),
 }

@@ -7,9 +7,8 @@ checked against the graph, so that every right answer counts.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from whet.errors import ConfigError, DataError
 from whet.tasks.base import Task
@@ -30,14 +29,20 @@ class NumberedConfig(DrawnConfig):
     """Kinds of questions to draw; none named means all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
-    """The kinds of questions of a benchmark, each with the form of its answer, and their wording."""
+class Kind(NamedTuple):
+    """The form of an answer, how the question is put, and how gold answers are written.
 
-    forms: Mapping[str, Form]
+    In these `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else `no`.
+    """
+
+    form: Form
+    question: str
+    answer: str = "### {answer}"
+
+
+class Benchmark(NamedTuple):
+    kinds: Mapping[str, Kind]
     ask: Callable[[Question], str]
-    respond: Callable[[Question, str], str]
-    """Write an answer as the benchmark's own gold answers are written."""
 
 
 class NumberedTask(Task):
@@ -48,23 +53,19 @@ class NumberedTask(Task):
     def __init__(self, config: NumberedConfig) -> None:
         self.config = config
         self.name = config.name
-        self.benchmark = BENCHMARKS[config.name]
-        known = ", ".join(self.benchmark.forms)
-        unknown = set(config.kinds) - set(self.benchmark.forms)
-        if unknown:
-            raise ConfigError(
-                f"kinds of {self.name} are {known}; there is no {sorted(unknown)[0]!r}"
-            )
-        self._kinds = config.kinds or tuple(self.benchmark.forms)
+        self._kinds, self._ask = BENCHMARKS[config.name]
+        for kind in sorted(set(config.kinds) - set(self._kinds)):
+            known = ", ".join(self._kinds)
+            raise ConfigError(f"kinds of {self.name} are {known}; there is no {kind!r}")
         self._draws = Draws(task=self.name, config=config, sizes=_WIDE, draw=self._draw)
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        for payload, level in self._draws.of_split(split):
+        for payload, level in self._draws.draw_split(split):
             yield self._make(payload, level)
 
     def generate(self, seed: int, level: float | None = None) -> Problem:
         """Draw one problem, the same for the same seed and level."""
-        return self._make(*self._draws.of_seed(seed, level))
+        return self._make(*self._draws.draw_one(seed, level))
 
     def score(self, problem: Problem, text: str) -> Score:
         """State the parts `correct` and `feasible`: 0 where an answer breaks the rules."""
@@ -76,13 +77,18 @@ class NumberedTask(Task):
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the answer as the benchmark does; any seed writes the same."""
         question, form = self._parse(problem)
-        if form in ("yes_no", "shown", "number") and problem.answer:
-            return self.benchmark.respond(question, problem.answer)
-        return self.benchmark.respond(question, shorten(form, solve(question)[0]))
+        answer = problem.answer if form in ("yes_no", "shown", "number") else None
+        answer = answer or shorten(form, solve(question)[0])
+        bare = answer.replace("[", "").replace("]", "")
+        if form == "tour" and answer != "No":
+            return f"Yes. The path can be: {bare.removeprefix('Yes, ')}"
+        article = "a" if answer == "Yes" else "no"
+        template = self._kinds[question.kind].answer
+        return template.format(answer=answer, bare=bare, article=article)
 
     def _draw(self, rng: Random, level: float, size: int) -> Payload | None:
         """Draw a kind and its own size; paths and flows there are none of are drawn again."""
-        kind = rng.choice(self._kinds)
+        kind = rng.choice(self.config.kinds or tuple(self._kinds))
         spans = Sizes(levels=SPANS.get(kind, SPANS["wide"]), easy=_WIDE.easy, hard=_WIDE.hard)
         payload = draw_question(rng, kind, spans.at(level))
         if kind not in ("shortest", "flow"):
@@ -96,21 +102,20 @@ class NumberedTask(Task):
         return make_problem(
             self.name,
             payload,
-            self.benchmark.ask(question),
-            answer=shorten(self.benchmark.forms[question.kind], answer),
+            self._ask(question),
+            answer=shorten(self._kinds[question.kind].form, answer),
             facts={"nodes_searched": visited},
             level=level,
         )
 
     def _parse(self, problem: Problem) -> tuple[Question, Form]:
         question = Question.from_payload(problem.payload)
-        forms = self.benchmark.forms
-        if question.kind not in forms:
-            known = ", ".join(forms)
+        if question.kind not in self._kinds:
+            known = ", ".join(self._kinds)
             raise DataError(
                 f"payload.kind of {self.name} should be one of {known}, not {question.kind!r}"
             )
-        return question, forms[question.kind]
+        return question, self._kinds[question.kind].form
 
 
 def shorten(form: Form, answer: str) -> str:
@@ -124,29 +129,28 @@ def shorten(form: Form, answer: str) -> str:
     return answer.rsplit(" ", 1)[-1] if form == "number" else answer
 
 
-_GRAPHWIZ_FORMS: dict[str, Form] = {
-    "connectivity": "yes_no",
-    "cycle": "yes_no",
-    "bipartite": "yes_no",
-    "hamilton": "yes_no",
-    "substructure": "yes_no",
-    "shortest": "number",
-    "flow": "number",
-    "triplet": "number",
-    "topology": "order",
-}
-_GRAPHWIZ_QUESTIONS = {
-    "connectivity": "Can one get from node {0} to node {1}? Answer Yes or No.",
-    "cycle": "Does the graph have a cycle? Answer Yes or No.",
-    "bipartite": "Leave directions aside. Is the graph bipartite? Answer Yes or No.",
-    "hamilton": "Does some path visit every node exactly once? Answer Yes or No.",
-    "substructure": "Can different nodes of G stand for the letters so that all edges of the "
-    "pattern are there? Answer Yes or No.",
-    "shortest": "What is the weight of the lightest path between node {0} and node {1}?",
-    "flow": "What is the maximum flow from node {0} to node {1}?",
-    "triplet": "Of all three nodes that are joined to each other, what is the largest sum of "
-    "weights? If there are no such three, it is 0.",
-    "topology": "Give an order of all nodes in which every edge leads forward.",
+_GRAPHWIZ = {
+    "connectivity": Kind("yes_no", "Can one get from node {0} to node {1}? Answer Yes or No."),
+    "cycle": Kind("yes_no", "Does the graph have a cycle? Answer Yes or No."),
+    "bipartite": Kind(
+        "yes_no", "Leave directions aside. Is the graph bipartite? Answer Yes or No."
+    ),
+    "hamilton": Kind("yes_no", "Does some path visit every node exactly once? Answer Yes or No."),
+    "substructure": Kind(
+        "yes_no",
+        "Can different nodes of G stand for the letters so that all edges of the pattern are "
+        "there? Answer Yes or No.",
+    ),
+    "shortest": Kind(
+        "number", "What is the weight of the lightest path between node {0} and node {1}?"
+    ),
+    "flow": Kind("number", "What is the maximum flow from node {0} to node {1}?"),
+    "triplet": Kind(
+        "number",
+        "Of all three nodes that are joined to each other, what is the largest sum of weights? If "
+        "there are no such three, it is 0.",
+    ),
+    "topology": Kind("order", "Give an order of all nodes in which every edge leads forward."),
 }
 _GRAPHWIZ_EXAMPLES = {
     "yes_no": "(Yes or No)",
@@ -157,16 +161,18 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _ask_graphwiz(question: Question) -> str:
-    sentence = _GRAPHWIZ_QUESTIONS[question.kind].format(*question.pair)
-    example = _GRAPHWIZ_EXAMPLES[_GRAPHWIZ_FORMS[question.kind]]
+    form, sentence, _ = _GRAPHWIZ[question.kind]
+    example = _GRAPHWIZ_EXAMPLES[form]
     closing = f"End with a line that has ### and the answer, as in `### {example}`."
-    return f"{_write_graphwiz_graph(question)}\n{sentence}\n{closing}"
+    return f"{_write_graphwiz_graph(question)}\n{sentence.format(*question.pair)}\n{closing}"
 
 
 def _write_graphwiz_graph(question: Question) -> str:
-    edge, meaning = "({}, {})", "(i, j) is an edge between i and j"
+    edge = "({}, {})"
+    meaning = "(i, j) is an edge between i and j"
     if question.kind in ("bipartite", "flow", "substructure", "topology"):
-        edge, meaning = "({}->{})", "(i->j) is an edge from i to j"
+        edge = "({}->{})"
+        meaning = "(i->j) is an edge from i to j"
     if question.kind in ("shortest", "flow"):
         edge = edge.replace(")", ", {})")
         value = "is its weight" if question.kind == "shortest" else "its capacity"
@@ -183,57 +189,60 @@ def _write_graphwiz_graph(question: Question) -> str:
     return text
 
 
-_NLGRAPH_FORMS: dict[str, Form] = {
-    "connectivity": "shown",
-    "cycle": "shown",
-    "topology": "order",
-    "shortest": "path",
-    "flow": "number",
-    "matching": "pairs",
-    "hamilton": "tour",
-    "gnn": "rows",
-}
-_NLGRAPH_QUESTIONS = {
-    "connectivity": "Is there a path between node {0} and node {1}? Say yes or no.",
-    "cycle": "Is there a cycle? Say yes or no.",
-    "topology": "Visit all nodes so that each comes after those it depends on. Write the order as "
-    "numbers with commas.",
-    "shortest": "Which path from node {0} to node {1} has the least weight? Write its nodes as "
-    "numbers with commas.",
-    "flow": "What is the maximum flow from node {0} to node {1}?",
-    "matching": "Give jobs to as many applicants as possible: to each at most one job they want, "
-    "and no job twice. Write one line for each who gets one, such as "
-    "`applicant (number): job (number)`.",
-    "hamilton": "Is there a path that visits every node exactly once? If so, write its nodes as "
-    "numbers with commas; if not, say no.",
-    "gnn": "In a layer every node's embedding becomes the sum of its neighbours' embeddings. What "
-    "are they after {2} layers? Write one line a node, such as "
-    "`node (number): [(number), (number)]`.",
-}
-_NLGRAPH_ANSWERS = {
-    "connectivity": "The answer is {0}.",
-    "cycle": "{0}, there is {1} cycle in this graph.",
-    "topology": "The solution is: {0}.",
-    "shortest": "The lightest path is {0}",
-    "flow": "The maximum flow is {0}.",
-    "matching": "{0}",
-    "hamilton": "{0}",
-    "gnn": "The answer is:\n{0}",
+_NLGRAPH = {
+    "connectivity": Kind(
+        "shown",
+        "Is there a path between node {0} and node {1}? Say yes or no.",
+        "The answer is {answer}.",
+    ),
+    "cycle": Kind(
+        "shown",
+        "Is there a cycle? Say yes or no.",
+        "{answer}, there is {article} cycle in this graph.",
+    ),
+    "topology": Kind(
+        "order",
+        "Visit all nodes so that each comes after those it depends on. Write the order as numbers "
+        "with commas.",
+        "The solution is: {bare}.",
+    ),
+    "shortest": Kind(
+        "path",
+        "Which path from node {0} to node {1} has the least weight? Write its nodes as numbers "
+        "with commas.",
+        "The lightest path is {bare}",
+    ),
+    "flow": Kind(
+        "number",
+        "What is the maximum flow from node {0} to node {1}?",
+        "The maximum flow is {answer}.",
+    ),
+    "matching": Kind(
+        "pairs",
+        "Give jobs to as many applicants as possible: to each at most one job they want, and no "
+        "job twice. Write one line for each who gets one, such as "
+        "`applicant (number): job (number)`.",
+        "{answer}",
+    ),
+    "hamilton": Kind(
+        "tour",
+        "Is there a path that visits every node exactly once? If so, write its nodes as numbers "
+        "with commas; if not, say no.",
+        "{answer}",
+    ),
+    "gnn": Kind(
+        "rows",
+        "In a layer every node's embedding becomes the sum of its neighbours' embeddings. What are "
+        "they after {2} layers? Write one line a node, such as "
+        "`node (number): [(number), (number)]`.",
+        "The answer is:\n{answer}",
+    ),
 }
 
 
 def _ask_nlgraph(question: Question) -> str:
-    sentence = _NLGRAPH_QUESTIONS[question.kind].format(*question.pair, question.layers)
+    sentence = _NLGRAPH[question.kind].question.format(*question.pair, question.layers)
     return f"{_write_nlgraph_graph(question)}\nQ: {sentence}"
-
-
-def _respond_nlgraph(question: Question, answer: str) -> str:
-    article = "a" if answer == "Yes" else "no"
-    if _NLGRAPH_FORMS[question.kind] in ("order", "path", "tour"):
-        answer = answer.replace("[", "").replace("]", "")
-    if question.kind == "hamilton" and answer != "No":
-        return f"Yes. The path can be: {answer.removeprefix('Yes, ')}"
-    return _NLGRAPH_ANSWERS[question.kind].format(answer, article)
 
 
 def _write_nlgraph_graph(question: Question) -> str:
@@ -245,9 +254,11 @@ def _write_nlgraph_graph(question: Question) -> str:
     if question.kind == "topology":
         lines += [f"Node {b} depends on node {a}." for a, b in question.pairs]
     elif question.kind == "shortest":
-        lines += [f"Edge: {a} and {b}, weight {weight}." for a, b, weight in question.weighted]
+        lines += [
+            f"Edge: {a} and {b}, weight {weight}." for a, b, weight in question.weighted_edges
+        ]
     elif question.kind == "flow":
-        lines += [f"Edge: {a} to {b}, capacity {most}." for a, b, most in question.weighted]
+        lines += [f"Edge: {a} to {b}, capacity {most}." for a, b, most in question.weighted_edges]
     else:
         lines.append("Edges, both ways: " + " ".join(f"({a},{b})" for a, b in question.pairs))
     if question.kind == "gnn":
@@ -256,10 +267,6 @@ def _write_nlgraph_graph(question: Question) -> str:
 
 
 BENCHMARKS = {
-    "graphwiz": Benchmark(
-        forms=_GRAPHWIZ_FORMS,
-        ask=_ask_graphwiz,
-        respond=lambda question, answer: f"### {answer}",
-    ),
-    "nlgraph": Benchmark(forms=_NLGRAPH_FORMS, ask=_ask_nlgraph, respond=_respond_nlgraph),
+    "graphwiz": Benchmark(_GRAPHWIZ, _ask_graphwiz),
+    "nlgraph": Benchmark(_NLGRAPH, _ask_nlgraph),
 }

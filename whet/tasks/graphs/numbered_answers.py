@@ -7,10 +7,9 @@ Where a path, an order or a matching is asked for, any right one counts.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from whet.tasks.graphs.answers import boxed
 from whet.tasks.graphs.questions import Question, convolve
@@ -62,14 +61,13 @@ _ROW = re.compile(
 _SHORT = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What a response answers, whether that keeps the rules, whether it is right, and why."""
 
     answer: str | None
-    is_feasible: bool
-    is_right: bool
     note: str
+    is_feasible: bool = False
+    is_right: bool = False
 
     def to_score(self) -> Score:
         verdict = Verdict.CORRECT if self.is_right else Verdict.WRONG
@@ -85,21 +83,12 @@ def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
 
 
 def _missing(what: str) -> Judgement:
-    note = f"no final {what} could be read"
-    return Judgement(answer=None, is_feasible=False, is_right=False, note=note)
-
-
-def _fault(answer: str, note: str) -> Judgement:
-    return Judgement(answer=answer, is_feasible=False, is_right=False, note=note)
-
-
-def _feasible(answer: str, is_right: bool, note: str) -> Judgement:
-    return Judgement(answer=answer, is_feasible=True, is_right=is_right, note=note)
+    return Judgement(None, f"no final {what} could be read")
 
 
 def _compare_values(answer: str, value: float, best: float) -> Judgement:
     note = f"{value:g} is the optimum" if value == best else f"{value:g}, but {best:g} is possible"
-    return _feasible(answer, value == best, note)
+    return Judgement(answer, note, is_feasible=True, is_right=value == best)
 
 
 def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
@@ -107,15 +96,15 @@ def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
     if answer is None:
         return _missing("yes or no")
     note = f"says {answer}, and the answer is {gold[:40]}"
-    return _feasible(answer, answer == read_yes_no(gold), note)
+    return Judgement(answer, note, is_feasible=True, is_right=answer == read_yes_no(gold))
 
 
-def _judge_shown(question: Question, gold: str, text: str) -> Judgement:
+def _judge_yes_no_and_walk(question: Question, gold: str, text: str) -> Judgement:
     """Judge a yes or no; a path shown with a yes must be one of this graph."""
     judgement = _judge_yes_no(question, gold, text)
     walk = read_shown_walk(text)
     if judgement.answer == "yes" and walk is not None and not _is_walk(question, walk):
-        return _fault("yes", f"says yes, but {list(walk)[:20]} takes an edge that is not there")
+        return Judgement("yes", f"says yes, but {list(walk)[:20]} takes an edge that is not there")
     return judgement
 
 
@@ -125,11 +114,11 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
         return _missing("number")
     pair = read_named_pair(text)
     if pair is not None and sorted(pair) != sorted(question.pair):
-        return _fault(
-            str(answer), f"speaks of nodes {pair[0]} and {pair[1]}, which are not those asked about"
-        )
+        note = f"speaks of nodes {pair[0]} and {pair[1]}, which are not those asked about"
+        return Judgement(str(answer), note)
     right = read_number(gold)
-    return _feasible(str(answer), answer == right, f"says {answer}, and the answer is {right}")
+    note = f"says {answer}, and the answer is {right}"
+    return Judgement(str(answer), note, is_feasible=True, is_right=answer == right)
 
 
 def _judge_order(question: Question, gold: str, text: str) -> Judgement:
@@ -138,12 +127,14 @@ def _judge_order(question: Question, gold: str, text: str) -> Judgement:
         return _missing("order of the nodes")
     answer = str(list(order))
     if sorted(order) != list(range(question.n)):
-        return _fault(answer, f"the order does not name each node from 0 to {question.n - 1} once")
+        return Judgement(
+            answer, f"the order does not name each node from 0 to {question.n - 1} once"
+        )
     rank = {node: number for number, node in enumerate(order)}
     for a, b in question.pairs:
         if rank[a] >= rank[b]:
-            return _fault(answer, f"node {a} should come before node {b}")
-    return _feasible(answer, True, "every edge leads forward")
+            return Judgement(answer, f"node {a} should come before node {b}")
+    return Judgement(answer, "every edge leads forward", is_feasible=True, is_right=True)
 
 
 def _judge_path(question: Question, gold: str, text: str) -> Judgement:
@@ -153,14 +144,14 @@ def _judge_path(question: Question, gold: str, text: str) -> Judgement:
     answer = str(list(path))
     start, end = question.pair
     lightest: dict[tuple[int, int], int] = {}
-    for a, b, weight in question.weighted:
+    for a, b, weight in question.weighted_edges:
         for ends in ((a, b), (b, a)):
             lightest[ends] = min(weight, lightest.get(ends, weight))
     if (path[0], path[-1]) != (start, end):
-        return _fault(answer, f"the path does not lead from node {start} to node {end}")
+        return Judgement(answer, f"the path does not lead from node {start} to node {end}")
     if not all(step in lightest for step in pairwise(path)):
-        return _fault(answer, "the path takes an edge that is not there")
-    best = lightest_path(question.n, question.weighted, start, end)
+        return Judgement(answer, "the path takes an edge that is not there")
+    best = lightest_path(question.n, question.weighted_edges, start, end)
     assert best is not None, "there is a path"
     return _compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
 
@@ -174,14 +165,14 @@ def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
     if path is None and word is None:
         return _missing("path")
     if path is None:
-        return _fault(word or "", "a path is asked for, and none is given")
+        return Judgement(word or "", "a path is asked for, and none is given")
     answer = str(list(path))
     if word == "no" or sorted(path) != list(range(question.n)):
         note = f"the path does not visit each node from 0 to {question.n - 1} once"
-        return _fault(answer, note)
+        return Judgement(answer, note)
     if not _is_walk(question, path):
-        return _fault(answer, "the path takes an edge that is not there")
-    return _feasible(answer, True, "visits every node once along edges")
+        return Judgement(answer, "the path takes an edge that is not there")
+    return Judgement(answer, "visits every node once along edges", is_feasible=True, is_right=True)
 
 
 def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
@@ -191,10 +182,10 @@ def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
     answer = ", ".join(f"{a}: {b}" for a, b in chosen)
     wishes = set(question.pairs)
     if len({a for a, _ in chosen}) < len(chosen) or len({b for _, b in chosen}) < len(chosen):
-        return _fault(answer, "an applicant or a job is given twice")
+        return Judgement(answer, "an applicant or a job is given twice")
     for a, b in chosen:
         if (a, b) not in wishes:
-            return _fault(answer, f"applicant {a} is not interested in job {b}")
+            return Judgement(answer, f"applicant {a} is not interested in job {b}")
     return _compare_values(answer, len(chosen), len(max_matching(question.pairs)))
 
 
@@ -205,10 +196,10 @@ def _judge_rows(question: Question, gold: str, text: str) -> Judgement:
     answer = "; ".join(f"{node}: {x},{y}" for node, (x, y) in sorted(rows.items()))
     right = dict(enumerate(convolve(question)))
     if rows.keys() != right.keys():
-        return _fault(answer, f"rows are needed for nodes 0 to {question.n - 1}, and no others")
+        return Judgement(answer, f"rows are needed for nodes 0 to {question.n - 1}, and no others")
     wrong = [node for node in right if rows[node] != right[node]]
     note = f"node {wrong[0]} should be {list(right[wrong[0]])}" if wrong else "every row is right"
-    return _feasible(answer, not wrong, note)
+    return Judgement(answer, note, is_feasible=True, is_right=not wrong)
 
 
 def _is_walk(question: Question, nodes: Sequence[int]) -> bool:
@@ -219,7 +210,7 @@ def _is_walk(question: Question, nodes: Sequence[int]) -> bool:
 
 _JUDGES: dict[Form, Callable[[Question, str, str], Judgement]] = {
     "yes_no": _judge_yes_no,
-    "shown": _judge_shown,
+    "shown": _judge_yes_no_and_walk,
     "number": _judge_number,
     "order": _judge_order,
     "path": _judge_path,

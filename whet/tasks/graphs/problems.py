@@ -12,13 +12,7 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.graphs.answers import Reply, read_names
-from whet.tasks.graphs.instance import (
-    GRAPH_SIZES,
-    PATH_SIZES,
-    TOUR_SIZES,
-    Graph,
-    Sizes,
-)
+from whet.tasks.graphs.instance import GRAPH_SIZES, PATH_SIZES, TOUR_SIZES, Graph, Sizes
 from whet.tasks.graphs.solvers.base import Solution, members
 from whet.tasks.graphs.solvers.clique import max_clique, max_independent_set, min_vertex_cover
 from whet.tasks.graphs.solvers.paths import components, diameter, distance, layers, shortest_path
@@ -219,9 +213,10 @@ def _value_diameter(graph: Graph, nodes: Nodes) -> Value:
     fault = _break_in_path(graph, nodes)
     if fault:
         return fault
-    a, b = nodes[0], nodes[-1]
-    if distance(graph.neighbours, a, b) != len(nodes) - 1:
-        return f"there is a shorter path from {graph.names[a]} to {graph.names[b]}"
+    start = nodes[0]
+    end = nodes[-1]
+    if distance(graph.neighbours, start, end) != len(nodes) - 1:
+        return f"there is a shorter path from {graph.names[start]} to {graph.names[end]}"
     return len(nodes) - 1
 
 

@@ -86,7 +86,7 @@ class Question:
         return [(edge[0], edge[1]) for edge in self.edges]
 
     @property
-    def weighted(self) -> list[tuple[int, int, int]]:
+    def weighted_edges(self) -> list[tuple[int, int, int]]:
         """Edges with their weights; one without a weight has 1."""
         return [(edge[0], edge[1], edge[2] if len(edge) > 2 else 1) for edge in self.edges]
 
@@ -103,7 +103,10 @@ def solve(question: Question) -> tuple[str, int]:
     if question.kind not in _SOLVERS:
         known = ", ".join(sorted([*_SOLVERS, "hamilton"]))
         raise DataError(f"payload.kind should be one of {known}, not {question.kind!r}")
-    return _SOLVERS[question.kind](question), question.n + len(question.edges)
+    answer = _SOLVERS[question.kind](question)
+    if isinstance(answer, bool):
+        answer = "Yes" if answer else "No"
+    return answer, question.n + len(question.edges)
 
 
 def best_triplet(question: Question) -> int:
@@ -127,33 +130,19 @@ def convolve(question: Question) -> list[tuple[int, int]]:
     return rows
 
 
-def _yes_no(holds: bool) -> str:
-    return "Yes" if holds else "No"
-
-
-def _is_reachable(question: Question) -> bool:
-    return distance(bitsets(question.n, question.pairs), *question.pair) is not None
-
-
 def _has_cycle(question: Question) -> bool:
     distinct = {(min(a, b), max(a, b)) for a, b in question.pairs}
     return len(distinct) > question.n - len(components(bitsets(question.n, question.pairs)))
 
 
 def _shortest(question: Question) -> str:
-    path = lightest_path(question.n, question.weighted, *question.pair)
+    path = lightest_path(question.n, question.weighted_edges, *question.pair)
     return f"{path[1]} with a total weight of {path[0]}" if path else "No"
 
 
-def _order(question: Question) -> str:
-    order = topological_order(question.n, question.pairs)
-    return str(order) if order else "No"
-
-
 def _match(question: Question) -> str:
-    return "\n".join(
-        f"applicant {a}: job {b}" for a, b in sorted(max_matching(question.pairs).items())
-    )
+    pairs = sorted(max_matching(question.pairs).items())
+    return "\n".join(f"applicant {a}: job {b}" for a, b in pairs)
 
 
 def _is_bipartite(question: Question) -> bool:
@@ -173,16 +162,18 @@ def _is_bipartite(question: Question) -> bool:
     return True
 
 
-_SOLVERS: dict[str, Callable[[Question], str]] = {
-    "connectivity": lambda question: _yes_no(_is_reachable(question)),
-    "cycle": lambda question: _yes_no(_has_cycle(question)),
-    "bipartite": lambda question: _yes_no(_is_bipartite(question)),
-    "substructure": lambda question: _yes_no(
-        contains(question.n, question.pairs, question.pattern_n, question.pattern)
+_SOLVERS: dict[str, Callable[[Question], str | bool]] = {
+    "connectivity": lambda question: (
+        distance(bitsets(question.n, question.pairs), *question.pair) is not None
+    ),
+    "cycle": _has_cycle,
+    "bipartite": _is_bipartite,
+    "substructure": lambda question: contains(
+        question.n, question.pairs, question.pattern_n, question.pattern
     ),
     "shortest": _shortest,
-    "flow": lambda question: str(max_flow(question.weighted, *question.pair)),
-    "topology": _order,
+    "flow": lambda question: str(max_flow(question.weighted_edges, *question.pair)),
+    "topology": lambda question: str(topological_order(question.n, question.pairs) or "No"),
     "triplet": lambda question: str(best_triplet(question)),
     "matching": _match,
     "gnn": lambda question: "\n".join(
@@ -241,31 +232,21 @@ def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[Sp
 def _draw_two_sides(rng: Random, size: int) -> list[Span]:
     """Draw edges between two sides; half of the time one edge within a side too."""
     order = rng.sample(range(size), size)
-    edges = {
-        _order_ends(order[k - 1 - 2 * rng.randrange((k + 1) // 2)], order[k])
-        for k in range(1, size)
-    }
-    edges |= {
-        _order_ends(order[a], order[b]) for a, b in (_odd(rng, size) for _ in range(size // 3))
-    }
+    pairs = [(k - 1 - 2 * rng.randrange((k + 1) // 2), k) for k in range(1, size)]
+    for _ in range(size // 3):
+        a = rng.randrange(size - 1)
+        pairs.append((a, a + 1 + 2 * rng.randrange((size - a) // 2)))
+    edges = {_order_ends(order[a], order[b]) for a, b in pairs}
     if rng.random() < 0.5:
         a = rng.randrange(size - 2)
         edges.add(_order_ends(order[a], order[a + 2]))
     return _shuffle(rng, edges)
 
 
-def _odd(rng: Random, size: int) -> Span:
-    a = rng.randrange(size - 1)
-    return a, a + 1 + 2 * rng.randrange((size - a) // 2)
-
-
 def _draw_forward(rng: Random, size: int) -> list[Span]:
     order = rng.sample(range(size), size)
-    edges = {
-        (order[a], order[b])
-        for a, b in (sorted(rng.sample(range(size), 2)) for _ in range(2 * size))
-    }
-    return _shuffle(rng, edges)
+    pairs = [sorted(rng.sample(range(size), 2)) for _ in range(2 * size)]
+    return _shuffle(rng, {(order[a], order[b]) for a, b in pairs})
 
 
 def _draw_loose(rng: Random, size: int) -> list[Span]:

@@ -41,16 +41,7 @@ class DrawnConfig(Config):
 
 class GraphConfig(DrawnConfig):
     name: Literal[
-        "tsp",
-        "ged",
-        "mcp",
-        "mis",
-        "mvc",
-        "mcs",
-        "neighbor",
-        "distance",
-        "connected",
-        "diameter",
+        "tsp", "ged", "mcp", "mis", "mvc", "mcs", "neighbor", "distance", "connected", "diameter"
     ]
 
 
@@ -64,7 +55,7 @@ class Draws:
     draw: Callable[[Random, float, int], Payload | None]
     """Draw a payload of a level and a size; None where the draw is of no use."""
 
-    def of_split(self, split: Split) -> Iterator[tuple[Payload, float]]:
+    def draw_split(self, split: Split) -> Iterator[tuple[Payload, float]]:
         """Draw the payloads whose content hashes to a split, whatever the seed."""
         seen: set[str] = set()
         for index in count():
@@ -76,7 +67,7 @@ class Draws:
                 seen.add(id)
                 yield payload, level
 
-    def of_seed(self, seed: int, level: float | None) -> tuple[Payload, float]:
+    def draw_one(self, seed: int, level: float | None) -> tuple[Payload, float]:
         """Draw one payload, the same for the same seed and level."""
         return self._draw(derive(seed, self.task, "generate"), level)
 
@@ -114,12 +105,12 @@ class GraphTask(Task):
         )
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        for payload, level in self._draws.of_split(split):
+        for payload, level in self._draws.draw_split(split):
             yield self._make(payload, level)
 
     def generate(self, seed: int, level: float | None = None) -> Problem:
         """Draw one problem, the same for the same seed and level."""
-        return self._make(*self._draws.of_seed(seed, level))
+        return self._make(*self._draws.draw_one(seed, level))
 
     def best(self, payload: Mapping[str, Json]) -> Solution:
         """Solve to the optimum, or to the node limit."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import Tree, parse
 from whet.types import Json, Problem, Score, Split
 
@@ -64,14 +64,9 @@ class Arc(GeneratedTask):
             (_json(a), _json(b)) for a, b in zip(inputs, outputs, strict=True)
         )
         lines = [f"Input: {json.dumps(a)} Output: {json.dumps(b)}" for a, b in pairs]
-        return question(
-            self.name,
-            _ASK.format(pairs="\n".join(lines), input=json.dumps(last)),
-            answer=json.dumps(answer),
-            payload={"pairs": [[a, b] for a, b in pairs], "input": last},
-            level=level,
-            split=home,
-        )
+        prompt = _ASK.format(pairs="\n".join(lines), input=json.dumps(last))
+        payload: dict[str, Json] = {"pairs": [[a, b] for a, b in pairs], "input": last}
+        return self.make_problem(prompt, json.dumps(answer), payload, level, home)
 
 
 def grid_of(text: str) -> Grid | None:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
-from whet.types import Problem, Score, Split
+from whet.types import Json, Problem, Score, Split
 
 Edge = tuple[str, str]
 
@@ -63,14 +63,10 @@ class GraphLogic(GeneratedTask):
         assert steps == [chains[0][0]], "only the first chain reaches the goal"
         name = rng.choice(PEOPLE)
         facts = " ".join(f"Everyone who is {a} is {b}." for a, b in edges)
-        return question(
-            self.name,
-            _ASK.format(facts=facts, name=name, start=start, goal=goal),
-            answer=steps[0],
-            payload={"edges": [[a, b] for a, b in edges], "start": start, "goal": goal},
-            level=level,
-            split=home,
-        )
+        prompt = _ASK.format(facts=facts, name=name, start=start, goal=goal)
+        rows: list[Json] = [[a, b] for a, b in edges]
+        payload: dict[str, Json] = {"edges": rows, "start": start, "goal": goal}
+        return self.make_problem(prompt, steps[0], payload, level, home)
 
 
 def word_of(text: str) -> str | None:

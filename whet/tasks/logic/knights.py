@@ -17,7 +17,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.errors import DataError
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
 
@@ -90,14 +90,8 @@ class Knights(GeneratedTask):
         lines = [
             f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)
         ]
-        return question(
-            self.name,
-            _write_question(names, statements),
-            answer="\n".join(lines),
-            payload=payload,
-            level=level,
-            split=home,
-        )
+        prompt = _write_question(names, statements)
+        return self.make_problem(prompt, "\n".join(lines), payload, level, home)
 
 
 def roles_of(text: str) -> dict[str, str] | None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import parse, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import CATEGORIES
-from whet.types import Problem, Score, Split
+from whet.types import Json, Problem, Score, Split
 
 _SIZES = ((3, 3), (4, 5), (6, 6), (7, 8), (9, 10))
 """Fewest and most things in each fifth of difficulty."""
@@ -73,17 +73,10 @@ class Ordering(GeneratedTask):
             return None
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
-        return question(
-            self.name,
-            _write_question(plural, names, clues),
-            answer=json.dumps(order),
-            payload={
-                "clues": [[clue.kind, *clue.items, clue.number] for clue in clues],
-                "names": list(names),
-            },
-            level=level,
-            split=home,
-        )
+        prompt = _write_question(plural, names, clues)
+        rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
+        payload: dict[str, Json] = {"clues": rows, "names": list(names)}
+        return self.make_problem(prompt, json.dumps(order), payload, level, home)
 
 
 def order_of(text: str) -> list[str] | None:

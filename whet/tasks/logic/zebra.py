@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import VALUES
-from whet.types import Problem, Score, Split
+from whet.types import Json, Problem, Score, Split
 
 Cells = dict[tuple[str, str], str]
 """Values by position (or house) and attribute."""
@@ -115,11 +114,7 @@ class Zebra(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the share of right cells, the positions not counted.
         """
-        gold = table_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a table as its answer, not {problem.answer!r}"
-            )
+        gold = read_gold(problem, table_of, "a table")
         final = read_cells(text, table_of)
         return no_answer("cells") if final is None else compare_cells(*final, gold)
 
@@ -135,17 +130,10 @@ class Zebra(GeneratedTask):
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
             return None
-        return question(
-            self.name,
-            _write_question(values, header, clues, n),
-            answer=answer,
-            payload={
-                "clue_level": clue_level(level),
-                "clues": [[clue.kind, *clue.items] for clue in clues],
-            },
-            level=level,
-            split=home,
-        )
+        prompt = _write_question(values, header, clues, n)
+        rows: list[Json] = [[clue.kind, *clue.items] for clue in clues]
+        payload: dict[str, Json] = {"clue_level": clue_level(level), "clues": rows}
+        return self.make_problem(prompt, answer, payload, level, home)
 
 
 def kinds_at(level: int) -> list[str]:
@@ -165,7 +153,7 @@ def draw_values(labels: Sequence[str], n: int, rng: Random) -> dict[str, list[st
 
 
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
-    """Read the last JSON object of the final answer; None where there is none or it has no cells."""
+    """Read the cells of the last JSON object in the final answer; None where there are none."""
     final = read_final(text, last_object)
     cells = read(final[1]) if final else None
     return None if final is None or cells is None else (final[1], cells)

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
@@ -77,12 +76,7 @@ class ZebraLogic(GeneratedTask):
         if problem.answer is None:
             note = "this problem has no gold answer"
             return Score(verdict=Verdict.UNSCORED, parts={}, answer=final[0], note=note)
-        gold = cells_of(problem.answer)
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs houses as its answer, not {problem.answer!r}"
-            )
-        return compare_cells(*final, gold)
+        return compare_cells(*final, read_gold(problem, cells_of, "houses"))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f'{{"reasoning": "", "solution": {problem.answer}}}'
@@ -99,17 +93,10 @@ class ZebraLogic(GeneratedTask):
         clues = clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _KINDS, rng)
         if clues is None:
             return None
-        return question(
-            self.name,
-            _write_question(values, clues, n),
-            answer=json.dumps(houses),
-            payload={
-                "clues": [[clue.kind, *clue.items, clue.number] for clue in clues],
-                "size": [n, m],
-            },
-            level=level,
-            split=home,
-        )
+        prompt = _write_question(values, clues, n)
+        rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
+        payload: dict[str, Json] = {"clues": rows, "size": [n, m]}
+        return self.make_problem(prompt, json.dumps(houses), payload, level, home)
 
 
 def cells_of(text: str) -> Cells | None:

@@ -5,6 +5,7 @@ covers are what an independent set leaves out.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
 
@@ -15,35 +16,6 @@ def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solutio
     >>> max_clique([0b0110, 0b0101, 0b1011, 0b0100]).lists
     ((0, 1, 2),)
     """
-    mask, nodes = _search(neighbours, limit)
-    return _to_solution(mask, nodes, limit)
-
-
-def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
-    """Find a largest set of nodes of which no two are joined."""
-    mask, nodes = _search(_complement(neighbours), limit)
-    return _to_solution(mask, nodes, limit)
-
-
-def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
-    """Find a smallest set of nodes that touches every edge."""
-    mask, nodes = _search(_complement(neighbours), limit)
-    return _to_solution(((1 << len(neighbours)) - 1) & ~mask, nodes, limit)
-
-
-def _to_solution(mask: int, nodes: int, limit: int) -> Solution:
-    return Solution(
-        lists=(members(mask),), value=mask.bit_count(), nodes=nodes, is_proven=nodes < limit
-    )
-
-
-def _complement(neighbours: Sequence[int]) -> list[int]:
-    everyone = (1 << len(neighbours)) - 1
-    return [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
-
-
-def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
-    """Give the largest clique as a bitset, and the nodes searched (`limit` where it ran out)."""
     best = 0
     nodes = 0
     stack = [(0, (1 << len(neighbours)) - 1, len(neighbours))]
@@ -64,7 +36,22 @@ def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
             children.append((chosen | 1 << node, candidates & neighbours[node], size + colour))
             candidates ^= 1 << node
         stack.extend(reversed(children))
-    return best, nodes
+    clique = members(best)
+    return Solution(lists=(clique,), value=len(clique), nodes=nodes, is_proven=nodes < limit)
+
+
+def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a largest set of nodes of which no two are joined."""
+    everyone = (1 << len(neighbours)) - 1
+    complement = [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
+    return max_clique(complement, limit=limit)
+
+
+def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a smallest set of nodes that touches every edge."""
+    solution = max_independent_set(neighbours, limit=limit)
+    cover = tuple(node for node in range(len(neighbours)) if node not in solution.lists[0])
+    return replace(solution, lists=(cover,), value=len(cover))
 
 
 def _colour_greedily(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
 
 Matrix = NDArray[np.int64]
-
-
 LabelledGraph = tuple[Sequence[str], Sequence[int]]
 """The label of every atom, and its neighbours as a bitset."""
 
@@ -37,7 +35,8 @@ def min_edit(a: LabelledGraph, b: LabelledGraph, *, limit: int = NODE_LIMIT) -> 
 
 def edit_cost(pairing: Sequence[int], a: LabelledGraph, b: LabelledGraph) -> int:
     """Count the label changes and the bonds in one graph only."""
-    (labels_a, masks_a), (labels_b, masks_b) = a, b
+    labels_a, masks_a = a
+    labels_b, masks_b = b
     cost = sum(labels_a[i] != labels_b[j] for i, j in enumerate(pairing))
     moved = [sum(1 << pairing[k] for k in members(mask)) for mask in masks_a]
     ends = sum((mask ^ masks_b[j]).bit_count() for mask, j in zip(moved, pairing, strict=True))
@@ -79,7 +78,7 @@ class _Search:
     ) -> None:
         """Try the partners of the next atom of A.
 
-        `fixed` is twice the cost of each pair so far, `ends` counts each atom's bonds to atoms left.
+        `fixed` is twice the cost of each pair so far, `ends` each atom's bonds to atoms left.
         """
         self.nodes += 1
         rows = self._order[len(chosen) :]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
 
+Edge = tuple[int, int]
 Classes = list[tuple[int, int]]
 
 
@@ -18,12 +19,11 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
     >>> max_common_subgraph(path, star).value
     3
     """
-    best: tuple[tuple[int, int], ...] = ()
+    best: tuple[Edge, ...] = ()
     nodes = 0
     most = min(len(a), len(b))
-    stack: list[tuple[tuple[tuple[int, int], ...], Classes]] = [
-        ((), [((1 << len(a)) - 1, (1 << len(b)) - 1)] if most else [])
-    ]
+    everyone = [((1 << len(a)) - 1, (1 << len(b)) - 1)] if most else []
+    stack: list[tuple[tuple[Edge, ...], Classes]] = [((), everyone)]
     while stack and nodes < limit and len(best) < most:
         pairs, classes = stack.pop()
         room = sum(min(left.bit_count(), right.bit_count()) for left, right in classes)
@@ -43,7 +43,7 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
         for partner in sorted(
             members(right), key=lambda w: abs(b[w].bit_count() - a[node].bit_count()), reverse=True
         ):
-            stack.append(((*pairs, (node, partner)), _split(classes, a, b, node, partner)))
+            stack.append(((*pairs, (node, partner)), _split(classes, a, b, (node, partner))))
     lists = tuple(v for v, _ in best), tuple(w for _, w in best)
     return Solution(
         lists=lists, value=len(best), nodes=nodes, is_proven=nodes < limit or len(best) == most
@@ -70,7 +70,7 @@ def are_isomorphic(
         left, right = min(classes, key=lambda sides: sides[0].bit_count())
         node = max(members(left), key=lambda v: a[v].bit_count())
         stack.extend(
-            _split(classes, a, b, node, partner, is_strict=True) for partner in members(right)
+            _split(classes, a, b, (node, partner), is_strict=True) for partner in members(right)
         )
     return False
 
@@ -83,9 +83,7 @@ def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
     ]
 
 
-def contains(
-    n: int, edges: Sequence[tuple[int, int]], size: int, pattern: Sequence[tuple[int, int]]
-) -> bool:
+def contains(n: int, edges: Sequence[Edge], size: int, pattern: Sequence[Edge]) -> bool:
     """Tell whether distinct nodes can stand for a pattern's, all its directed edges among them."""
     out = [0] * n
     into = [0] * n
@@ -117,15 +115,10 @@ def _without(classes: Classes, chosen: tuple[int, int], node: int) -> Classes:
 
 
 def _split(
-    classes: Classes,
-    a: Sequence[int],
-    b: Sequence[int],
-    node: int,
-    partner: int,
-    *,
-    is_strict: bool = False,
+    classes: Classes, a: Sequence[int], b: Sequence[int], pair: Edge, *, is_strict: bool = False
 ) -> Classes:
-    """Split every class by who is joined to the new pair; strictly, misfits with an empty side stay."""
+    """Split every class by who is joined to a new pair; if strict, keep misfits with one side."""
+    node, partner = pair
     joined_a = a[node]
     joined_b = b[partner]
     apart_a = ~joined_a & ~(1 << node)
@@ -147,7 +140,7 @@ def _by_degree(a: Sequence[int], b: Sequence[int]) -> Classes:
     return [(left, right) for left, right in sides]
 
 
-def _connected_order(size: int, pattern: Sequence[tuple[int, int]]) -> list[int]:
+def _connected_order(size: int, pattern: Sequence[Edge]) -> list[int]:
     both_ways = [*pattern, *((b, a) for a, b in pattern)]
     order: list[int] = []
     while len(order) < size:
