@@ -264,3 +264,7 @@ def test_a_payload_that_cannot_be_asked_is_refused_in_one_sentence(name, payload
 def test_a_kind_that_is_not_there_is_refused_with_the_list_of_kinds():
     with pytest.raises(ConfigError, match=r"connectivity, cycle.*no 'sudoku'"):
         task("graphwiz", kinds=("sudoku",))
+
+
+def test_only_polynomial_problems_are_said_to_have_one_answer():
+    assert [name for name in ALL if task(name).has_one_answer] == list(POLYNOMIAL)
