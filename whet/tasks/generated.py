@@ -15,7 +15,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import derive, stream
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import Task
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
@@ -98,7 +98,7 @@ def grade(
         return no_answer(*compare(gold, gold)[0])
     span, answer = final
     parts, note = compare(answer, gold)
-    return judged(answer == gold, parts, span, note)
+    return to_score(answer == gold, parts, span, note)
 
 
 def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> T:

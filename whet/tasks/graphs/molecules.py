@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 
 from whet.errors import DataError
-from whet.tasks.graphs.answers import Reply, read_numbers, read_two
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
+from whet.tasks.graphs.node_lists import Reply, read_numbers, read_two
 from whet.tasks.graphs.problems import CLOSING, Given, Goal, GraphProblem, Nodes, Value
 from whet.tasks.graphs.solvers.base import Solution, bitsets
 from whet.tasks.graphs.solvers.edit import edit_cost, min_edit

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from whet.errors import ConfigError, DataError
 from whet.tasks.base import Task
-from whet.tasks.graphs.answers import final_part
 from whet.tasks.graphs.instance import Sizes
+from whet.tasks.graphs.node_lists import final_part
 from whet.tasks.graphs.numbered_answers import Form, judge
 from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
 from whet.tasks.graphs.sources import Payload

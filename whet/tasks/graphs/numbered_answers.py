@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from whet.tasks.graphs.answers import boxed
 from whet.tasks.graphs.questions import Question, convolve
 from whet.tasks.graphs.solvers.directed import lightest_path, max_matching
+from whet.text.final_answer import last_box
 from whet.types import Score, Verdict
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
@@ -313,7 +313,7 @@ def read_rows(text: str) -> dict[int, tuple[int, int]]:
 
 def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
-    box = boxed(text)
+    box = last_box(text)
     tag = text.rfind("<answer>")
     mark = text.rfind("###")
     parts = [

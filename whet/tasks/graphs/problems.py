@@ -11,8 +11,8 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.graphs.answers import Reply, read_names
 from whet.tasks.graphs.instance import GRAPH_SIZES, PATH_SIZES, TOUR_SIZES, Graph, Sizes
+from whet.tasks.graphs.node_lists import Reply, read_names
 from whet.tasks.graphs.solvers.base import Solution, members
 from whet.tasks.graphs.solvers.clique import max_clique, max_independent_set, min_vertex_cover
 from whet.tasks.graphs.solvers.paths import components, diameter, distance, layers, shortest_path

@@ -13,9 +13,9 @@ from whet.config import Config
 from whet.rng import derive, stream
 from whet.tasks.base import Task
 from whet.tasks.generated import split_of_id
-from whet.tasks.graphs.answers import Reply, final_part
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
+from whet.tasks.graphs.node_lists import Reply, final_part
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
 from whet.tasks.graphs.solvers.base import Solution
 from whet.tasks.graphs.sources import Payload

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
@@ -163,7 +163,7 @@ def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
     """State the share of right cells."""
     right = sum(cells.get(cell) == value for cell, value in gold.items())
     note = f"{right} of {len(gold)} cells are right"
-    return judged(cells == gold, {"cells": right / len(gold)}, answer, note)
+    return to_score(cells == gold, {"cells": right / len(gold)}, answer, note)
 
 
 def table_of(text: str) -> Cells | None:

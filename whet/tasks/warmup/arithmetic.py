@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.values import combine, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
@@ -73,7 +73,7 @@ class Arithmetic(GeneratedTask):
                 verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note
             )
         note = "the value" if found[1] == gold else "not the value"
-        return judged(found[1] == gold, {"steps": steps}, found[0], note)
+        return to_score(found[1] == gold, {"steps": steps}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         steps = problem.payload.get("steps")

@@ -13,7 +13,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.game24.expression import Expression, parse
 from whet.tasks.game24.values import SYMBOLS, Value, combine
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
@@ -72,7 +72,7 @@ class Countdown(GeneratedTask):
         note = f"makes {target}" if reaches else f"does not make {target}"
         if not fits:
             note += f", but not with {_WORDS[use]} of {' '.join(map(str, numbers))}"
-        return judged(
+        return to_score(
             fits and reaches, {"numbers": float(fits), "value": float(reaches)}, span, note
         )
 

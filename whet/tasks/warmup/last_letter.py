@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
@@ -67,7 +67,7 @@ class LastLetter(GeneratedTask):
             if found[1] == gold
             else f"not the last letters of the {len(words)} words"
         )
-        return judged(found[1] == gold, {"steps": steps}, found[0], note)
+        return to_score(found[1] == gold, {"steps": steps}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the gold steps and the letters, in the layout of the settings."""

@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Problem, Score, Split
@@ -63,7 +63,7 @@ class Reverse(GeneratedTask):
         told = found[1]
         right = sum(a == b for a, b in zip(told, gold, strict=False))
         note = f"{right} of {len(gold)} places are right"
-        return judged(told == gold, {"places": right / max(len(told), len(gold))}, found[0], note)
+        return to_score(told == gold, {"places": right / max(len(told), len(gold))}, found[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"Answer: {problem.answer}"
