@@ -12,7 +12,7 @@ from whet.errors import DataError
 from whet.tasks.base import Task
 from whet.tasks.code.sandbox import described
 from whet.tasks.generated import Generator
-from whet.tasks.registry import named, names
+from whet.tasks.registry import make_task, names
 from whet.track.progress import printer, say
 from whet.types import SPLITS, Problem
 
@@ -34,7 +34,7 @@ def list_tasks() -> None:
         *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
     )
     for name in names():
-        task = named(name)
+        task = make_task(name)
         problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
@@ -59,9 +59,9 @@ def check_tasks(name: str | None, file: Path | None) -> None:
     """Prove one task, all that make problems, or those of a file; a line a failing row, and
     counts."""
     if file is not None:
-        proofs = check_file(file, make=named, task=name)
+        proofs = check_file(file, make=make_task, task=name)
     else:
-        chosen = [named(each) for each in ([name] if name else names())]
+        chosen = [make_task(each) for each in ([name] if name else names())]
         proofs = [
             check_task(task, per_split=CHECKED)
             for task in chosen

@@ -1,9 +1,10 @@
-"""What counts as right: the protocol every task follows. No torch here."""
+"""The protocol every task follows: its problems, and what counts as right. No torch here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, get_args, get_type_hints
 
+from whet.config import Config
 from whet.types import Problem, Score, Split
 
 
@@ -78,3 +79,12 @@ class Task(Protocol):
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
     return [problem for problem in problems if problem.payload.get("solvable") is not False]
+
+
+def settings_class(kind: type[Task]) -> type[Config] | None:
+    """Find the class of a task's settings: the annotation of its constructor's `config`."""
+    annotation = get_type_hints(kind.__init__).get("config")
+    for option in (annotation, *get_args(annotation)):
+        if isinstance(option, type) and issubclass(option, Config):
+            return option
+    return None

@@ -24,7 +24,7 @@ from whet.data.importers.graph_text import KINDS, graph_in
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
-from whet.tasks.registry import named
+from whet.tasks.registry import make_task
 from whet.types import Json
 
 TASKS = {
@@ -142,7 +142,7 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
 
 def optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
     """Solve a problem whose row does not say how good the best answer is."""
-    solver = named(task)
+    solver = make_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"
     found = solver.best(payload)
     return {"optimum": found.value, "proven": found.is_proven}
