@@ -24,6 +24,7 @@ GROUND = {
     "toml",
     "tables",
     "mistakes",
+    "user_code",
 }
 GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}
 HEAVY = (

@@ -215,7 +215,7 @@ def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
         "note": score.note,
     }
     if spec is not None:
-        graded["reward"] = finite(spec.rewarded(_rollout(row, score)).reward)
+        graded["reward"] = finite(spec.apply_to(_rollout(row, score)).reward)
     return to_line(graded)
 
 

@@ -99,7 +99,7 @@ def work(
                 clock.stop()
                 if os.getpid() != pid:  # a grader forked, and this is the copy
                     os._exit(0)
-                parts = dict(score.parts)
+                parts: dict[str, Json] = {**score.parts}
                 rows.append([number, score.verdict.value, parts, score.answer, score.note])
                 has_room = score.note != NO_MEMORY
                 if not has_room:

@@ -248,11 +248,13 @@ def _recipe(task: Task) -> dict[str, Json]:
             "should stand at the top of a file of its own"
         )
     settings = vars(task).get("config")
-    is_known = isinstance(settings, Config) and settings_class(kind) is type(settings)
-    if not is_known and inspect.signature(kind).parameters:
+    if isinstance(settings, Config) and settings_class(kind) is type(settings):
+        table: Json = to_table(settings)
+    elif not inspect.signature(kind).parameters:
+        table = None
+    else:
         raise ConfigError(
-            f"the task {task.name} cannot be sent to grading processes: its constructor should take "
-            "nothing, or `config`, annotated with a class of settings and kept as self.config"
+            f"the task {task.name} cannot be sent to grading processes: its constructor should "
+            "take nothing, or `config`, annotated with a class of settings and kept as self.config"
         )
-    table = to_table(settings) if is_known else None
     return {"module": kind.__module__, "name": kind.__qualname__, "settings": table}
