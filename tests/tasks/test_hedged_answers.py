@@ -5,7 +5,7 @@ import pytest
 from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
 from whet.tasks.graphs.numbered_answers import read_yes_no
 from whet.tasks.qa.choice import pick
-from whet.tasks.qa.values import text_form
+from whet.tasks.qa.table import text_form
 from whet.tasks.qa.yes_no import read
 
 NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from whet.commands.check_graders import check_file, check_task
 from whet.errors import DataError
 from whet.tasks.base import Task
-from whet.tasks.code.sandbox import described
+from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import make_task, names
 from whet.track.progress import printer, say
@@ -52,7 +52,7 @@ def list_tasks() -> None:
         )
         table.add_row(name, count, span, escape(example))
     printer.print(table)
-    say(described())
+    say(describe())
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
-from whet.grading.worker import scored
+from whet.grading.worker import score_safely
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,
@@ -176,7 +176,7 @@ def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     empty = make("code_stdin", {"cases": []})
 
     assert unsupported("", empty) == "there are no cases of input and output"
-    assert scored(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
+    assert score_safely(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
 
 
 @pytest.mark.parametrize(

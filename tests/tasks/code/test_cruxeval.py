@@ -5,8 +5,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.assertions import literal
-from whet.tasks.code.cruxeval import CruxEval, problem_of, unsupported
+from whet.tasks.code.cruxeval import CruxEval, literal, problem_of, unsupported
 from whet.types import Verdict
 
 ROW = {

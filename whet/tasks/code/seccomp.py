@@ -1,5 +1,4 @@
-"""The system calls model code may not make: no new process, no other program, no socket, nothing
-that asks for rights.
+"""The system calls model code may not make: processes, other programs, sockets, rights.
 
 A filter in the kernel's packet language (seccomp(2)), for x86-64 and 64-bit ARM. A refused call
 fails with EPERM, so that Python raises OSError; a call in a foreign convention kills the process.
@@ -41,10 +40,8 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "mknodat": (259, 33),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
-    "memfd_create": (
-        319,
-        279,
-    ),  # memory that the limit on address space does not count, and the next four
+    # memory that the limit on address space does not count, and the next four
+    "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "msgget": (68, 186),
@@ -100,9 +97,8 @@ def install() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
-        _PR_SET_SECCOMP, _MODE_FILTER, header, 0, 0
-    ):
+    has_failed = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if has_failed or libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, header, 0, 0):
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
@@ -119,11 +115,8 @@ def filter_for(machine: str) -> bytes:
             steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | errno.EPERM)]
     # glibc falls back to clone where clone3 is not known, and clone shows its flags: threads only.
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
-    steps += [
-        _step(_EQUAL, _CLONE[column], 0, 3),
-        _step(_LOAD, 16),
-        _step(_ANY_BIT, _CLONE_THREAD, 1, 0),
-    ]
+    steps += [_step(_EQUAL, _CLONE[column], 0, 3), _step(_LOAD, 16)]
+    steps += [_step(_ANY_BIT, _CLONE_THREAD, 1, 0)]
     steps += [_step(_RETURN, _ERRNO | errno.EPERM), _step(_RETURN, _ALLOW)]
     return b"".join(steps)
 

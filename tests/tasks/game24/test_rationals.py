@@ -3,7 +3,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.tasks.game24.values import combine, read, write
+from whet.tasks.game24.rationals import combine, read, write
 
 
 def test_reading_reduces_and_keeps_the_sign_above():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.tasks.game24.expression import parse
+from whet.tasks.game24.rationals import parse
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,13 @@
 import pytest
 
-from whet.tasks.game24.reading import Answer, Left, RollBack, Step, lines_of, read_line
+from whet.tasks.game24.lines import (
+    AnswerLine,
+    Left,
+    RollBackLine,
+    StepLine,
+    lines_of,
+    read_line,
+)
 
 
 @pytest.mark.parametrize(
@@ -13,19 +20,19 @@ from whet.tasks.game24.reading import Answer, Left, RollBack, Step, lines_of, re
     ],
 )
 def test_a_step_may_be_written_in_every_format(line):
-    assert read_line(line) == Step(
+    assert read_line(line) == StepLine(
         (13, 1), "-", (1, 1), (12, 1), Left(((6, 1), (8, 1), (12, 1)), None), True
     )
 
 
 def test_a_step_without_a_list_has_none():
-    assert read_line("6 / 8/3 = 9/4") == Step((6, 1), "/", (8, 3), (9, 4), None, False)
-    assert read_line("-5 - -2 = -3") == Step((-5, 1), "-", (-2, 1), (-3, 1), None, False)
+    assert read_line("6 / 8/3 = 9/4") == StepLine((6, 1), "/", (8, 3), (9, 4), None, False)
+    assert read_line("-5 - -2 = -3") == StepLine((-5, 1), "-", (-2, 1), (-3, 1), None, False)
 
 
 def test_left_items_with_expressions_name_their_cards():
     step = read_line("(13) - (1) = 12, left: (13 - 1) = 12, 8, 6")
-    assert isinstance(step, Step)
+    assert isinstance(step, StepLine)
     assert step.left == Left(((6, 1), (8, 1), (12, 1)), (1, 6, 8, 13))
 
 
@@ -35,7 +42,7 @@ def test_left_items_with_expressions_name_their_cards():
 )
 def test_a_list_that_cannot_be_read_is_none(items):
     step = read_line(f"13 - 1 = 12, left:{items}")
-    assert isinstance(step, Step)
+    assert isinstance(step, StepLine)
     assert step.left is None and step.has_left
 
 
@@ -44,9 +51,9 @@ def test_roll_backs_come_in_two_words_or_one():
     assert (
         read_line("roll back, left: 13 8 6 1")
         == read_line("back, left: 13, 8, 6, 1")
-        == RollBack(root)
+        == RollBackLine(root)
     )
-    assert read_line("roll back") == RollBack(None)
+    assert read_line("roll back") == RollBackLine(None)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ def test_roll_backs_come_in_two_words_or_one():
 )
 def test_an_answer_may_be_written_in_many_ways(line):
     answer = read_line(line)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, AnswerLine)
     assert answer.expression.value == (24, 1)
 
 

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from whet.tasks.game24.solver import decode, solve_all
+from whet.tasks.game24.hands import decode, solve_all
 
 
 def one(*hand):
