@@ -10,7 +10,7 @@ import pytest
 from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.spec import FOLDER, RewardSpec, load, shipped
+from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -164,7 +164,7 @@ def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
     assert second.score == score and second.text == first.text
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_specs())
 def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
     name: str, tmp_path: Path
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
 def test_every_shipped_spec_is_in_the_document_with_a_row() -> None:
     document = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text()
 
-    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == shipped()
+    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == list_specs()
 
 
 class Recipe(Config):

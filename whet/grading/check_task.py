@@ -22,7 +22,7 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.worker import unscored
+from whet.grading.worker import unscored_because
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -87,8 +87,7 @@ OnGraded = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One response that a grader got wrong: the problem, the kind of response, its text and
-    score."""
+    """One response that a grader got wrong: its problem, kind, text and score."""
 
     problem: Problem
     variant: Variant
@@ -227,7 +226,9 @@ def _write_golds(
         try:
             text = task.solve(problem, seed)
         except DataError as error:
-            broken.append((_Trial(row=row, variant=Variant.GOLD, text=""), unscored(str(error))))
+            broken.append(
+                (_Trial(row=row, variant=Variant.GOLD, text=""), unscored_because(str(error)))
+            )
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)

@@ -34,8 +34,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class ForkServer:
-    """Forks a worker for every socket it is sent, and reports on the control socket how it
-    ended."""
+    """Fork a worker for every socket received, and report on the control socket how it ends."""
 
     def __init__(self, control: socket.socket, tasks: Mapping[str, Task], limits: Limits) -> None:
         self.control = control
@@ -132,8 +131,7 @@ class ForkServer:
                 self._bury(pid, describe_exit(status, self.limits))
 
     def _bury(self, pid: int, why: str) -> None:
-        """Kill whatever a worker left running, then report its end; its socket is closed by
-        then."""
+        """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
         self._report({"slot": clock.slot, "answer": clock.number, "why": why})
@@ -144,8 +142,7 @@ class ForkServer:
 
 
 def main() -> None:
-    """Read what to load from standard input; serve on the socket that the first argument
-    numbers."""
+    """Read what to load from standard input; serve on the socket of the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     hello = json.loads(sys.stdin.buffer.read())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, with_grace
-from whet.grading.worker import State, batch_line, score_safely, unscored
+from whet.grading.worker import State, batch_line, score_safely, unscored_because
 from whet.grading.worker_pool import Died, Scored, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -43,7 +43,7 @@ class _Job:
     problem: Problem
     text: str
     suspicions: int = 0
-    """How many workers died with it but at no answer. It is then sent alone; the third is its fault."""
+    """Workers that died with it but at no answer. It is then sent alone; the third is its fault."""
 
 
 class Grader:
@@ -140,7 +140,7 @@ class Grader:
         return True
 
     def _share(self, *, is_last: bool) -> None:
-        """Give idle workers batches: full ones while answers come quickly, smaller ones at the end."""
+        """Give idle workers batches, full ones while answers come quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
             size = self._batch
@@ -202,7 +202,7 @@ class Grader:
             )
         if blamed in out:
             del out[blamed]
-            self._finished.append((blamed, unscored(event.why)))
+            self._finished.append((blamed, unscored_because(event.why)))
         self._queue.extendleft(reversed(out.values()))
         self.num_lost += event.slot not in self._leaving
         self._leaving.discard(event.slot)

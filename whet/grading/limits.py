@@ -54,8 +54,7 @@ def confine(limits: Limits) -> None:
 
 
 def start_cpu_clock(limits: Limits) -> None:
-    """Give one answer its processor time; the signal's default action kills, so no grader code
-    runs."""
+    """Give one answer its processor time; the signal kills by default, so no grader code runs."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
 

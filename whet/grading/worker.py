@@ -61,7 +61,7 @@ class AnswerClock:
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
 
-def unscored(note: str) -> Score:
+def unscored_because(note: str) -> Score:
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
@@ -70,11 +70,11 @@ def score_safely(task: Task, problem: Problem, text: str) -> Score:
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
-        return unscored(f"{BROKEN}{error}")
+        return unscored_because(f"{BROKEN}{error}")
     except MemoryError:
-        return unscored(NO_MEMORY)
+        return unscored_because(NO_MEMORY)
     except (Exception, SystemExit) as error:
-        return unscored(f"the grader raised {type(error).__name__}: {_first_line(error)}")
+        return unscored_because(f"the grader raised {type(error).__name__}: {_first_line(error)}")
 
 
 def work(

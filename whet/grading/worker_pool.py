@@ -244,8 +244,8 @@ def _recipe(task: Task) -> dict[str, Json]:
     kind = type(task)
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
         raise ConfigError(
-            f"the task {task.name} cannot be sent to grading processes: its class {kind.__qualname__} "
-            "should stand at the top of a file of its own"
+            f"the task {task.name} cannot be sent to grading processes: its class "
+            f"{kind.__qualname__} should stand at the top of a file of its own"
         )
     settings = vars(task).get("config")
     if isinstance(settings, Config) and settings_class(kind) is type(settings):

@@ -50,7 +50,7 @@ class Outcome(Shaping):
 
 
 class Quality(Shaping):
-    """How near a feasible solution is to the optimum: `exact`, `feasible` × the ratio, or `other`."""
+    """How near a solution is to the optimum: `exact`, `feasible` × the ratio, or `other`."""
 
     kind: Literal["quality"]
     exact: float = 1.0
@@ -130,7 +130,7 @@ class Repeat(Shaping):
 
 
 class Ngrams(Shaping):
-    """The share of n-grams that occur earlier (TRL over tokens, Open R1 over words in lower case)."""
+    """The share of n-grams that occur earlier (TRL over tokens, Open R1 over lower-case words)."""
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)

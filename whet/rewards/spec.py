@@ -91,14 +91,14 @@ def load(name: str) -> RewardSpec:
     """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
     if is_reference(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
-    if name in shipped():
+    if name in list_specs():
         return config.load(RewardSpec, FOLDER / f"{name}.toml", []).config
     if not name.endswith(".toml"):
-        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, shipped())}")
+        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, list_specs())}")
     return config.load(RewardSpec, Path(name), []).config
 
 
-def shipped() -> list[str]:
+def list_specs() -> list[str]:
     """List the specs that come with whet."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 

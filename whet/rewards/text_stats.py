@@ -83,7 +83,7 @@ def is_think_answer_format(text: str) -> bool:
 
 
 def tag_count(text: str) -> float:
-    """Apply Open R1's rule: a quarter for each of four tags that occurs exactly once, on its line."""
+    """Apply Open R1's rule: a quarter for each of four tags that occurs once, on its line."""
     tags = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
     return sum(text.count(tag) == 1 for tag in tags) / 4
 
@@ -140,7 +140,7 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _double_blocks(hashes: Hashes, length: int) -> Hashes:
-    """Hash blocks of 2n characters from their halves; not linear, so that no pattern cancels out."""
+    """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
     mixed: Hashes = hashes[:-length] * _ODD[0] + hashes[length:] * _ODD[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _ODD[2]

@@ -110,7 +110,7 @@ def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> 
 
 
 def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:
-    """Yield the different problems of a split, their levels even over the span of the settings."""
+    """Yield the different problems of a split, their levels spread evenly over the span set."""
     low, high = config.level
     seen: set[str] = set()
     index = last = 0

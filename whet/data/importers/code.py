@@ -183,7 +183,7 @@ def stdin_draft(question: str, cases: list[dict[str, Json]], id: str | None) -> 
         payload=payload,
         source_id=id,
     )
-    return replace(draft, unsupported=code_stdin.unsupported(question, as_problem(draft)))
+    return replace(draft, unsupported=code_stdin.unsupported_reason(question, as_problem(draft)))
 
 
 def function_draft(
@@ -197,7 +197,7 @@ def function_draft(
 ) -> Draft:
     payload: dict[str, Json] = {"entry": entry, "tests": list[Json](tests), "setup": setup}
     draft = Draft(task="code_function", prompt=prompt, answer=answer, payload=payload, source_id=id)
-    return replace(draft, unsupported=code_function.unsupported(as_problem(draft)))
+    return replace(draft, unsupported=code_function.unsupported_reason(as_problem(draft)))
 
 
 def as_problem(draft: Draft) -> Problem:

@@ -38,7 +38,7 @@ def read_cruxeval(direction: Direction, row: Fields) -> Draft:
         payload=problem.payload,
         id=problem.id,
         source_id=row_id(row, "id"),
-        unsupported=cruxeval.unsupported(problem),
+        unsupported=cruxeval.unsupported_reason(problem),
     )
 
 
@@ -65,7 +65,7 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
         payload=payload,
         source_id=row_id(row, "id"),
     )
-    return replace(draft, unsupported=codeio.unsupported(as_problem(draft)))
+    return replace(draft, unsupported=codeio.unsupported_reason(as_problem(draft)))
 
 
 _CRUX: tuple[str, str] = ("code input output", "id")

@@ -81,11 +81,11 @@ def tests_of(problem: Problem) -> Tests:
     )
 
 
-def unsupported(problem: Problem) -> str | None:
+def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
     tests = tests_of(problem)
     if not tests.entry:
         return "there is no entry to call"
-    return tests_text.unsupported(
+    return tests_text.unsupported_reason(
         tests.tests, entry=tests.entry, module=tests.module, setup=tests.setup
     )

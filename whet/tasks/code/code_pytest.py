@@ -59,7 +59,9 @@ def tests_of(problem: Problem) -> Tests:
     )
 
 
-def unsupported(problem: Problem) -> str | None:
+def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
     tests = tests_of(problem)
-    return tests_text.unsupported(tests.tests, entry="", module=tests.module, setup=tests.setup)
+    return tests_text.unsupported_reason(
+        tests.tests, entry="", module=tests.module, setup=tests.setup
+    )

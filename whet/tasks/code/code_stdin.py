@@ -127,7 +127,7 @@ def policies(statement: str) -> dict[str, Json]:
     return allowances
 
 
-def unsupported(statement: str, problem: Problem) -> str | None:
+def unsupported_reason(statement: str, problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
     if not cases_of(problem):
         return "there are no cases of input and output"

@@ -74,7 +74,7 @@ class CodeIO(CodeTask):
         return Outcome(passed=is_right, note=note)
 
 
-def unsupported(problem: Problem) -> str | None:
+def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
     if text_of(problem, "direction") not in ("input", "output"):
         return "the direction is neither input nor output"

@@ -136,7 +136,7 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
     )
 
 
-def unsupported(problem: Problem) -> str | None:
+def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
     if literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"

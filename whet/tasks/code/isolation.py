@@ -141,7 +141,7 @@ def become_bubblewrap(
     os.execve(tool, line, {"PYTHONHASHSEED": "0"})  # noqa: S606  # from our own PATH
 
 
-def mount_scratch_if_allowed() -> None:
+def try_mount_scratch() -> None:
     """Put a bounded scratch folder over the read-only one, where bubblewrap left us the right."""
     try:
         _mount_scratch(_SCRATCH)

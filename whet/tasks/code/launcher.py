@@ -94,7 +94,7 @@ def run_in_bubblewrap() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.path[:] = [*sys.path[1:], "/packages"]
     request = LaunchRequest(watch=-1, files=(), **{name: row[name] for name in _LIMITS})
-    isolation.mount_scratch_if_allowed()
+    isolation.try_mount_scratch()
     isolation.surrender(row["uid"])
     _limit(request)
     seccomp.install()

@@ -1,7 +1,7 @@
 """The part of pytest that published tests use: raises, approx, fail, parametrize, functions.
 
 It runs in the referee's sandbox, where nothing but the standard library is installed. What is
-missing here is refused by `tests_text.unsupported` before a row is taken.
+missing here is refused by `tests_text.unsupported_reason` before a row is taken.
 """
 
 import inspect
@@ -96,7 +96,7 @@ class Raises:
 
 
 class Approx:
-    """Equal within a tolerance, as in pytest: the larger of `abs` and `rel` × the expected value."""
+    """Equal within a tolerance, as in pytest: the larger of `abs` and `rel` × expected."""
 
     def __init__(
         self, expected: object, rel: float | None = None, abs: float | None = None

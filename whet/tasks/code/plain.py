@@ -41,7 +41,7 @@ def encode(
     records: Mapping[str, type] | None = None,
     keep: Callable[[object], int] | None = None,
 ) -> list[Entry]:
-    """Write a value; instances of `records` cross by their fields, and `keep` numbers all others."""
+    """Write a value; instances of `records` cross by their fields, `keep` numbers all others."""
     known = records or {}
     entries = list[Entry]()
     waiting = [value]

@@ -1,8 +1,9 @@
 """The tests' side: runs a problem's tests in a sandbox where no model text is ever executed.
 
 The names under test are stand-ins. Calling one sends plain data to the program's process and gets
-plain data back, or an exception of a built-in kind. An object that cannot cross, such as an instance
-of the model's class, is a stand-in too: its methods can be called, and comparing it is an error.
+plain data back, or an exception of a built-in kind. An object that cannot cross, such as an
+instance of the model's class, is a stand-in too: its methods can be called, and comparing it is an
+error.
 """
 
 import ast

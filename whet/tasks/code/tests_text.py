@@ -49,10 +49,10 @@ def without_star_import(tree: ast.Module, module: str) -> ast.Module:
     return ast.Module(body=body, type_ignores=[])
 
 
-def unsupported(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:
+def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:
     """Explain why tests cannot be run here; None where they can.
 
-    >>> unsupported("import requests\\nassert f(1)", entry="f", module="solution")
+    >>> unsupported_reason("import requests\\nassert f(1)", entry="f", module="solution")
     'the tests import requests, which is not in the standard library'
     """
     tree = parse(tests)
@@ -99,7 +99,7 @@ def _is_star_import(node: ast.stmt, module: str) -> bool:
 
 
 def runs_text(program: str) -> str | None:
-    """Explain how a program may run its input as code: its answer to a chosen input proves nothing."""
+    """Explain how a program may run its input as code, so that its answers prove nothing."""
     tree = parse(program)
     if tree is None:
         return "the program is not Python"

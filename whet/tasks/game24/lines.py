@@ -85,7 +85,7 @@ def read_line(line: str) -> Line:
     if match := _STEP.fullmatch(line):
         return _read_step(match)
     if match := _ROLL_BACK.fullmatch(line):
-        return RollBackLine(_read_left(match[1] or ""))
+        return RollBackLine(_read_rest(match[1] or ""))
     return read_answer(line)
 
 
@@ -121,11 +121,11 @@ def _read_step(match: re.Match[str]) -> StepLine | None:
     if values[0] is None or values[1] is None or values[2] is None:
         return None
     text = left if left_in_brackets is None else left_in_brackets
-    read_left = None if text is None else _read_left(text)
-    return StepLine(values[0], symbol, values[1], values[2], read_left, text is not None)
+    rest = None if text is None else _read_rest(text)
+    return StepLine(values[0], symbol, values[1], values[2], rest, text is not None)
 
 
-def _read_left(text: str) -> Left | None:
+def _read_rest(text: str) -> Left | None:
     """Read numbers between commas or spaces; `(13 - 1) = 12` is 12 with where it came from."""
     values: list[Value] = []
     cards: list[int] = []

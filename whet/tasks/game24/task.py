@@ -92,7 +92,7 @@ class Game24(Task):
             source=self.name,
         )
 
-    def asked(self, question: str) -> Problem | None:
+    def parse_question(self, question: str) -> Problem | None:
         """Read four numbers as a hand, in the order given."""
         words = question.split()
         if len(words) != 4 or not all(map(_is_card, words)):

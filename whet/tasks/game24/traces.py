@@ -256,20 +256,20 @@ def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
     equation = f"({a}) {move.symbol} ({b})"
     if format in ("v0l", "v4"):
         equation = f"{a} {move.symbol} {b}"
-    return f"{equation} = {c}, left: {_left(items, format)}"
+    return f"{equation} = {c}, left: {_list_rest(items, format)}"
 
 
 def _back_line(items: tuple[_Item, ...], format: Format) -> str:
     if format == "v1":
         return ""
-    return f"{'back' if format == 'v4' else 'roll back'}, left: {_left(items, format)}"
+    return f"{'back' if format == 'v4' else 'roll back'}, left: {_list_rest(items, format)}"
 
 
 def _closing_line(item: _Item, format: Format) -> str:
     return f"reach 24! expression: {item.origin}" if format in ("v1", "v2", "v3") else ""
 
 
-def _left(items: tuple[_Item, ...], format: Format) -> str:
+def _list_rest(items: tuple[_Item, ...], format: Format) -> str:
     if format in ("v0l", "v4") or len(items) == 4:
         return " ".join(write(item.value) for item in items)
     if format == "v3":

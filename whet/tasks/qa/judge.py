@@ -26,7 +26,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
 from whet.tasks.qa.stated import MAX_SPAN, statements
-from whet.tasks.qa.table import Rule, accepted, agrees
+from whet.tasks.qa.table import Rule, accepted_answers, agrees
 from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Split, Verdict
 
@@ -88,7 +88,7 @@ class Judge(Task):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
-        golds = accepted(problem)
+        golds = accepted_answers(problem)
         answer = final_answer(text)
         if answer is None:
             return no_answer("asked")
@@ -178,7 +178,7 @@ class Budget:
         self._end = time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         return self._end - time.monotonic()
 
 
@@ -191,13 +191,13 @@ def ask(config: EndpointConfig, messages: list[dict[str, Json]], budget: Budget)
         return Reply(fault=f"the environment variable {config.key_env} is not set")
     reply = Reply(fault="the time budget is used up")
     for number in range(config.tries):
-        if budget.left <= 0:
+        if budget.remaining <= 0:
             break
         reply = _try(config, messages, key, budget)
         if reply.text is not None or not reply.may_pass:
             break
         pause = max(min(0.25 * 2**number, 8.0), reply.wait)
-        if pause >= budget.left or number == config.tries - 1:
+        if pause >= budget.remaining or number == config.tries - 1:
             break
         time.sleep(pause)
     return reply
@@ -215,11 +215,11 @@ def _try(
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    own = Budget(min(config.timeout, budget.left))
+    own = Budget(min(config.timeout, budget.remaining))
     address = f"{(config.url or '').rstrip('/')}/chat/completions"
     try:
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310
-        with _OPENER.open(request, timeout=max(own.left, 0.001)) as response:
+        with _OPENER.open(request, timeout=max(own.remaining, 0.001)) as response:
             return _read_reply(_read_body(response, own))
     except urllib.error.HTTPError as error:
         with error:
@@ -240,7 +240,7 @@ def _read_body(response: http.client.HTTPResponse, budget: Budget) -> bytes:
     while part := response.read1(1 << 16):
         parts.append(part)
         size += len(part)
-        if budget.left <= 0:
+        if budget.remaining <= 0:
             raise TimeoutError
         if size > MAX_REPLY_BYTES:
             break

@@ -93,7 +93,7 @@ class Table(Task):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
-        golds = accepted(problem)
+        golds = accepted_answers(problem)
         rule = self._rule(problem)
         stated, whole, in_prose = answers_in(text)
         spans = [span for span in (stated, whole, *in_prose) if span]
@@ -122,7 +122,7 @@ class Table(Task):
         )
 
 
-def accepted(problem: Problem) -> list[str]:
+def accepted_answers(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]

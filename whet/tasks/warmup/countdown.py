@@ -56,7 +56,7 @@ class Countdown(GeneratedTask):
         Parts: `correct` 0 or 1; `numbers`, 1 where it uses the given numbers as asked; `value`, 1
         where it makes the target, whatever numbers it uses.
         """
-        numbers, target, use = self._given(problem)
+        numbers, target, use = self._read_payload(problem)
         answer = read_final(text, lambda span: _parse(span, target))
         if answer is None:
             return no_answer("numbers", "value")
@@ -73,14 +73,14 @@ class Countdown(GeneratedTask):
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         """Give the known expression, or search for one; None where a bounded search finds none."""
-        numbers, target, use = self._given(problem)
+        numbers, target, use = self._read_payload(problem)
         known = problem.answer and f"<answer>{problem.answer}</answer>"
         if known and self.score(problem, known).parts["correct"] == 1.0:
             return known
         expression = search(numbers, target, use)[0]
         return None if expression is None else f"<answer>{expression}</answer>"
 
-    def _given(self, problem: Problem) -> tuple[list[int], int, Use]:
+    def _read_payload(self, problem: Problem) -> tuple[list[int], int, Use]:
         match problem.payload:
             case {"numbers": list(numbers), "target": int(target)}:
                 whole = [number for number in numbers if isinstance(number, int)]
