@@ -15,7 +15,7 @@ from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import to_score, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.final_answer import after_verb, only_number, visible_text
@@ -249,7 +249,9 @@ def plain_text(text: str) -> str:
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     if latex.count("$") % 2:
         latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
-    return unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_SIGNS)
+    return (
+        unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_SIGNS)
+    )
 
 
 def text_form(text: str) -> str:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, to_score, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.rationals import combine, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of

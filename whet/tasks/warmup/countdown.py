@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import no_answer, to_score, read_final
+from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
