@@ -285,14 +285,16 @@ def _keep_apart(domains: Domains, start: int, end: int) -> bool:
 
 
 def _narrowest(domains: Sequence[int]) -> int | None:
-    best, fewest = None, 99
+    best = None
+    fewest = 99
     for item, domain in enumerate(domains):
         if domain & (domain - 1):
             size = domain.bit_count()
             if size == 2:
                 return item
             if size < fewest:
-                best, fewest = item, size
+                best = item
+                fewest = size
     return best
 
 
