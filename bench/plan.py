@@ -29,7 +29,8 @@ from speed.sides.ours import credited, engine_of, requests_of
 from speed.work import Spec, Work
 
 from whet.algos.catalog import AlgoConfig, build
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.graphs import recorded_bytes
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import Cost
 from whet.plan.memory import CARDS, GB
@@ -167,7 +168,7 @@ def job_of(pair: Pair, spec: Spec, train: TrainConfig) -> Job:
     """The pair as `whet plan` sees a step of it."""
     work = spec.work
     cost = Cost(cfg=config_of(work), width=2 if work.dtype == "bfloat16" else 4)
-    engine = EngineConfig.model_validate(
+    engine = NativeConfig.model_validate(
         {"slots": work.slots, "context": work.context} | pair.engine
     )
     job = Job(
@@ -223,7 +224,7 @@ def step(
         )
         examples = read
     _, found["update"] = meter.of(lambda: update(learner, examples, algo, seed=number))
-    engine.version += 1
+    engine.load_weights([], engine.version + 1)
     return found
 
 
@@ -247,7 +248,7 @@ class Meter:
         seconds = time.perf_counter() - began
         # Recorded steps hold memory that no tensor has.
         held = (
-            torch.cuda.max_memory_allocated() - self.before + self.engine.recorded_bytes
+            torch.cuda.max_memory_allocated() - self.before + recorded_bytes()
             if self.is_cuda
             else 0
         )

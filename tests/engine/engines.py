@@ -10,7 +10,7 @@ from whet.engine.base import Request, Sampling
 from whet.engine.cpu import compiled, dense_cache
 from whet.engine.kv_cache import Build
 from whet.engine.loop import Detokenize
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.transformer import Attend, Transformer
 from whet.rng import numpy_stream
 from whet.testing.rounding import logprob_bound
@@ -88,7 +88,7 @@ def small_engine(
     stops: frozenset[int] = STOPS,
     detokenize: Detokenize | None = None,
 ) -> NativeEngine:
-    cfg = EngineConfig(slots=slots, window=window, context=context)
+    cfg = NativeConfig(slots=slots, window=window, context=context)
     return NativeEngine(
         model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build=build
     )

@@ -17,7 +17,7 @@ from engines import (
 )
 
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
 from whet.types import Tokens
@@ -83,7 +83,7 @@ def test_a_request_longer_than_the_whole_pool_is_refused_in_a_sentence() -> None
 def test_long_prompts_are_run_in_pieces(most: int) -> None:
     model, requests = counting_model(LONG), all_requests(_long_prompts(), 2, Sampling(max_tokens=6))
     expected = dict(small_engine(tiny_model(positions=LONG)).generate(requests))
-    cfg = EngineConfig(slots=16, window=4)
+    cfg = NativeConfig(slots=16, window=4)
     engine = NativeEngine(
         model, cfg, stop_tokens=frozenset({3, 17}), build=pool(60), prefill_tokens=most
     )

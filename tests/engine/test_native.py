@@ -1,5 +1,6 @@
 """The embedded engine: same numbers as the learner, and the same tokens whatever runs beside."""
 
+import copy
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -17,6 +18,8 @@ from engines import (
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.kv_cache import Build, Store
+from whet.errors import DataError, EngineError
+from whet.models.lora import LoraConfig, LoraTransformer, named_weights
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
@@ -206,7 +209,7 @@ def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_wer
 ) -> None:
     model = tiny_model()
     engine = small_engine(model, build=build)
-    engine.version = 7
+    engine.load_weights([], 7)
 
     for _, completion in engine.generate(
         all_requests(random_prompts(2), 2, Sampling(max_tokens=3))
@@ -215,6 +218,61 @@ def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_wer
         assert torch.is_grad_enabled()
 
     assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: Build) -> None:
+    source = tiny_model(seed=1)
+    engine = small_engine(tiny_model(seed=0), build=build)
+    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
+    dict(engine.generate(requests))
+
+    engine.load_weights(named_weights(source), 3)
+
+    found = dict(engine.generate(requests))
+    assert_same(found, dict(small_engine(source, build=build).generate(requests)))
+    assert {completion.version for completion in found.values()} == {3}
+
+
+def test_weights_that_the_engine_shares_are_not_even_walked() -> None:
+    model = tiny_model()
+    named = named_weights(model)
+
+    small_engine(model).load_weights(named, 1)
+
+    assert next(named)[0] == "model.layers.0.input_layernorm.weight"
+
+
+def test_adapters_reach_an_engine_with_weights_of_its_own() -> None:
+    base = tiny_model()
+    adapted = LoraTransformer(copy.deepcopy(base), LoraConfig(rank=2), base="tiny", seed=0)
+    for _, _, B_OR in adapted.adapters():
+        B_OR.normal_(std=0.3, generator=torch.Generator().manual_seed(0))
+    engine = small_engine(base)
+    requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
+
+    engine.load_weights(named_weights(adapted), 1)
+
+    found = dict(engine.generate(requests))
+    for id, completion in small_engine(adapted).generate(requests):
+        np.testing.assert_array_equal(found[id].tokens, completion.tokens)
+        np.testing.assert_allclose(found[id].logprobs, completion.logprobs, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("lm_tail.weight", "has no weight"), ("model.norm.weight", "has shape")]
+)
+def test_weights_that_do_not_fit_are_refused(name: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        small_engine().load_weights([(name, torch.zeros(3))], 1)
+
+
+def test_weights_do_not_change_under_running_requests() -> None:
+    engine = small_engine(slots=2)
+    running = engine.generate(all_requests(random_prompts(3), 2, Sampling(max_tokens=5)))
+    next(running)
+
+    with pytest.raises(EngineError, match="while requests run"):
+        engine.load_weights([], 1)
 
 
 @pytest.mark.parametrize("window", [1, 3])

@@ -10,10 +10,10 @@ import torch
 from small import Pipeline, Said, whet, write
 
 from whet.models.lora import LoraConfig
+from whet.models.source import ModelSource, open_model
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.train.learner import score_examples
-from whet.train.policy import ModelSource, open_model
 
 FILE = """kind = "run"
 seed = 4

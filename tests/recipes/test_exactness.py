@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from whet.algos.catalog import AlgoConfig
+from whet.models.source import ModelSource
 from whet.pipeline.report import write_story
 from whet.recipes.exactness import EVENT, noted, proved
 from whet.recipes.rl import RLConfig
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy
-from whet.train.policy import ModelSource
 from whet.train.selftest import Exactness
 
 EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)

@@ -7,11 +7,11 @@ from small import Pipeline, Said, cut_after, whet, write
 
 from bench.kill_resume import facts
 from whet.engine.base import Sampling
+from whet.models.source import ModelSource
 from whet.pipeline.report import write_story
 from whet.recipes.rl import RLConfig, temperature_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
-from whet.train.policy import ModelSource
 
 RL = """kind = "rl"
 seed = 2

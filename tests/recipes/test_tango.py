@@ -13,6 +13,7 @@ from small import Said, whet, write
 
 from bench.kill_resume import facts
 from whet.config import load
+from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.tango import Memory, Turned
 from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
@@ -20,7 +21,6 @@ from whet.store.hashes import sha256
 from whet.store.run import RunStore
 from whet.tasks.verify import Verify
 from whet.text.tokenizer import Tokenizer
-from whet.train.policy import ModelSource
 from whet.types import Problem, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,12 @@ from small import Pipeline
 
 from whet.config import Config
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
+from whet.models.source import ModelSource, open_model
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.training import Keeper, SaveConfig
@@ -22,7 +23,7 @@ from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model
+from whet.train.policy import build_policy
 
 
 class Job(Config):
@@ -53,7 +54,7 @@ def example(tiny: Pipeline) -> EvalSummary:
 def keeper(tiny: Pipeline, run: RunStore, examiner: Examiner) -> Keeper:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
     model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
-    policy = Policy(model, tokenizer, engine=EngineConfig(), name="tiny")
+    policy = build_policy(model, tokenizer, EngineConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
     return Keeper(SaveConfig(every=3), run, policy, learner, examiner)
 

@@ -12,9 +12,10 @@ from safetensors.torch import load_file
 from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.source import ModelSource, merge, open_model
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
@@ -22,7 +23,7 @@ from whet.train.checkpoint import load_training, save_training
 from whet.train.credit import weigh
 from whet.train.learner import Learner, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, merge, open_model
+from whet.train.policy import Policy, build_policy
 from whet.train.reference import reference_of
 
 LORA = LoraConfig(rank=4, alpha=8.0)
@@ -45,7 +46,7 @@ def opened(
     model, tokenizer = open_model(
         ModelSource(path=str(place), lora=lora), dtype=dtype, texts=[], seed=seed
     )
-    return Policy(model, tokenizer, engine=EngineConfig(slots=4), name="adapted")
+    return build_policy(model, tokenizer, EngineConfig(slots=4), name="adapted")
 
 
 def trained(policy: Policy, steps: int = 3) -> Learner:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
-from whet.engine.native import EngineConfig
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import DataError
 from whet.models.load import load_model
 from whet.testing.fakes import example
@@ -151,10 +151,11 @@ def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, kind: str) ->
 def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
     policy, learner = _trained(1)
 
+    assert isinstance(policy.engine, NativeEngine)
     assert policy.engine.model is learner.model is policy.model
     policy.publish(5)
     assert policy.engine.version == 5
-    assert policy.engine.cfg == EngineConfig(slots=16)
+    assert policy.engine.cfg == NativeConfig(slots=16)
 
 
 def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from whet.algos.catalog import sft_objective
 from whet.algos.weights import token_mean
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.plan.cost import Cost
@@ -32,7 +32,7 @@ def examples() -> list[Example]:
 
 def awake(model: Transformer) -> NativeEngine:
     """An engine with a cache, since it has sampled."""
-    engine = NativeEngine(model, EngineConfig(slots=2), stop_tokens=frozenset())
+    engine = NativeEngine(model, NativeConfig(slots=2), stop_tokens=frozenset())
     request = Request(
         id="a", prompt=np.array([1, 2], dtype=np.int32), sampling=Sampling(max_tokens=2), seed=0
     )

@@ -1,74 +1,10 @@
-"""Where weights come from, and a policy that samples what it trains."""
-
-from pathlib import Path
-
-import pytest
-import torch
-from pydantic import ValidationError
+"""A policy samples what it trains, under the version that was published."""
 
 from whet.engine.base import Sampling
-from whet.errors import ConfigError
 from whet.grading.grader import Grader
 from whet.rollout.collect import collect
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy
-from whet.train.policy import ModelSource, open_model, torch_device, torch_dtype
-
-TEXTS = ["1 + 2", "3", "20 + 22", "42"]
-
-
-def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> None:
-    source = ModelSource(new="tiny", positions=32)
-
-    model, tokenizer = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    again, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    other, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=5)
-
-    assert (model.cfg.vocab_size, model.cfg.max_positions) == (tokenizer.vocab_size, 32)
-    assert len(tokenizer.encode("42")) == 1
-    assert torch.equal(model.embed.weight, again.embed.weight)
-    assert not torch.equal(model.embed.weight, other.embed.weight)
-
-
-def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
-    policy = tiny_policy()
-    policy.save(tmp_path)
-
-    model, tokenizer = open_model(
-        ModelSource(path=str(tmp_path)), dtype=torch.float32, texts=[], seed=0
-    )
-
-    assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
-    assert tokenizer.vocab_size == policy.tokenizer.vocab_size
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "give path"),
-        ({"path": "x", "new": "tiny"}, "not both"),
-        ({"new": "gigantic"}, "should be one of tiny"),
-        ({"new": "tiny", "lora": {"rank": 2}}, "give path, not new"),
-    ],
-)
-def test_a_source_that_says_nothing_or_too_much_is_refused(
-    given: dict[str, object], words: str
-) -> None:
-    with pytest.raises(ValidationError, match=words):
-        ModelSource.model_validate(given)
-
-
-def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
-    with pytest.raises(ConfigError, match="training texts"):
-        open_model(ModelSource(new="tiny"), dtype=torch.float32, texts=[], seed=0)
-
-
-def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
-    assert torch_dtype("bfloat16") == torch.bfloat16
-    assert torch_dtype("float32") == torch.float32
-    assert torch_dtype("auto") == (
-        torch.bfloat16 if torch_device().type == "cuda" else torch.float32
-    )
 
 
 def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from whet.algos.catalog import AlgoConfig
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
+from whet.models.source import ModelSource
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy
+from whet.train.policy import Policy
 from whet.train.trainee import Side, open_side
 from whet.types import Group, Step
 

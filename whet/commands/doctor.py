@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import typer
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import visible
+from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.proofs.base import Finding, Proof, tried
 from whet.proofs.catalog import PROOFS, of_model
-from whet.train.policy import ModelSource, Policy, open_model, torch_device, torch_dtype
+from whet.train.policy import build_policy
 from whet.types import Json
 
 
@@ -53,7 +54,7 @@ def _own(place: str) -> Sequence[Proof]:
     model, tokenizer = open_model(
         ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    return of_model(Policy(model, tokenizer, engine=EngineConfig(slots=8), name=place))
+    return of_model(build_policy(model, tokenizer, EngineConfig(slots=8), name=place))
 
 
 def _report(findings: Sequence[Finding], seconds: float) -> dict[str, Json]:

@@ -8,15 +8,16 @@ from rich.markup import escape
 
 from whet import toml
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError, visible
+from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive
 from whet.store.files import writing
 from whet.store.models import model_folder
 from whet.tasks.base import Task
 from whet.tasks.registry import build, settings
 from whet.track.progress import console
-from whet.train.policy import ModelSource, Policy, merge, open_model, torch_dtype
+from whet.train.policy import Policy, build_policy
 from whet.types import Message, Verdict
 
 STYLES = {
@@ -42,7 +43,7 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
     model, tokenizer = open_model(
         ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    policy = Policy(model, tokenizer, engine=EngineConfig(slots=samples), name=place)
+    policy = build_policy(model, tokenizer, EngineConfig(slots=samples), name=place)
     task = _task(place)
     problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt

@@ -1,11 +1,11 @@
-"""The seam between sampling and everything else: requests in, completions out as each one
-finishes."""
+"""The seam between sampling and everything else: requests in, completions out as they finish."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from pydantic import Field
+from torch import Tensor
 
 from whet.config import Config
 from whet.types import Completion, Tokens
@@ -44,11 +44,68 @@ class Request:
     seed: int
 
 
-class Engine(Protocol):
-    """Requests are pulled as slots fall free; closing the generator drops what is unfinished."""
+@dataclass(slots=True)
+class Counts:
+    """Count what one call of an engine did; an engine leaves at 0 what it cannot see."""
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]: ...
+    prefill_tokens: int = 0
+    prefills: int = 0
+    """Forward passes over prompts."""
+    windows: int = 0
+    steps: int = 0
+    """Decode steps, each one token further for all rows."""
+    row_steps: int = 0
+    """Rows times steps, padding to a recorded size included."""
+    begun: int = 0
+    """Rows that began, each with a first token that no step decoded."""
+    tokens: int = 0
+    """Tokens handed out."""
+    preemptions: int = 0
+    """Rows that gave way to others; they begin again."""
+    recordings: int = 0
+    """Decode steps recorded as graphs."""
+    sends: int = 0
+    """Copies to the device."""
+    fetches: int = 0
+    """Copies to the host, one per window; the host waits for nothing else."""
+
+    @property
+    def wasted(self) -> int:
+        """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
+        return self.row_steps - (self.tokens - self.begun)
+
+
+class Engine(Protocol):
+    """Samples completions. `check_engine` in `whet/testing/contracts.py` tests an implementation."""
+
+    @property
+    def context(self) -> int:
+        """Longest prompt and completion together, in tokens."""
+        ...
+
+    @property
+    def counts(self) -> Counts:
+        """What the latest call of `generate` has done so far."""
+        ...
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        """Sample every request and yield each with its id when it ends, in no promised order.
+
+        Requests are pulled as slots fall free; closing the generator drops what is unfinished.
+        """
+        ...
+
+    def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take weights under their Hugging Face names, and stamp later completions with `version`.
+
+        `named` is read only as far as it must be: not beyond the first where memory is shared.
+        """
+        ...
 
     def sleep(self) -> None:
         """Give the cache memory back until the next request."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back; the engine is not used again."""
         ...

@@ -6,11 +6,13 @@ rounded up to a few. What changes from step to step, lengths and pages among it,
 """
 
 from collections.abc import Callable
+from weakref import WeakSet
 
 import torch
 
 Key = tuple[int, int, bool]
 _SHORTEST_CLASS = 1024
+_ALIVE: WeakSet["DecodeGraphs"] = WeakSet()
 
 
 class DecodeGraphs:
@@ -24,6 +26,7 @@ class DecodeGraphs:
         """What recordings hold of the device's memory, so that nobody else can have it."""
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        _ALIVE.add(self)
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -57,6 +60,11 @@ class DecodeGraphs:
             graph.capture_end()
         self.num_bytes += torch.cuda.memory_reserved() - before
         return graph
+
+
+def recorded_bytes() -> int:
+    """Count what recorded steps hold of the device's memory besides tensors."""
+    return sum(graphs.num_bytes for graphs in _ALIVE)
 
 
 def rounded_rows(rows: int, most: int) -> int:

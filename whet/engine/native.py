@@ -3,26 +3,31 @@ costs nothing."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from whet.config import Config
-from whet.engine.base import Request
+from whet.engine.base import Counts, Request
 from whet.engine.cpu.compiled import build_slots
 from whet.engine.graphs import DecodeGraphs
 from whet.engine.kv_cache import Build, Store
 from whet.engine.loop import Answer, Detokenize, Loop
 from whet.engine.paged_cache import build_pages
 from whet.engine.prompts import PREFILL_TOKENS
-from whet.engine.transfer import Counts, Link
+from whet.engine.transfer import Link
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
+from whet.models.load import copy_weights
 from whet.models.transformer import Transformer
 
 
-class EngineConfig(Config):
-    """Room for running requests."""
+class NativeConfig(Config):
+    """The embedded engine: how many requests run at once, and how long they may get."""
+
+    kind: Literal["native"] = "native"
 
     slots: int = Field(default=256, ge=1, le=65536)
     """Most requests that run at once."""
@@ -37,16 +42,16 @@ class EngineConfig(Config):
 
 
 class NativeEngine:
-    """Samples from a Transformer that it does not own; `version` is stamped on what it returns.
+    """Samples from a Transformer, which a learner may share; then new weights need no copy.
 
-    `counts` says what the latest call did. `build` makes another cache than the device's own, and
+    `build` makes another cache than the device's own, and
     `prefill_tokens` is the most that a forward pass over prompts takes.
     """
 
     def __init__(
         self,
         model: Transformer,
-        cfg: EngineConfig,
+        cfg: NativeConfig,
         *,
         stop_tokens: frozenset[int],
         detokenize: Detokenize | None = None,
@@ -77,10 +82,11 @@ class NativeEngine:
     def counts(self) -> Counts:
         return self._link.counts
 
-    @property
-    def recorded_bytes(self) -> int:
-        """What recorded steps hold of the device's memory besides tensors."""
-        return 0 if self._graphs is None else self._graphs.num_bytes
+    def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
+        if self._is_running:
+            raise EngineError("weights cannot change while requests run; read them to their end")
+        copy_weights(self.model, named)
+        self.version = version
 
     def sleep(self) -> None:
         """Give the memory of cache and graphs back; the next request takes it again, and records
@@ -91,6 +97,9 @@ class NativeEngine:
         if self._graphs is not None:
             self._graphs.forget()
             torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        self.sleep()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """Sample every request; yield each with its id when it ends, in no promised order."""

@@ -1,11 +1,10 @@
-"""Small copies between host and device that nobody waits for, and the counts of what an engine did.
+"""Small copies between host and device that nobody waits for.
 
 On a GPU a copy to the host is asked for now and read later, when its event has passed; the host
 waits for nothing else.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -14,39 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from whet.engine.base import Counts
+
 _ALIGNED = 16
-
-
-@dataclass(slots=True)
-class Counts:
-    """What one call of an engine did, so that speed can be explained and waste be seen."""
-
-    prefill_tokens: int = 0
-    prefills: int = 0
-    """Forward passes over prompts."""
-    windows: int = 0
-    steps: int = 0
-    """Decode steps, each one token further for all rows."""
-    row_steps: int = 0
-    """Rows times steps, padding to a recorded size included."""
-    begun: int = 0
-    """Rows that began, each with a first token that no step decoded."""
-    tokens: int = 0
-    """Tokens handed out."""
-    preemptions: int = 0
-    """Rows that gave way to others; they begin again."""
-    recordings: int = 0
-    """Decode steps recorded as graphs."""
-    sends: int = 0
-    """Copies to the device."""
-    fetches: int = 0
-    """Copies to the host, one a window; the host waits for nothing else."""
-
-    @property
-    def wasted(self) -> int:
-        """Rows times steps that gave no token: after the end of a row, or padding to a recorded
-        size."""
-        return self.row_steps - (self.tokens - self.begun)
 
 
 class Link:

@@ -3,7 +3,7 @@ matrices and back."""
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -119,6 +119,27 @@ def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
     yield "model.norm.weight", model.norm.weight.detach()
     if model.head is not None:
         yield "lm_head.weight", model.head.weight.detach()
+
+
+@torch.no_grad()
+def copy_weights(model: Transformer, named: Iterable[tuple[str, Tensor]]) -> None:
+    """Copy weights under their Hugging Face names into a model, in place.
+
+    Nothing is copied, or read beyond the first, where they are views of the model's own memory.
+    """
+    views: dict[str, Tensor] = {}
+    for name, tensor in named:
+        views = views or dict(named_views(model))
+        if name not in views:
+            if name == "lm_head.weight" and model.cfg.tied:
+                continue
+            raise DataError(f"the model has no weight {name}")
+        if views[name].data_ptr() == tensor.data_ptr():
+            return
+        if views[name].shape != tensor.shape:
+            shapes = f"{list(tensor.shape)}, expected {list(views[name].shape)}"
+            raise DataError(f"weight {name} has shape {shapes}")
+        views[name].copy_(tensor)
 
 
 def save_model(

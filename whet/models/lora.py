@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from whet.config import Config
 from whet.models.config import ModelConfig
+from whet.models.load import named_views
 from whet.models.transformer import Layer, Transformer
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -141,10 +142,10 @@ class LoraTransformer(Transformer):
     def merged(self) -> Transformer:
         """Add the adapters to the weights, in float32, and give the plain decoder; this one is used
         up."""
-        for _, adapted in self._adapted():
-            rows = torch.split(adapted.weight, [part.rows for part in adapted.parts])
-            for part, A_RI, B_OR in adapted.slices():
-                rows[part].copy_(rows[part].float() + adapted.scale * (B_OR.float() @ A_RI.float()))
+        views = dict(named_views(self))
+        for name, merged in named_weights(self):
+            if merged.data_ptr() != views[name].data_ptr():
+                views[name].copy_(merged)
         plain = Transformer(self.cfg, device="meta")
         weights = {
             name: weight.detach()
@@ -160,6 +161,25 @@ class LoraTransformer(Transformer):
             yield from (
                 (index, module) for module in layer.children() if isinstance(module, Adapted)
             )
+
+
+@torch.no_grad()
+def named_weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Walk the weights that a model computes with, by Hugging Face name, adapters added in float32.
+
+    Weights without adapters are views of the model.
+    """
+    adapters: dict[str, tuple[Tensor, Tensor]] = {}
+    scale = 0.0
+    if isinstance(model, LoraTransformer):
+        adapters = {f"{name}.weight": (A_RI, B_OR) for name, A_RI, B_OR in model.adapters()}
+        scale = model.lora.scale
+    for name, view in named_views(model):
+        if name in adapters:
+            A_RI, B_OR = adapters[name]
+            yield name, (view.float() + scale * (B_OR.float() @ A_RI.float())).to(view.dtype)
+        else:
+            yield name, view
 
 
 def twin(model: Transformer) -> Transformer:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from rich.table import Table
 
 from whet.algos.catalog import AlgoConfig, resolved
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
+from whet.models.source import ModelSource
 from whet.pipeline.phases import Job, phases, way_out
 from whet.pipeline.stages import Stage
 from whet.plan.cost import Cost
@@ -25,7 +26,6 @@ from whet.recipes.turns import TangoConfig, Turn, num_turns
 from whet.recipes.verifications import VerificationsConfig
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource
 
 SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""

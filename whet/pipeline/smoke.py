@@ -20,6 +20,7 @@ from pathlib import Path
 from whet.config import to_table
 from whet.data.problems import write_problems
 from whet.models.load import save_model
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer, initialise
 from whet.pipeline.stages import Stage
 from whet.recipes.dpo import DPOConfig
@@ -32,7 +33,6 @@ from whet.tasks.generated import NUM_LEVELS, Generator
 from whet.tasks.registry import build
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table
-from whet.train.policy import ModelSource, open_model, torch_dtype
 from whet.types import SPLITS, Group, Json, Problem, Split, content_id
 
 MOST: Mapping[str, int] = {

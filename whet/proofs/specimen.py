@@ -8,13 +8,14 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.sizes import new_config
+from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive, numpy_stream
 from whet.text.pieces import train_pieces
 from whet.text.tokenizer import Tokenizer
-from whet.train.policy import Policy, torch_device, torch_dtype
+from whet.train.policy import Policy, build_policy
 from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Tokens
 
 POSITIONS = 64
@@ -44,7 +45,7 @@ def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
 def policy(*, seed: int = 0, slots: int = 4) -> Policy:
     """A policy as training has it, in the number type of the device; with few slots, so that
     requests must wait."""
-    return Policy(model(seed=seed), tokenizer(), engine=EngineConfig(slots=slots), name="specimen")
+    return build_policy(model(seed=seed), tokenizer(), EngineConfig(slots=slots), name="specimen")
 
 
 def written(*, seed: int = 0) -> list[Example]:

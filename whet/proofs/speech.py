@@ -9,7 +9,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.build import EngineConfig, build_engine
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.text.chat import ChatFormat
@@ -162,7 +162,7 @@ def _cut_by_engine() -> int:
     model = specimen.model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
-    engine = NativeEngine(model, EngineConfig(slots=4), stop_tokens=stops)
+    engine = build_engine(EngineConfig(slots=4), model, stop_tokens=stops)
     wrong = 0
     for _, completion in engine.generate(specimen.requests(size)):
         *before, last = completion.tokens.tolist()

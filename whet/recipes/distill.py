@@ -10,10 +10,11 @@ from whet.algos.weights import token_mean
 from whet.config import Config
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.sft import finish, take
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive
@@ -27,7 +28,7 @@ from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import example_of, weigh
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import build_policy
 from whet.train.teacher import open_teacher
 from whet.train.update import with_reference
 from whet.types import Group
@@ -76,7 +77,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     temperature = cfg.sampling.temperature
     dtype = torch_dtype(cfg.train.dtype)
     model, tokenizer = open_model(cfg.model, dtype=dtype, texts=[], seed=cfg.seed)
-    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
     learner = policy.learner(cfg.train, steps=cfg.steps)
     problems = some_problems_of(task, cfg.problems, "rl")

@@ -10,11 +10,12 @@ from whet.config import Config
 from whet.data.pairs import Fault, PairRule, PairView, preferences
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import DataError
 from whet.evals.run import ExamConfig, Examiner, evaluate
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.guard import Guard, GuardConfig
 from whet.recipes.sft import LINES, finish, read_data, take
 from whet.recipes.training import Keeper, SaveConfig
@@ -27,7 +28,7 @@ from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import Policy, build_policy
 from whet.train.preference import score_pairs, weigh_pairs
 from whet.types import Rollout
 
@@ -105,7 +106,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
     )
-    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     learner = policy.learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
     grader = Grader(task, cfg.grading)

@@ -7,17 +7,18 @@ from pydantic import Field
 from whet.config import Config
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import Dtype, ModelSource, open_model, torch_dtype
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import console
-from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import build_policy
 from whet.types import Split
 
 SAMPLED, GREEDY = 0, 1
@@ -48,7 +49,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
-    player = Policy(model, tokenizer, engine=cfg.engine, name=cfg.model.path or "").player
+    player = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").player
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
     with Grader(task, cfg.grading) as grader:

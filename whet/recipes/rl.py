@@ -13,11 +13,12 @@ from whet.data.examples import Example
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.run import ExamConfig, Examiner
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.exactness import proved
 from whet.recipes.guard import Guard, GuardConfig, Patience
 from whet.recipes.sft import finish
@@ -38,7 +39,7 @@ from whet.train.credit import credit, flatten
 from whet.train.critic import CriticConfig, build_critic, kept, policy_steps, with_values
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import Policy, build_policy
 from whet.train.reference import reference_of
 from whet.train.update import update, with_reference
 from whet.types import Group, Problem
@@ -120,7 +121,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
     )
-    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     algo = build_algorithm(
         proved(cfg.algo, policy, run, lag=cfg.lag), max_tokens=cfg.sampling.max_tokens
     )

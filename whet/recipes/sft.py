@@ -12,11 +12,12 @@ from whet.config import Config
 from whet.data.problems import problems_of
 from whet.data.sft_data import imitation, texts
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import DataError
 from whet.evals.run import ExamConfig, Examiner
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.training import Keeper, SaveConfig
 from whet.rng import derive, stream
 from whet.store.rollouts import read_rollouts
@@ -28,7 +29,7 @@ from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import weigh
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import build_policy
 from whet.types import Rollout
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         texts=texts(rollouts),
         seed=derive(cfg.seed, "model"),
     )
-    policy = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     view = imitation(rollouts, policy.chat, policy.engine.context)
     console.print(
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than {policy.engine.context} tokens"

@@ -9,9 +9,10 @@ from whet.algos.balance import BalanceRule
 from whet.algos.catalog import AlgoConfig, resolved
 from whet.config import Config
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.run import ExamConfig
 from whet.grading.limits import Limits
+from whet.models.source import ModelSource
 from whet.recipes.training import SaveConfig
 from whet.rewards.spec import RewardSpec
 from whet.tasks.game24.task import Game24Config
@@ -19,7 +20,6 @@ from whet.tasks.registry import TaskConfig
 from whet.tasks.verify import VerifyConfig
 from whet.track.sinks import TrackConfig
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource
 
 
 class Turn(StrEnum):

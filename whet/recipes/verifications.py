@@ -14,10 +14,11 @@ from pydantic import Field
 from whet.config import Config
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
+from whet.models.source import Dtype, ModelSource, open_model, torch_dtype
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
@@ -25,7 +26,7 @@ from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import bar, console
-from whet.train.policy import Dtype, ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import build_policy
 from whet.types import Completion, Finish, Problem, Role, Rollout, Split
 
 
@@ -57,7 +58,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
-    player = Policy(model, tokenizer, engine=cfg.engine, name=run.folder.name).player
+    player = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).player
     with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
         seed = derive(cfg.seed, "verifications")
         solved = collect(

@@ -14,8 +14,11 @@ from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdi
 
 
 def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int = 6) -> None:
-    """Each request is answered once under its id, within its length, from its seed alone, and
-    pulled when needed."""
+    """Check every promise of `Engine`; the engine is closed afterwards.
+
+    Each request is answered once under its id, within its length and the context, from its seed
+    alone, under the version of the weights, and pulled when needed.
+    """
     requests = _requests(prompts, max_tokens)
     first = dict(engine.generate(iter(requests)))
     assert sorted(first) == sorted(request.id for request in requests), (
@@ -23,6 +26,8 @@ def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int =
     )
     for completion in first.values():
         _check_completion(completion, max_tokens)
+    tokens = sum(len(completion.tokens) for completion in first.values())
+    assert engine.counts.tokens == tokens, "counts are those of the latest call"
     engine.sleep()
     again = dict(engine.generate(reversed(requests)))
     for id, completion in first.items():
@@ -30,7 +35,12 @@ def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int =
             completion.tokens, again[id].tokens, "order, or sleep, changed a result"
         )
     assert list(engine.generate([])) == [], "no request, no answer"
+    assert engine.counts.tokens == 0, "counts are those of the latest call"
     _check_laziness(engine, prompts, max_tokens)
+    _check_context(engine)
+    _check_version(engine, requests[0])
+    engine.close()
+    engine.close()
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
@@ -84,6 +94,21 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
     next(answers)
     next(answers)
     del answers
+
+
+def _check_context(engine: Engine) -> None:
+    """A completion ends where the context does, however long it may be."""
+    prompt = np.ones(engine.context - 1, dtype=np.int32)
+    request = Request(id="long", prompt=prompt, sampling=Sampling(max_tokens=8), seed=0)
+    ((_, completion),) = engine.generate([request])
+    assert len(completion.tokens) == 1, "prompt and completion together fit the context"
+
+
+def _check_version(engine: Engine, request: Request) -> None:
+    for version in (7, 8):
+        engine.load_weights([], version)
+        ((_, completion),) = engine.generate([request])
+        assert completion.version == version, "weights are stamped with their version"
 
 
 def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) -> None:

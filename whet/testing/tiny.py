@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import torch
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.pieces import train_pieces
 from whet.text.tokenizer import Tokenizer
-from whet.train.policy import Policy
+from whet.train.policy import Policy, build_policy
 
 VOCABULARY = 50
 
@@ -58,4 +58,4 @@ def tiny_model(
 def tiny_policy(*, seed: int = 0, slots: int = 16) -> Policy:
     tokenizer = tiny_tokenizer()
     model = tiny_model(tied=True, vocab_size=tokenizer.vocab_size, seed=seed)
-    return Policy(model, tokenizer, engine=EngineConfig(slots=slots), name="tiny")
+    return build_policy(model, tokenizer, EngineConfig(slots=slots), name="tiny")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from whet.data.examples import Example
-from whet.engine.native import NativeEngine
+from whet.engine.base import Engine
+from whet.engine.graphs import recorded_bytes
 from whet.models.transformer import Transformer
 from whet.plan.cost import Cost
 from whet.plan.memory import SHARE_OF_MEMORY, fewest_checkpointed, update_bytes
@@ -27,7 +28,7 @@ class Room:
         model: Transformer,
         cfg: TrainConfig,
         *,
-        engines: Sequence[NativeEngine] = (),
+        engines: Sequence[Engine] = (),
         free: Callable[[], float] | None = None,
     ) -> None:
         self.model = model
@@ -74,4 +75,4 @@ class Room:
             return math.inf
         free, _ = torch.cuda.mem_get_info(device)
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return float(free + idle - sum(engine.recorded_bytes for engine in self.engines))
+        return float(free + idle - recorded_bytes())

@@ -3,7 +3,8 @@
 import torch
 
 from whet.errors import ConfigError
-from whet.train.policy import ModelSource, Policy, open_model
+from whet.models.source import ModelSource, open_model
+from whet.train.policy import Policy
 from whet.train.reference import Reference
 
 

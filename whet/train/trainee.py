@@ -8,12 +8,13 @@ from whet.algos.advantages import State
 from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.train.checkpoint import Trained
 from whet.train.credit import credit, flatten
 from whet.train.learner import Learner, Metrics
 from whet.train.optim import TrainConfig
-from whet.train.policy import ModelSource, Policy, open_model, torch_dtype
+from whet.train.policy import Policy, build_policy
 from whet.train.reference import Reference, reference_of
 from whet.train.update import update, with_reference
 from whet.types import Group
@@ -73,7 +74,7 @@ def open_side(
     it.
     """
     model, tokenizer = open_model(source, dtype=torch_dtype(train.dtype), texts=[], seed=seed)
-    policy = Policy(model, tokenizer, engine=engine, name=name)
+    policy = build_policy(model, tokenizer, engine, name=name)
     built = build_algorithm(prove(algo, policy), max_tokens=sampling.max_tokens)
     reference = (
         reference_of(model, offload=train.offload_reference) if built.needs_reference else None

@@ -19,7 +19,7 @@ from whet.algos.advantages import zscore  # noqa: E402
 from whet.algos.catalog import AlgoConfig, build  # noqa: E402
 from whet.data.examples import Example  # noqa: E402
 from whet.engine.base import Request, Sampling  # noqa: E402
-from whet.engine.native import EngineConfig, NativeEngine  # noqa: E402
+from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
 from whet.train.learner import Learner, score_examples  # noqa: E402
@@ -111,7 +111,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
         metrics = update(learner, examples, algo, seed=number)
-        engine.version += 1
+        engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
         row["tokens"] = float(sum(len(c.tokens) for c in done.values()))
         return row | {"engine_gap": metrics["policy/engine_gap"]} | memory(spec)
@@ -126,7 +126,7 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
         if name.startswith("engine.")
     }
     slots = min(spec.work.slots, spec.work.num_requests)
-    cfg = EngineConfig.model_validate({"slots": slots, "context": spec.work.context} | own)
+    cfg = NativeConfig.model_validate({"slots": slots, "context": spec.work.context} | own)
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 

@@ -1,0 +1,140 @@
+"""Where weights come from: a folder, a hub id, adapters on either, or a new model of a named size."""
+
+import gc
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import field_validator, model_validator
+
+from whet.config import Config
+from whet.errors import ConfigError, DataError
+from whet.models.adapters import is_adapter, load_adapters, read_adapter
+from whet.models.load import load_model, resolve, save_model, stored_dtype
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.sizes import SIZES, new_config
+from whet.models.transformer import Transformer, initialise
+from whet.rng import derive
+from whet.store.models import model_folder
+from whet.text.chat import ChatFormat
+from whet.text.pieces import train_pieces
+from whet.text.tokenizer import Tokenizer
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+
+
+class ModelSource(Config):
+    """Where weights come from: a Hugging Face folder or hub id, or a fresh model of a named
+    size."""
+
+    path: str | None = None
+    """A folder, a hub id, or `@stage` in a pipeline."""
+    new: str | None = None
+    """A size to start from random weights; its tokenizer is trained on the data."""
+    positions: int = 256
+    """Longest context of a new model."""
+    max_pieces: int = 1024
+    """Most whole pieces in a new model's tokenizer."""
+    lora: LoraConfig | None = None
+    """Freeze the weights and train adapters on them; None trains the weights themselves."""
+
+    @field_validator("new")
+    @classmethod
+    def _is_known(cls, new: str | None) -> str | None:
+        if new is not None and new not in SIZES:
+            raise ValueError(f"should be one of {', '.join(SIZES)}")
+        return new
+
+    @model_validator(mode="after")
+    def _is_one(self) -> "ModelSource":
+        if (self.path is None) == (self.new is None):
+            raise ValueError("give path (a folder or hub id) or new (a size), and not both")
+        if self.new is not None and self.lora is not None:
+            raise ValueError("lora adapts weights that are there: give path, not new")
+        return self
+
+
+def torch_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def torch_dtype(name: Dtype) -> torch.dtype:
+    """bfloat16 on a GPU unless told otherwise; float32 on a CPU, where bfloat16 is slow and can
+    crash."""
+    if name == "auto":
+        return torch.bfloat16 if torch_device().type == "cuda" else torch.float32
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def open_model(
+    source: ModelSource, *, dtype: torch.dtype, texts: list[str], seed: int
+) -> tuple[Transformer, Tokenizer]:
+    """Load a model with its tokenizer, or draw a new one whose tokenizer is made for `texts`."""
+    device = str(torch_device())
+    if device != "cpu":
+        gc.collect()  # a model of an earlier stage may still hold the GPU's memory
+    if source.path is not None:
+        return _open_folder(source.path, source.lora, dtype=dtype, device=device, seed=seed)
+    assert source.new is not None, "a source has a path or a size"
+    if not texts:
+        raise ConfigError(
+            "model.new needs training texts to make its tokenizer from; only sft can start a new model"
+        )
+    tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
+    shape = new_config(source.new, tokenizer.vocab_size, source.positions)
+    model = Transformer(shape, dtype=torch.float32)
+    initialise(model, seed)
+    return model.to(device=device, dtype=dtype), tokenizer
+
+
+def merge(adapters: Path, out: Path) -> None:
+    """Write the plain Hugging Face folder that adapters make of their base model, in the type of
+    its weights."""
+    dtype = stored_dtype(resolve(read_adapter(adapters).base))
+    model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
+    save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
+    tokenizer.save(out)
+
+
+def _open_folder(
+    place: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
+) -> tuple[Transformer, Tokenizer]:
+    """Open a model as it is or under fresh adapters; adapters go on with their own, or are merged
+    where none are asked.
+
+    A base is remembered by its hub id, or by where its folder lies.
+    """
+    found = model_folder(place)
+    folder = resolve(str(found))
+    if is_adapter(folder):
+        return _open_adapters(folder, lora, dtype=dtype, device=device)
+    model = load_model(folder, dtype=dtype, device=device)
+    if lora is not None:
+        base = str(found.absolute()) if found.is_dir() else place
+        model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
+    return model, Tokenizer.load(folder)
+
+
+def _open_adapters(
+    folder: Path, lora: LoraConfig | None, *, dtype: torch.dtype, device: str
+) -> tuple[Transformer, Tokenizer]:
+    stored = read_adapter(folder)
+    base = resolve(stored.base)
+    if is_adapter(base):
+        raise DataError(
+            f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; export that one first"
+        )
+    if lora is not None and lora != stored.lora:
+        raise ConfigError(
+            f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored.lora)}"
+        )
+    model = LoraTransformer(
+        load_model(base, dtype=dtype, device=device), stored.lora, base=stored.base
+    )
+    load_adapters(model, folder)
+    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base)
+    return (model.merged() if lora is None else model), tokenizer
+
+
+def _words(lora: LoraConfig) -> str:
+    return f"rank {lora.rank}, alpha {lora.alpha:g} and targets {', '.join(lora.targets)}"
