@@ -7,6 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from whet.errors import ConfigError
+from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.testing.tiny import tiny_policy
 
@@ -24,6 +25,19 @@ def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> N
     assert len(tokenizer.encode("42")) == 1
     assert torch.equal(model.embed.weight, again.embed.weight)
     assert not torch.equal(model.embed.weight, other.embed.weight)
+
+
+def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path) -> None:
+    source = ModelSource(new="tiny", positions=32)
+    model, tokenizer = open_model(source, dtype=torch.bfloat16, texts=TEXTS, seed=4)
+    save_model(model, tmp_path)
+    tokenizer.save(tmp_path)
+
+    stored = ModelSource(path=str(tmp_path))
+    loaded, _ = open_model(stored, dtype=torch.bfloat16, texts=[], seed=0)
+
+    assert model.rope_PD.dtype == loaded.rope_PD.dtype == torch.float32
+    assert torch.equal(model.rope_PD, loaded.rope_PD)
 
 
 def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from whet.errors import ConfigError, DataError
 from whet.models.adapters import is_adapter, load_adapters, read_adapter
 from whet.models.load import load_model, resolve, save_model, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.rope import rope_table
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive
@@ -84,7 +85,9 @@ def open_model(
     shape = new_config(source.new, tokenizer.vocab_size, source.positions)
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
-    return model.to(device=device, dtype=dtype), tokenizer
+    model.to(device=device, dtype=dtype)
+    model.rope_PD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
+    return model, tokenizer
 
 
 def merge(adapters: Path, out: Path) -> None:
