@@ -2,7 +2,7 @@
 that it takes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,22 @@ def test_it_gives_what_plain_torch_gives(name: str) -> None:
     # Both are off by up to 7e-5 from what float64 gives: these weights make large logits.
     assert max(np.abs(found[key].logprobs - wanted[key].logprobs).max() for key in same) < 1e-4
     assert {found[key].finish for key in same} == {wanted[key].finish for key in same}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftcappedConfig(ModelConfig):
+    """A family of tomorrow: a feature that nothing here computes."""
+
+    attention_softcap: float | None = None
+
+
+def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch() -> None:
+    known = shaped("norms")
+    unknown = SoftcappedConfig(**asdict(known.cfg) | {"attention_softcap": 30.0})
+
+    assert unknown.features - known.cfg.features == {"attention_softcap"}
+    assert isinstance(build_slots(known, slots=2, context=8), CompiledSlots)
+    assert type(build_slots(Transformer(unknown), slots=2, context=8)) is Slots
 
 
 @pytest.fixture

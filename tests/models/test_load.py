@@ -70,7 +70,7 @@ def test_views_write_through_to_the_fused_matrices() -> None:
         True,
         False,
     ]
-    gate_up = model.layers[1].gate_up.weight
+    gate_up = model.layers[1].mlp.gate_up.weight
     assert [bool((gate_up[row] == 5.0).all()) for row in (127, 128, 255)] == [False, True, True]
 
 

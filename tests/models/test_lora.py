@@ -58,7 +58,7 @@ def test_one_adapter_by_hand() -> None:
     model = LoraTransformer(
         tiny_model(), LoraConfig(rank=3, alpha=6.0, targets=("up_proj",)), base=""
     )
-    projection = model.layers[0].gate_up
+    projection = model.layers[0].mlp.gate_up
     assert isinstance(projection, Adapted)
     projection.weight.zero_()
     projection.lora_A.zero_()[0, :3] = 1.0
@@ -96,7 +96,7 @@ def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bo
     checked = 0
     for layer, projections in enumerate(model.layers):
         for projection in (
-            module for module in projections.children() if isinstance(module, Adapted)
+            module for module in projections.modules() if isinstance(module, Adapted)
         ):
             assert projection.lora_A.grad is not None and projection.lora_B.grad is not None
             parts = [part for part in projection.parts if part.is_adapted]

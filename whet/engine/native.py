@@ -65,7 +65,7 @@ class NativeEngine:
         self.version = 0
         self.prefill_tokens = prefill_tokens
         self.context = min(cfg.context or model.cfg.max_positions, model.cfg.max_positions)
-        device = model.embed.weight.device
+        device = model.device
         is_cpu = device.type == "cpu"
         if is_cpu:
             keep_freed_memory()

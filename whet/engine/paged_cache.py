@@ -35,15 +35,15 @@ class Pages:
     has_lag = splits = is_recorded = True
 
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
-        cfg, weight = model.cfg, model.embed.weight
+        cfg = model.cfg
         shape = (cfg.num_layers, pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
         # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must
         # be a number.
-        self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
-        self.values = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
+        self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.room = Blocks(pages=pages, rows=slots + 1, longest=context, page=PAGE)
         self.table_RP = torch.zeros(
-            self.room.table_RP.shape, dtype=torch.int32, device=weight.device
+            self.room.table_RP.shape, dtype=torch.int32, device=model.device
         )
 
     def start(self) -> None:
@@ -128,14 +128,14 @@ def build_pages(
 ) -> Pages:
     """Make a pool of `kv_gb` GiB, or of what is free, but not beyond what full slots and the spare
     would fill."""
-    cfg, weight = model.cfg, model.embed.weight
-    page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * weight.element_size()
+    cfg = model.cfg
+    page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     pages = (slots + 1) * -(-context // PAGE)
     if kv_gb is not None:
         pages = min(pages, int(kv_gb * 2**30) // page_bytes)
-    elif weight.device.type == "cuda":
+    elif model.device.type == "cuda":
         torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(weight.device)
+        free, _ = torch.cuda.mem_get_info(model.device)
         pages = min(pages, int(_SHARE_OF_FREE * free) // page_bytes)
     if pages < 1:
         raise EngineError(

@@ -46,11 +46,12 @@ class Runner:
         self.prefill_tokens = prefill_tokens
         self.team = team_for(model)
         self.slots = len(rows.token_R)
-        weight = model.embed.weight
         # What the model made of the last token of each context; the spare row's stays for samples
         # still to come.
-        self.end_RH = weight.new_zeros(self.slots + 1, weight.shape[1])
-        self.is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=weight.device)
+        self.end_RH = torch.zeros(
+            self.slots + 1, model.cfg.hidden_size, dtype=model.dtype, device=model.device
+        )
+        self.is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
         self.is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
         self.compiled = (
             Step(store, rows, self.is_stop_V) if isinstance(store, CompiledSlots) else None

@@ -20,10 +20,10 @@ LANES = 16
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def usable(x: Tensor) -> bool:
-    """Say whether a Triton kernel can take this tensor; where it cannot, the plain twin does the
-    work."""
-    return HAS_TRITON and (x.is_cuda or IS_INTERPRETED)
+def usable(x: Tensor | torch.device) -> bool:
+    """Say whether Triton kernels can take a tensor, or those of a device; else plain twins do."""
+    device = x.device if isinstance(x, Tensor) else x
+    return HAS_TRITON and (device.type == "cuda" or IS_INTERPRETED)
 
 
 def compiled(*tensors: Tensor | None) -> ctypes.CDLL | None:

@@ -1,7 +1,7 @@
 """The shape of a decoder, read from and written to a Hugging Face `config.json`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from whet.errors import DataError
 from whet.types import Json
@@ -43,10 +43,31 @@ class ModelConfig:
     rope_scaling: RopeScaling | None = None
 
     @property
+    def features(self) -> frozenset[str]:
+        """Name what sets this decoder apart from the plainest: every field that is set and no size.
+
+        A second implementation states which of them it knows; a new field is unknown to it.
+        """
+        return frozenset(name for name, value in asdict(self).items() if value) - _SIZES
+
+    @property
     def qkv_size(self) -> int:
         return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
 
 
+_SIZES = {
+    "family",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_layers",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "max_positions",
+    "rope_theta",
+    "norm_eps",
+}
 FAMILIES = ("qwen2", "qwen3", "llama")
 _CLASSES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
 

@@ -98,7 +98,7 @@ def load_weights(model: Transformer, folder: Path) -> None:
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     for file in files:
-        _fill(file, wanted, str(model.embed.weight.device), tied=model.cfg.tied)
+        _fill(file, wanted, str(model.device), tied=model.cfg.tied)
     if wanted:
         raise DataError(
             f"model folder {str(folder)!r} lacks the tensor {min(wanted)} ({len(wanted)} missing in all)"
@@ -155,7 +155,7 @@ def save_model(
     `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others
     stop there too.
     """
-    kept = dtype or model.embed.weight.dtype
+    kept = dtype or model.dtype
     tensors = {
         name: view.to(device="cpu", dtype=kept).contiguous() for name, view in named_views(model)
     }
@@ -251,10 +251,10 @@ def _layer_views(layer: Layer) -> Iterator[tuple[str, Tensor]]:
         yield "self_attn.k_norm.weight", layer.k_norm.weight.detach()
     yield "self_attn.o_proj.weight", layer.out.weight.detach()
     yield "post_attention_layernorm.weight", layer.post_norm.weight.detach()
-    gate, up = layer.gate_up.weight.detach().chunk(2)
+    gate, up = layer.mlp.gate_up.weight.detach().chunk(2)
     yield "mlp.gate_proj.weight", gate
     yield "mlp.up_proj.weight", up
-    yield "mlp.down_proj.weight", layer.down.weight.detach()
+    yield "mlp.down_proj.weight", layer.mlp.down.weight.detach()
 
 
 def _read_json(file: Path) -> dict[str, Json]:

@@ -125,7 +125,7 @@ class LoraTransformer(Transformer):
                 if any(part.is_adapted for part in parts):
                     adapted = Adapted(layer.get_submodule(name), parts, lora)  # type: ignore[arg-type]
                     _draw(adapted.lora_A, source)
-                    layer.register_module(name, adapted)
+                    layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to
@@ -159,7 +159,7 @@ class LoraTransformer(Transformer):
     def _adapted(self) -> Iterator[tuple[int, Adapted]]:
         for index, layer in enumerate(self.layers):
             yield from (
-                (index, module) for module in layer.children() if isinstance(module, Adapted)
+                (index, module) for module in layer.modules() if isinstance(module, Adapted)
             )
 
 
@@ -203,8 +203,8 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[Part, ..
     return {
         "qkv": parts("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
         "out": parts("self_attn", o_proj=cfg.hidden_size),
-        "gate_up": parts("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
-        "down": parts("mlp", down_proj=cfg.hidden_size),
+        "mlp.gate_up": parts("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
+        "mlp.down": parts("mlp", down_proj=cfg.hidden_size),
     }
 
 

@@ -53,6 +53,14 @@ class Transformer(nn.Module):
             self.register_buffer("rope_PD", rope_table(cfg), persistent=False)
 
     @property
+    def device(self) -> torch.device:
+        return self.embed.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embed.weight.dtype
+
+    @property
     def head_weight_VH(self) -> Tensor:
         return self.embed.weight if self.head is None else self.head.weight
 
@@ -77,15 +85,28 @@ class Transformer(nn.Module):
         return head_logits(hidden_TH, self.head_weight_VH)
 
 
+class FeedForward(nn.Module):
+    """SwiGLU: down(silu(gate x) * up x), gate and up fused in one matrix."""
+
+    def __init__(self, cfg: ModelConfig, dtype: torch.dtype) -> None:
+        super().__init__()
+        inner = cfg.intermediate_size
+        self.gate_up = nn.Linear(cfg.hidden_size, 2 * inner, bias=False, dtype=dtype)
+        self.down = nn.Linear(inner, cfg.hidden_size, bias=False, dtype=dtype)
+
+    def forward(self, normed_TH: Tensor) -> Tensor:
+        added_TH: Tensor = self.down(swiglu(self.gate_up(normed_TH)))
+        return added_TH
+
+
 class Layer(nn.Module):
-    """Norm, attention, norm, gated feed-forward. Projections are fused: q, k, v in one matrix, gate
-    and up in one."""
+    """Norm, attention, norm, feed-forward; q, k and v are projected by one fused matrix."""
 
     def __init__(self, cfg: ModelConfig, index: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.cfg = cfg
         self.index = index
-        hidden, inner = cfg.hidden_size, cfg.intermediate_size
+        hidden = cfg.hidden_size
         self.input_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.qkv = nn.Linear(hidden, cfg.qkv_size, bias=cfg.qkv_bias, dtype=dtype)
         self.q_norm = (
@@ -96,8 +117,7 @@ class Layer(nn.Module):
         )
         self.out = nn.Linear(cfg.num_heads * cfg.head_dim, hidden, bias=False, dtype=dtype)
         self.post_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
-        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False, dtype=dtype)
-        self.down = nn.Linear(inner, hidden, bias=False, dtype=dtype)
+        self.mlp = FeedForward(cfg, dtype)
 
     def forward(
         self,
@@ -115,7 +135,7 @@ class Layer(nn.Module):
         normed_TH, stream_TH = add_norm(
             self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
         )
-        return stream_TH, self.down(swiglu(self.gate_up(normed_TH)))
+        return stream_TH, self.mlp(normed_TH)
 
     def _turn(self, rope_PD: Tensor, positions_T: Tensor | None) -> Turn:
         return Turn(

@@ -26,9 +26,7 @@ class ValueModel(nn.Module):
         # Nobody asks a critic for tokens.
         self.body.head = None
         self.body.cfg = replace(policy.cfg, tied=True)
-        self.head = nn.Linear(
-            policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.embed.weight.device
-        )
+        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

@@ -95,7 +95,7 @@ def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:
 
 
 def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
-    batch = to_batch(examples, model.embed.weight.device)
+    batch = to_batch(examples, model.device)
     logprob_M, _ = score_batch(model, batch)
     return logprob_M, float(-(logprob_M * batch.weight_M).sum())
 

@@ -67,8 +67,8 @@ def _stated(examples: Sequence[Example]) -> Floats:
 
 def _limit(policy: Policy) -> float:
     """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
-    return 0.0 if usable(policy.model.embed.weight) else _rounding(policy)
+    return 0.0 if usable(policy.model.device) else _rounding(policy)
 
 
 def _rounding(policy: Policy) -> float:
-    return CLOSE if policy.model.embed.weight.dtype == torch.float32 else ROUGH
+    return CLOSE if policy.model.dtype == torch.float32 else ROUGH

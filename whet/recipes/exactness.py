@@ -17,7 +17,7 @@ def proved(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> 
     The engine sleeps afterwards, since most of what the run needs of the card's memory is still to
     come.
     """
-    if not policy.model.embed.weight.is_cuda:
+    if policy.model.device.type != "cuda":
         return algo
     found = check_exact(policy)
     policy.engine.sleep()

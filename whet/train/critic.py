@@ -63,7 +63,7 @@ class Critic:
         self.steps = steps * minibatches
         self.model = ValueModel(policy)
         self.optimizer = Optimizer(self.model, self.train)
-        self.device = policy.embed.weight.device
+        self.device = policy.device
         self.num_steps = 0
         self.num_updates = 0
 

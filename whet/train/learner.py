@@ -39,7 +39,7 @@ class Learner:
         self.steps = steps
         self.optimizer = Optimizer(model, cfg)
         self.room = room or Room(model, cfg)
-        self.device = model.embed.weight.device
+        self.device = model.device
         self.num_steps = 0
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -122,11 +122,10 @@ def micro_batches(
     A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example
     needs more.
     """
-    weight = model.embed.weight
-    if weight.device.type == "cpu":
+    if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
         tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
-    return pack(examples, tokens, is_padded=not usable(weight))
+    return pack(examples, tokens, is_padded=not usable(model.device))
 
 
 def score_batch(
@@ -149,7 +148,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     On a CPU, what sequences have in common at their start is run once, and their last tokens are
     not run at all.
     """
-    if batch.tokens_T.is_cuda or usable(model.embed.weight):
+    if batch.tokens_T.is_cuda or usable(model.device):
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
         return hidden_TH[batch.source_M]
@@ -170,10 +169,9 @@ def score_examples(
     model: Transformer, examples: Sequence[Example], micro_tokens: int
 ) -> list[Floats]:
     """Log-probabilities of each example's response tokens, in the order given."""
-    device = model.embed.weight.device
     found: dict[int, Floats] = {}
     for group in micro_batches(model, examples, micro_tokens):
-        logprob_M, _ = score_batch(model, to_batch(group, device))
+        logprob_M, _ = score_batch(model, to_batch(group, model.device))
         ends = np.cumsum([example.num_targets for example in group])
         parts = np.split(logprob_M.cpu().numpy(), ends[:-1])
         found |= {id(example): part for example, part in zip(group, parts, strict=True)}

@@ -46,7 +46,7 @@ class Room:
         layers = self.model.cfg.num_layers
         tokens = sum(len(example.tokens) for example in examples)
         size = min(self.cfg.micro_tokens, max(tokens, 1))
-        cost = Cost(cfg=self.model.cfg, width=self.model.embed.weight.element_size())
+        cost = Cost(cfg=self.model.cfg, width=self.model.dtype.itemsize)
         trained = sum(weight.numel() for weight in optimizer.weights.values())
 
         def needed(checkpointed: int) -> float:
@@ -70,7 +70,7 @@ class Room:
     def _counted(self) -> float:
         """Count what new tensors can have: free memory, and what the allocator holds and no
         recording needs."""
-        device = self.model.embed.weight.device
+        device = self.model.device
         if device.type != "cuda":
             return math.inf
         free, _ = torch.cuda.mem_get_info(device)

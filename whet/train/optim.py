@@ -82,8 +82,11 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
         self.cfg = cfg
+        # Checkpoints name the matrices of a feed-forward without its module.
         self.weights = {
-            name: weight for name, weight in model.named_parameters() if weight.requires_grad
+            name.replace(".mlp.", "."): weight
+            for name, weight in model.named_parameters()
+            if weight.requires_grad
         }
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}

@@ -23,7 +23,7 @@ class Reference:
 
     def __init__(self, model: Transformer, *, far: Sequence[nn.Parameter] = ()) -> None:
         self.model = model
-        self.device = model.embed.weight.device
+        self.device = model.device
         self.far = list(far)
         for weight in self.far:
             weight.data = host_room(weight.shape, weight.dtype).copy_(weight.detach())

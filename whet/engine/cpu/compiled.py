@@ -23,7 +23,11 @@ from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.kernels.c import library as c_library
 from whet.kernels.switch import LANES
+from whet.models.lora import Adapted
 from whet.models.transformer import Layer, Transformer
+
+FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
+"""What decode.c knows of `ModelConfig.features`; a model with any other is left to torch."""
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
@@ -69,22 +73,13 @@ def build_slots(model: Transformer, *, slots: int, context: int) -> Slots:
 
 
 def _is_fit(model: Transformer) -> bool:
-    weight, cfg = model.embed.weight, model.cfg
-    if (
-        type(model) is not Transformer
-        or weight.device.type != "cpu"
-        or weight.dtype != torch.float32
-    ):
+    cfg = model.cfg
+    if type(model) is not Transformer or model.device.type != "cpu" or model.dtype != torch.float32:
         return False
-    linears = [
-        part for layer in model.layers for part in (layer.qkv, layer.out, layer.gate_up, layer.down)
-    ]
+    if any(isinstance(module, Adapted) for module in model.modules()):
+        return False
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
-    return (
-        is_small(model)
-        and all(type(part) is nn.Linear for part in linears)
-        and not any(n % LANES for n in sizes)
-    )
+    return is_small(model) and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
 
 
 class CompiledSlots(Slots):
@@ -110,9 +105,7 @@ class CompiledSlots(Slots):
         """Lay the weights out as they are now."""
         self._kept = []
         cfg = self.model.cfg
-        assert self.model.embed.weight.dtype == torch.float32, (
-            "a model stays what it was when the engine began"
-        )
+        assert self.model.dtype == torch.float32, "a model stays what it was when the engine began"
         addresses: list[int | None] = []
         for layer in self.model.layers:
             assert isinstance(layer, Layer), "a Transformer is made of them"
@@ -197,8 +190,8 @@ class CompiledSlots(Slots):
             ),
             self._pack(layer.out.weight),
             self._address(layer.post_norm.weight),
-            self._pack(layer.gate_up.weight),
-            self._pack(layer.down.weight),
+            self._pack(layer.mlp.gate_up.weight),
+            self._pack(layer.mlp.down.weight),
         ]
 
     def _pack(self, weight_NM: Tensor) -> int | None:

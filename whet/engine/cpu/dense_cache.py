@@ -32,13 +32,15 @@ class Slots:
     has_lag = splits = is_recorded = False
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
-        cfg, weight = model.cfg, model.embed.weight
+        cfg = model.cfg
         # The last row is the scheduler's spare; it holds a prompt and nothing else.
         self.room = SharedPrompts(slots + 1)
-        self.prompts = weight.new_zeros(cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim)
+        self.prompts = torch.zeros(
+            cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim, dtype=model.dtype
+        )
         self.blocks: list[Tensor] = []
         self._num_used = 0
-        self._block = weight.new_zeros(()).expand(
+        self._block = torch.zeros((), dtype=model.dtype).expand(
             cfg.num_layers, 2, slots, cfg.num_kv_heads, BLOCK, cfg.head_dim
         )
 

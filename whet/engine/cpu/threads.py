@@ -62,11 +62,7 @@ class Team:
 def team_for(model: Transformer) -> Team | None:
     """Gather a team where it pays: a small model on a CPU with more than one core."""
     threads = torch.get_num_threads()
-    return (
-        Team(threads)
-        if model.embed.weight.device.type == "cpu" and threads > 1 and is_small(model)
-        else None
-    )
+    return Team(threads) if model.device.type == "cpu" and threads > 1 and is_small(model) else None
 
 
 def is_small(model: Transformer) -> bool:
