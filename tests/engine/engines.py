@@ -19,7 +19,7 @@ from whet.types import Completion, Tokens
 
 STOPS = frozenset({3, 17})
 LOGPROB_BOUND = logprob_bound(tiny_model())
-FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False)]
+FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False), ("mistral", False)]
 BUILDS: dict[str, Build] = {
     "slots": dense_cache.Slots,
     "compiled": compiled.build_slots,

@@ -61,7 +61,7 @@ def _case(lengths: list[int], heads: int, groups: int, *, page: int = PAGE) -> C
     )  # fmt: skip
 
 
-def _by_formula(case: Case) -> Tensor:
+def _by_formula(case: Case, window: int | None = None) -> Tensor:
     """Softmax of scaled products, head by head, in float64."""
     q, k, v = case.q_TND.double(), case.k_TGD.double(), case.v_TGD.double()
     each = q.shape[1] // k.shape[1]
@@ -72,6 +72,8 @@ def _by_formula(case: Case) -> Tensor:
             / SIZE**0.5
         )
         hidden = torch.ones(end - start, end - start).triu(1).bool()
+        if window is not None:
+            hidden |= torch.ones(end - start, end - start).tril(-window).bool()
         shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)
         out.append(torch.einsum("nts,snd->tnd", shares, v[start:end].repeat_interleave(each, 1)))
     return torch.cat(out).float()
@@ -95,24 +97,27 @@ def test_two_equal_keys_share_their_values_by_hand() -> None:
     assert out[:, 0, 0].tolist() == [0.0, 1.5]
 
 
+@pytest.mark.parametrize("window", [None, 1, 6, 70])
 @pytest.mark.parametrize(("heads", "groups"), HEADS)
-def test_twins_compute_the_formula(heads: int, groups: int) -> None:
+def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) -> None:
     lengths = [1, 5, 0, 64, 70]
     case = _case(lengths, heads, groups)
-    exact_TND = _by_formula(case)
+    exact_TND = _by_formula(case, window)
 
-    found_TND = plain_packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70)
+    found_TND = plain_packed_attention(
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, window
+    )
     torch.testing.assert_close(found_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
     found_TND = plain_paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window
     )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
     found_BND = plain_paged_decode(
-        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths)
+        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths), window
     )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
     torch.testing.assert_close(found_BND, exact_BND, rtol=1e-4, atol=1e-5)
@@ -186,6 +191,29 @@ def test_triton_decode_gives_the_packed_bits_at_every_length_around_the_borders(
 
 
 @interpreted
+@pytest.mark.parametrize("window", [1, 40, 64, 515])
+def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
+    case = _case([1, 64, 0, 600], 4, 2)
+    packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 600
+    exact_TND = plain_packed_attention(*packed, window)
+
+    packed_TND = packed_attention(*packed, window=window)
+    torch.testing.assert_close(packed_TND, exact_TND, rtol=1e-4, atol=1e-5)
+
+    rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 90])
+    prefilled_TND = paged_prefill(
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window=window
+    )
+    assert torch.equal(prefilled_TND, packed_TND[rows_T])
+
+    length_B = torch.tensor([1, 2, 63, 64, 65, 511, 512, 513, 576, 577, 600])
+    table_BP = case.table_SP[-1:].expand(len(length_B), -1)
+    row_B = case.starts_S1[-2] + length_B - 1
+    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BP, length_B, window=window)
+    assert torch.equal(decoded_BND, packed_TND[row_B])
+
+
+@interpreted
 @pytest.mark.parametrize("page", [64, 128])
 def test_triton_pages_of_another_size_hold_the_same_bits(page: int) -> None:
     case = _case([200], 2, 2, page=page)
@@ -212,13 +240,14 @@ def test_triton_rows_without_a_context_are_zero_and_disturb_nobody() -> None:
 
 
 @interpreted
-def test_triton_packed_attention_has_the_twin_s_gradients() -> None:
+@pytest.mark.parametrize("window", [None, 9])
+def test_triton_packed_attention_has_the_twin_s_gradients(window: int | None) -> None:
     case = _case([3, 40, 70], 4, 2)
     inputs = leaves(case.q_TND, case.k_TGD, case.v_TGD)
 
-    found = grads_of((packed_attention(*inputs, case.starts_S1, 70),), inputs)
+    found = grads_of((packed_attention(*inputs, case.starts_S1, 70, window=window),), inputs)
 
-    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70),), inputs)
+    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, window),), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 

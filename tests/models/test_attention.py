@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from whet.models.attention import MergedAttention, PackedAttention
-from whet.models.rope import Turn
+from whet.models.rope import AttentionSpec
 
 
 def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,12 +48,12 @@ def test_tokens_that_sequences_share_see_what_each_sequence_would(groups: int) -
     # Tokens 0 and 1, then 2 and 3 in one sequence and 4 in another, which is padded, then 5 alone.
     grid = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 4], [5, 5, 5, 5]])
     qkv = torch.cat([x.flatten(1) for x in (q, k, v)], 1)
-    turn = Turn(
-        heads=4, groups=groups, size=8, rope_PD=torch.tensor([[1.0] * 4 + [0.0] * 4] * 6), positions_T=None,
+    spec = AttentionSpec(
+        num_heads=4, num_kv_heads=groups, head_dim=8, rope_PD=torch.tensor([[1.0] * 4 + [0.0] * 4] * 6), positions_T=None,
         q_norm_D=None, k_norm_D=None, eps=0.0,
     )  # fmt: skip
 
-    found = MergedAttention(grid.flatten(), torch.tensor([0, 5, 2, 3, 6, 8]), 4)(0, qkv, turn)
+    found = MergedAttention(grid.flatten(), torch.tensor([0, 5, 2, 3, 6, 8]), 4)(0, qkv, spec)
 
     for tokens in ([0, 1, 2, 3], [0, 1, 4], [5]):
         torch.testing.assert_close(found[tokens], _plain(q[tokens], k[tokens], v[tokens]))

@@ -13,7 +13,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from whet.errors import ConfigError, DataError
-from whet.models.config import ModelConfig, RopeScaling, from_json, to_json
+from whet.models.config import (
+    DynamicRope,
+    LinearRope,
+    Llama3Rope,
+    ModelConfig,
+    RopeScaling,
+    YarnRope,
+    from_json,
+    to_json,
+)
 from whet.models.load import load_model, named_views, resolve, save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
@@ -239,9 +248,12 @@ def test_an_unreachable_hub_is_one_sentence(tmp_path: Path) -> None:
     "scaling",
     [
         None,
-        RopeScaling(
+        LinearRope(factor=4.0),
+        DynamicRope(factor=2.0),
+        Llama3Rope(
             factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=64
         ),
+        YarnRope(factor=4.0, original_max_positions=32, attention_factor=1.2, truncate=False),
     ],
 )
 def test_a_config_survives_its_json(scaling: RopeScaling | None) -> None:
@@ -278,7 +290,7 @@ def test_left_out_keys_take_the_family_defaults() -> None:
     cfg = from_json(_row(rope_theta=500000.0, rope_scaling=LLAMA3))
 
     assert (cfg.num_kv_heads, cfg.head_dim, cfg.tied, cfg.rope_theta) == (32, 64, False, 500000.0)
-    assert cfg.rope_scaling is not None
+    assert isinstance(cfg.rope_scaling, Llama3Rope)
     assert cfg.rope_scaling.original_max_positions == 8192
     assert from_json(_row(model_type="qwen3")).head_dim == 128
     assert from_json(_row(model_type="qwen2", head_dim=None)).head_dim == 64
@@ -289,14 +301,39 @@ def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
         model_type="qwen2", sliding_window=131072, use_sliding_window=False, max_window_layers=12
     )
 
-    assert from_json(row).qkv_bias
-    assert from_json({**row, "use_sliding_window": True, "max_window_layers": 16}).qkv_bias
+    assert from_json(row).sliding_window is None
+    off = from_json({**row, "use_sliding_window": True, "max_window_layers": 16})
+    assert (off.sliding_window, off.sliding_layers) == (None, ())
+
+
+def test_the_layers_that_slide_are_read_and_written() -> None:
+    qwen = _row(model_type="qwen2", sliding_window=9, use_sliding_window=True, max_window_layers=14)
+    mistral = _row(model_type="mistral", sliding_window=9)
+
+    assert from_json(qwen).sliding_layers == (14, 15)
+    assert from_json(mistral).sliding_layers == tuple(range(16))
+    assert [from_json(qwen).window(layer) for layer in (13, 14)] == [None, 9]
+    assert from_json(_row(model_type="mistral", sliding_window=None)).sliding_window is None
+    for row in (qwen, mistral):
+        assert from_json(to_json(from_json(row))) == from_json(row)
+
+
+def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
+    scaling = from_json(_row(rope_scaling={"type": "yarn", "factor": 4.0})).rope_scaling
+
+    assert isinstance(scaling, YarnRope)
+    assert (scaling.beta_fast, scaling.beta_slow, scaling.truncate) == (32.0, 1.0, True)
+    assert scaling.attention_factor == pytest.approx(1.1386294)  # 0.1 ln 4 + 1
+    assert scaling.original_max_positions == _row()["max_position_embeddings"]
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model_type": "gemma3"}, "model_type is 'gemma3', expected one of qwen2, qwen3, llama"),
+        (
+            {"model_type": "gemma3"},
+            "model_type is 'gemma3', expected one of qwen2, qwen3, llama, mistral",
+        ),
         ({"model_type": None}, "model_type is None"),
         ({"vocab_size": None}, "vocab_size is None, expected a whole number"),
         ({"hidden_size": "64"}, "hidden_size is '64'"),
@@ -307,12 +344,12 @@ def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window is not set"),
         (
-            {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 4},
-            "sliding window",
+            {"model_type": "mistral", "sliding_window": 9, "layer_types": ["chunked_attention"]},
+            "layer_types are",
         ),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
-        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_type is 'yarn'"),
+        ({"rope_scaling": {"type": "longrope", "factor": 4.0}}, "rope_type is 'longrope'"),
         ({"rope_scaling": "llama3"}, "rope_parameters is 'llama3', expected an object"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "factor is None"),
         (

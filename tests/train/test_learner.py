@@ -26,7 +26,7 @@ from whet.train.optim import TrainConfig
 
 CPU = torch.device("cpu")
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1)]
-FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", True)]
+FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", True), ("mistral", False)]
 
 
 def _examples() -> list[Example]:

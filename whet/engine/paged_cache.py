@@ -19,7 +19,7 @@ from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
-from whet.models.rope import Turn
+from whet.models.rope import AttentionSpec
 from whet.models.transformer import Transformer
 
 PAGE = 64
@@ -91,11 +91,11 @@ class Prefill:
         self.cell_T = cell_T
         self.where = table_SP, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         keys = self.store.keys[layer]
         values = self.store.values[layer]
-        q_TND = turn.into(qkv_TX, keys, values, self.cell_T)
-        return paged_prefill(q_TND, keys, values, *self.where)
+        q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
+        return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
 
 
 class Decode:
@@ -114,13 +114,15 @@ class Decode:
         self.cell_B = torch.where(live_B == 1, page_B * PAGE + position_B % PAGE, -1)
         self.length_B = (position_B + 1) * live_B
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         keys = self.store.keys[layer]
         values = self.store.values[layer]
-        q_BND = turn.into(qkv_TX, keys, values, self.cell_B)
+        q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BP.shape[1] * PAGE)
-        return paged_decode(q_BND, keys, values, self.table_BP, self.length_B, self.scratch)
+        return paged_decode(
+            q_BND, keys, values, self.table_BP, self.length_B, self.scratch, window=spec.window
+        )
 
 
 def build_pages(

@@ -49,23 +49,28 @@ def packed_attention(
     starts_S1: Tensor,
     longest: int,
     tiles_X2: Tensor | None = None,
+    *,
+    window: int | None = None,
 ) -> Tensor:
-    """Let each token see its own sequence up to and including itself; sequence s lies at starts[s]
-    : starts[s + 1].
+    """Let each token see its own sequence up to and including itself.
 
-    `starts_S1` is int32. `longest` bounds the length of a sequence. A tile table, if given, is used
-    as it is.
+    Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
+    sequence. A tile table, if given, is used as it is. With a window, a token sees that many tokens
+    at most, itself among them; the C kernel knows none.
     """
+    if window is not None and window >= longest:
+        window = None
     if not _fits(q_TND):
-        library = compiled(q_TND, k_TGD, v_TGD) if len(q_TND) else None
+        has_kernel = len(q_TND) > 0 and window is None
+        library = compiled(q_TND, k_TGD, v_TGD) if has_kernel else None
         if library is None:
-            return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+            return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
         return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))
     tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
     if not needs_grad(q_TND, k_TGD, v_TGD):
-        return triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2)
+        return triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window)
     out_TND: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
-        q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2
+        q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window
     )
     return out_TND
 
@@ -79,6 +84,8 @@ def paged_prefill(
     starts_S1: Tensor,
     before_S: Tensor,
     tiles_X2: Tensor | None = None,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     """Let packed queries see their sequences in the cache, where their own keys and values are
     filed already.
@@ -86,10 +93,12 @@ def paged_prefill(
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
     if not _fits(q_TND):
-        return plain_paged_prefill(q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S)
+        return plain_paged_prefill(
+            q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, window
+        )
     tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
     return triton_attention.paged(
-        q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2
+        q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2, window=window
     )
 
 
@@ -101,6 +110,8 @@ def paged_decode(
     table_BP: Tensor,
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor] | None = None,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     """Let one query a row see the row's `length` newest cached tokens, itself among them; zeros
     where length is 0.
@@ -109,10 +120,12 @@ def paged_decode(
     anew if absent.
     """
     if not _fits(q_BND):
-        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B)
+        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B, window)
     if scratch is None:
         scratch = decode_scratch(q_BND, table_BP.shape[1] * keys_pages.shape[2])
-    return triton_attention.decode(q_BND, keys_pages, values_pages, table_BP, length_B, scratch)
+    return triton_attention.decode(
+        q_BND, keys_pages, values_pages, table_BP, length_B, scratch, window=window
+    )
 
 
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,8 +137,22 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 
 
+def window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Mark what each of `longest` positions sees; None where causality alone decides."""
+    if window is None or window >= longest:
+        return None
+    position_C = torch.arange(longest, device=device)
+    ahead_CC = position_C - position_C[:, None]
+    return (ahead_CC <= 0) & (ahead_CC > -window)
+
+
 def plain_packed_attention(
-    q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, starts_S1: Tensor, longest: int
+    q_TND: Tensor,
+    k_TGD: Tensor,
+    v_TGD: Tensor,
+    starts_S1: Tensor,
+    longest: int,
+    window: int | None = None,
 ) -> Tensor:
     """Do the same in plain torch: sequences become rows of a grid, padded on the right, which
     causality hides."""
@@ -143,8 +170,14 @@ def plain_packed_attention(
         return grid.view(rows, longest, *x_TND.shape[1:]).transpose(1, 2)
 
     grouped = q_TND.shape[1] != k_TGD.shape[1]
+    mask_CC = window_mask(longest, window, q_TND.device)
     mixed = F.scaled_dot_product_attention(
-        to_grid(q_TND), to_grid(k_TGD), to_grid(v_TGD), is_causal=True, enable_gqa=grouped
+        to_grid(q_TND),
+        to_grid(k_TGD),
+        to_grid(v_TGD),
+        attn_mask=mask_CC,
+        is_causal=mask_CC is None,
+        enable_gqa=grouped,
     )
     out = mixed.transpose(1, 2).flatten(0, 1)
     return out if is_full else out[cell_T]
@@ -157,6 +190,7 @@ def plain_paged_prefill(
     table_SP: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
+    window: int | None = None,
 ) -> Tensor:
     """Do the same in plain torch, one sequence after the other."""
     out_TND = torch.empty_like(q_TND)
@@ -170,6 +204,8 @@ def plain_paged_prefill(
         )
         column_C = torch.arange(length, device=q_TND.device)
         mask = column_C <= column_C[before:, None]
+        if window is not None:
+            mask &= column_C > column_C[before:, None] - window
         q_NCD = q_TND[start:end].transpose(0, 1)
         mixed = F.scaled_dot_product_attention(
             q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True
@@ -179,13 +215,22 @@ def plain_paged_prefill(
 
 
 def plain_paged_decode(
-    q_BND: Tensor, keys_pages: Tensor, values_pages: Tensor, table_BP: Tensor, length_B: Tensor
+    q_BND: Tensor,
+    keys_pages: Tensor,
+    values_pages: Tensor,
+    table_BP: Tensor,
+    length_B: Tensor,
+    window: int | None = None,
 ) -> Tensor:
     """Do the same in plain torch, over a copy of the pages."""
     rows, heads, size = q_BND.shape
     groups = keys_pages.shape[1]
     context = table_BP.shape[1] * keys_pages.shape[2]
-    seen_B11C = (torch.arange(context, device=q_BND.device) < length_B[:, None])[:, None, None]
+    column_C = torch.arange(context, device=q_BND.device)
+    seen_BC = column_C < length_B[:, None]
+    if window is not None:
+        seen_BC &= column_C >= length_B[:, None] - window
+    seen_B11C = seen_BC[:, None, None]
     # What lies in a page past the end of its sequence may be anything, even no number.
     k_BGCD, v_BGCD = (
         _context(pages, table_BP).where(seen_B11C.transpose(2, 3), 0)
@@ -217,12 +262,16 @@ class _Packed(torch.autograd.Function):
         starts_S1: Tensor,
         longest: int,
         tiles_X2: Tensor,
+        window: int | None,
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
-        out_TND = triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT)
+        out_TND = triton_attention.packed(
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT, window=window
+        )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
         ctx.longest = longest
+        ctx.window = window
         return out_TND
 
     @staticmethod
@@ -230,10 +279,12 @@ class _Packed(torch.autograd.Function):
         q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
         inputs = q_TND, k_TGD, v_TGD
         if q_TND.is_cuda and q_TND.element_size() == 2:
-            found = _flash_backward(grads[0], inputs, out_TND, lse_NT, starts_S1, ctx.longest)
+            slopes = _flash_backward(
+                grads[0], inputs, out_TND, lse_NT, starts_S1, ctx.longest, ctx.window
+            )
         else:
-            found = _plain_backward(grads[0], inputs, starts_S1, ctx.longest)
-        return *found, None, None, None
+            slopes = _plain_backward(grads[0], inputs, starts_S1, ctx.longest, ctx.window)
+        return *slopes, None, None, None, None
 
 
 def _flash_backward(
@@ -243,24 +294,38 @@ def _flash_backward(
     lse_NT: Tensor,
     starts_S1: Tensor,
     longest: int,
+    window: int | None,
 ) -> tuple[Tensor, ...]:
-    """Let torch's own kernel go back: it needs the outputs and log-sum-exps of a forward, not of
-    its own forward."""
+    """Use torch's own backward kernel, which needs only our outputs and log-sum-exps."""
     no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
     unused = torch.empty(0, device=d_out_TND.device)
     backward = torch.ops.aten._flash_attention_backward
-    found: tuple[Tensor, ...] = backward(
-        d_out_TND.contiguous(), *inputs, out_TND, lse_NT, starts_S1, starts_S1, longest, longest,
-        0.0, True, no_dropout, unused, window_size_left=-1, window_size_right=0,
-    )  # fmt: skip
-    return found
+    sequences = starts_S1, starts_S1, longest, longest
+    slopes: tuple[Tensor, ...] = backward(
+        d_out_TND.contiguous(),
+        *inputs,
+        out_TND,
+        lse_NT,
+        *sequences,
+        0.0,
+        True,
+        no_dropout,
+        unused,
+        window_size_left=-1 if window is None else window - 1,
+        window_size_right=0,
+    )
+    return slopes
 
 
 def _plain_backward(
-    d_out_TND: Tensor, inputs: tuple[Tensor, Tensor, Tensor], starts_S1: Tensor, longest: int
+    d_out_TND: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    starts_S1: Tensor,
+    longest: int,
+    window: int | None,
 ) -> tuple[Tensor, ...]:
-    """Run the plain twin again and go back through it."""
+    """Run the plain twin again and take its backward."""
     with torch.enable_grad():
         q_TND, k_TGD, v_TGD = (x.detach().requires_grad_() for x in inputs)
-        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest)
+        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
         return torch.autograd.grad(out_TND, (q_TND, k_TGD, v_TGD), d_out_TND)

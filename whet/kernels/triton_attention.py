@@ -32,11 +32,14 @@ def packed(
     starts_S1: Tensor,
     tiles_X2: Tensor,
     lse_NT: Tensor | None = None,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
     return _tiled(
-        q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT, page=0, width=0
-    )
+        q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT,
+        page=0, width=0, window=window,
+    )  # fmt: skip
 
 
 def paged(
@@ -47,12 +50,14 @@ def paged(
     starts_S1: Tensor,
     before_S: Tensor,
     tiles_X2: Tensor,
+    *,
+    window: int | None = None,
 ) -> Tensor:
     page = _page_size(keys_pages, values_pages)
     table_SP = table_SP.contiguous()
     return _tiled(
         q_TND.contiguous(), keys_pages, values_pages, starts_S1, tiles_X2, before_S, table_SP, None,
-        page=page, width=table_SP.shape[1],
+        page=page, width=table_SP.shape[1], window=window,
     )  # fmt: skip
 
 
@@ -63,6 +68,8 @@ def decode(
     table_BP: Tensor,
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor],
+    *,
+    window: int | None = None,
 ) -> Tensor:
     page = _page_size(keys_pages, values_pages)
     (rows, heads, size) = q_BND.shape
@@ -80,12 +87,13 @@ def decode(
     )
     _decode[(rows, groups, chunks)](
         q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN, parts_BCND,
-        LOG2_E / math.sqrt(size), width, chunks, groups, each, size, page, tile, BLOCK, CHUNK, **DECODE,
+        LOG2_E / math.sqrt(size), width, chunks, groups, each, size, page, tile, BLOCK, CHUNK, window or 0,
+        **DECODE,
     )  # fmt: skip
     if chunks > 1:
         _combine[(rows, groups)](
             tops_BCN, sums_BCN, parts_BCND, length_B, out_BND, chunks, groups, each, size, tile, CHUNK,
-            num_warps=2, enable_fp_fusion=False,
+            window or 0, num_warps=2, enable_fp_fusion=False,
         )  # fmt: skip
     return out_BND
 
@@ -102,6 +110,7 @@ def _tiled(
     *,
     page: int,
     width: int,
+    window: int | None,
 ) -> Tensor:
     (tokens, heads, size) = q_TND.shape
     groups = keys.shape[1]
@@ -109,7 +118,7 @@ def _tiled(
     _prefill[(len(tiles_X2), heads)](
         q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND, out_TND if lse_NT is None else lse_NT,
         LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None, groups, heads // groups, size, page,
-        TILE, BLOCK, CHUNK, **PREFILL,
+        TILE, BLOCK, CHUNK, window or 0, **PREFILL,
     )  # fmt: skip
     return out_TND
 
@@ -140,23 +149,33 @@ def _row_sum(x):
 
 
 @triton.jit
-def _fold(q, k, v, seen, scale, top, total, mixed):
+def _base(top, WINDOW: tl.constexpr):
+    """Give what powers are taken relative to: the maximum, or 0 while a window hides every key."""
+    if WINDOW > 0:
+        top = tl.where(top == float("-inf"), 0.0, top)
+    return top
+
+
+@triton.jit
+def _fold(q, k, v, seen, scale, top, total, mixed, WINDOW: tl.constexpr):
     """Take a block of keys into a chunk: running maximum, sum of powers, weighted values."""
     score = tl.where(seen, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
     new_top = tl.maximum(top, tl.max(score, 1))
-    fade = tl.exp2(top - new_top)
-    share = tl.exp2(score - new_top[:, None])
+    base = _base(new_top, WINDOW)
+    fade = tl.exp2(top - base)
+    share = tl.exp2(score - base[:, None])
     total = tl.fma(total, fade, _row_sum(share))
     mixed = tl.dot(share.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
     return new_top, total, mixed
 
 
 @triton.jit
-def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed):
+def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW: tl.constexpr):
     """Take a finished chunk into the whole."""
     new_top = tl.maximum(top, chunk_top)
-    old = tl.exp2(top - new_top)
-    new = tl.exp2(chunk_top - new_top)
+    base = _base(new_top, WINDOW)
+    old = tl.exp2(top - base)
+    new = tl.exp2(chunk_top - base)
     total = tl.fma(total, old, chunk_total * new)
     mixed = tl.fma(mixed, tl.broadcast_to(old[:, None], mixed.shape), chunk_mixed * new[:, None])
     return new_top, total, mixed
@@ -173,7 +192,7 @@ def _nothing(ROWS: tl.constexpr, SIZE: tl.constexpr):
 def _prefill(
     queries, keys, values, starts, tiles, before, table, out, lse, scale, width, tokens,
     HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     sequence = tl.load(tiles + 2 * tl.program_id(0))
     if sequence < 0:
@@ -196,9 +215,15 @@ def _prefill(
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
     last = tl.minimum(first + ROWS, length)
     top, total, mixed = _nothing(ROWS, SIZE)
-    for chunk in range(0, last, CHUNK):
+    lowest = 0
+    if WINDOW > 0:
+        lowest = tl.maximum(first + 1 - WINDOW, 0)
+    for chunk in range(lowest // CHUNK * CHUNK, last, CHUNK):
         chunk_top, chunk_total, chunk_mixed = _nothing(ROWS, SIZE)
-        for block in range(chunk, tl.minimum(chunk + CHUNK, last), BLOCK):
+        begin = chunk
+        if WINDOW > 0:
+            begin = tl.maximum(chunk, lowest // BLOCK * BLOCK)
+        for block in range(begin, tl.minimum(chunk + CHUNK, last), BLOCK):
             if PAGE > 0:
                 page = tl.load(table + sequence * width + block // PAGE).to(tl.int64)
                 base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
@@ -218,10 +243,12 @@ def _prefill(
                 other=0.0,
             )
             seen = (block + key)[None, :] <= position[:, None]
+            if WINDOW > 0:
+                seen = seen & ((block + key)[None, :] > position[:, None] - WINDOW)
             chunk_top, chunk_total, chunk_mixed = _fold(
-                q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed
+                q, k, v, seen, scale, chunk_top, chunk_total, chunk_mixed, WINDOW
             )
-        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed)
+        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW)
     tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     if HAS_LSE:
         tl.store(
@@ -233,7 +260,7 @@ def _prefill(
 def _decode(
     queries, keys, values, table, lengths, out, tops, sums, parts, scale, width, chunks,
     GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
@@ -250,9 +277,15 @@ def _decode(
     begin = chunk * CHUNK
     if begin >= length:
         return
+    lowest = 0
+    if WINDOW > 0:
+        lowest = tl.maximum(length - WINDOW, 0).to(tl.int32)
+        if begin + CHUNK <= lowest:
+            return
+        begin = tl.maximum(begin, lowest // BLOCK * BLOCK)
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
     top, total, mixed = _nothing(ROWS, SIZE)
-    for block in range(begin, tl.minimum(begin + CHUNK, length).to(tl.int32), BLOCK):
+    for block in range(begin, tl.minimum((chunk + 1) * CHUNK, length).to(tl.int32), BLOCK):
         page = tl.load(table + row * width + block // PAGE).to(tl.int64)
         base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
         is_there = block + key < length
@@ -260,7 +293,10 @@ def _decode(
         v = tl.load(
             values + base + key[:, None] * SIZE + place[None, :], mask=is_there[:, None], other=0.0
         )
-        top, total, mixed = _fold(q, k, v, is_there[None, :], scale, top, total, mixed)
+        seen = is_there
+        if WINDOW > 0:
+            seen = seen & (block + key >= lowest)
+        top, total, mixed = _fold(q, k, v, seen[None, :], scale, top, total, mixed, WINDOW)
     if length <= CHUNK:
         tl.store(
             out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None]
@@ -276,6 +312,7 @@ def _decode(
 def _combine(
     tops, sums, parts, lengths, out, chunks,
     GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+    WINDOW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
@@ -286,13 +323,16 @@ def _combine(
     place = tl.arange(0, SIZE)
     is_own = head < EACH
     top, total, mixed = _nothing(ROWS, SIZE)
-    for chunk in range(0, tl.cdiv(length, CHUNK)):
+    start = 0
+    if WINDOW > 0:
+        start = tl.maximum(length - WINDOW, 0) // CHUNK
+    for chunk in range(start, tl.cdiv(length, CHUNK)):
         line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
         chunk_top = tl.load(tops + line, mask=is_own, other=0.0)
         chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
         part = tl.load(
             parts + line[:, None] * SIZE + place[None, :], mask=is_own[:, None], other=0.0
         )
-        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part)
+        top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part, WINDOW)
     cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + place[None, :]
     tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

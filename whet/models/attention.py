@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.kernels.attention import packed_attention, tile_table
+from whet.kernels.attention import packed_attention, tile_table, window_mask
 from whet.kernels.c.attention_ops import attend
 from whet.kernels.switch import compiled, usable
-from whet.models.rope import Turn
+from whet.models.rope import AttentionSpec
 
 
 class PackedAttention:
@@ -32,11 +32,15 @@ class PackedAttention:
             tokens = int(lengths_S.sum()) if tokens is None else tokens
             self.tiles_X2 = tile_table(self.starts_S1, tokens)
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        return self.mix(*turn(qkv_TX))
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        return self.mix(*spec.split(qkv_TX), window=spec.window)
 
-    def mix(self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor) -> Tensor:
-        return packed_attention(q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2)
+    def mix(
+        self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, *, window: int | None = None
+    ) -> Tensor:
+        return packed_attention(
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2, window=window
+        )
 
 
 class MergedAttention:
@@ -51,16 +55,22 @@ class MergedAttention:
         self.cell_U = cell_U
         self.longest = longest
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        q_UND, k_UGD, v_UGD = turn(qkv_TX)
-        library = compiled(q_UND, k_UGD, v_UGD)
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        q_UND, k_UGD, v_UGD = spec.split(qkv_TX)
+        mask_CC = window_mask(self.longest, spec.window, q_UND.device)
+        library = compiled(q_UND, k_UGD, v_UGD) if mask_CC is None else None
         if library is not None:
             return attend(
                 library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U
             )
         q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
         mixed = F.scaled_dot_product_attention(
-            q_SNCD, k_SGCD, v_SGCD, is_causal=True, enable_gqa=turn.heads != turn.groups
+            q_SNCD,
+            k_SGCD,
+            v_SGCD,
+            attn_mask=mask_CC,
+            is_causal=mask_CC is None,
+            enable_gqa=spec.num_heads != spec.num_kv_heads,
         )
         return mixed.transpose(1, 2).flatten(0, 1).index_select(0, self.cell_U)
 

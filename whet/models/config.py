@@ -1,5 +1,6 @@
 """The shape of a decoder, read from and written to a Hugging Face `config.json`."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -8,9 +9,22 @@ from whet.types import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RopeScaling:
-    """Llama 3's frequency scaling: long wavelengths are stretched by `factor`, short ones kept, the
-    rest blended."""
+class LinearRope:
+    """Positions divided by `factor`."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicRope:
+    """NTK scaling that begins past `max_positions`, further than whet runs a model: no change."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Rope:
+    """Long wavelengths are stretched by `factor`, short ones kept, the rest blended."""
 
     factor: float
     low_freq_factor: float
@@ -19,9 +33,30 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class YarnRope:
+    """YaRN (Peng et al. 2023): dimensions that turn often are kept, those that do not stretched."""
+
+    factor: float
+    original_max_positions: int
+    attention_factor: float
+    """Multiplies queries and keys."""
+    beta_fast: float = 32.0
+    """Turns within the original length from which on a dimension is kept."""
+    beta_slow: float = 1.0
+    """Turns up to which a dimension is stretched in full."""
+    truncate: bool = True
+    """Round the bounds to whole dimensions."""
+
+
+RopeScaling = LinearRope | DynamicRope | Llama3Rope | YarnRope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """One decoder of the Qwen2, Qwen3 or Llama 3 family. `family` is the `model_type` of
-    `config.json`."""
+    """One decoder of a known family, which is the `model_type` of its `config.json`.
+
+    A feature has a field that is false, None or empty in the families without it.
+    """
 
     family: str
     vocab_size: int
@@ -41,6 +76,13 @@ class ModelConfig:
     qk_norm: bool
     """Qwen3 normalises each head of q and k before the rotation."""
     rope_scaling: RopeScaling | None = None
+    sliding_window: int | None = None
+    """Tokens that a sliding layer sees, the present one among them; None where no layer slides."""
+    sliding_layers: tuple[int, ...] = ()
+
+    def window(self, layer: int) -> int | None:
+        """Say how many tokens a layer sees; None is all."""
+        return self.sliding_window if layer in self.sliding_layers else None
 
     @property
     def features(self) -> frozenset[str]:
@@ -55,7 +97,9 @@ class ModelConfig:
         return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
 
 
+_ORIGINAL = "original_max_position_embeddings"
 _SIZES = {
+    "sliding_layers",
     "family",
     "vocab_size",
     "hidden_size",
@@ -68,8 +112,13 @@ _SIZES = {
     "rope_theta",
     "norm_eps",
 }
-FAMILIES = ("qwen2", "qwen3", "llama")
-_CLASSES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
+FAMILIES = {
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+}
+"""Classes of transformers by `model_type`."""
 
 
 def from_json(row: Mapping[str, Json]) -> ModelConfig:
@@ -84,6 +133,7 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
     hidden = _count(row, "hidden_size")
     heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
+    window, sliding_layers = _sliding(row, family)
     cfg = ModelConfig(
         family=family,
         vocab_size=_count(row, "vocab_size"),
@@ -101,6 +151,8 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
         rope_scaling=scaling,
+        sliding_window=window,
+        sliding_layers=sliding_layers,
     )
     if cfg.num_heads % cfg.num_kv_heads or cfg.head_dim % 2:
         raise DataError(
@@ -113,17 +165,9 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
 def to_json(cfg: ModelConfig) -> dict[str, Json]:
     """Write a `config.json` that transformers, before and after version 5, and vLLM read to the
     same model."""
-    scaling: dict[str, Json] = {"rope_type": "default"}
-    if cfg.rope_scaling is not None:
-        scaling = {
-            "rope_type": "llama3",
-            "factor": cfg.rope_scaling.factor,
-            "low_freq_factor": cfg.rope_scaling.low_freq_factor,
-            "high_freq_factor": cfg.rope_scaling.high_freq_factor,
-            "original_max_position_embeddings": cfg.rope_scaling.original_max_positions,
-        }
+    scaling = _rope_to_json(cfg.rope_scaling)
     return {
-        "architectures": [_CLASSES[cfg.family]],
+        "architectures": [FAMILIES[cfg.family]],
         "model_type": cfg.family,
         "vocab_size": cfg.vocab_size,
         "hidden_size": cfg.hidden_size,
@@ -142,6 +186,7 @@ def to_json(cfg: ModelConfig) -> dict[str, Json]:
         "rope_scaling": None if cfg.rope_scaling is None else scaling,
         "rope_parameters": {"rope_theta": cfg.rope_theta, **scaling},
         "use_cache": True,
+        **(_sliding_to_json(cfg) if cfg.sliding_window is not None else {}),
     }
 
 
@@ -152,14 +197,41 @@ def _refuse_unsupported(row: Mapping[str, Json]) -> None:
     for key in ("attention_bias", "mlp_bias", "quantization_config"):
         if row.get(key):
             raise DataError(f"config.json: {key} is {row[key]!r}, it must be absent or false")
-    kinds = row.get("layer_types")
-    slides = isinstance(kinds, list) and any(kind != "full_attention" for kind in kinds)
-    if row.get("use_sliding_window") and row.get("sliding_window") is not None and kinds is None:
-        slides = _count(row, "max_window_layers", 1) < _count(row, "num_hidden_layers")
-    if slides:
+
+
+def _sliding(row: Mapping[str, Json], family: str) -> tuple[int | None, tuple[int, ...]]:
+    """Read the window and the layers that have one: all of Mistral's, the last ones of Qwen's."""
+    is_on = family == "mistral" or (family in ("qwen2", "qwen3") and row.get("use_sliding_window"))
+    if not is_on or row.get("sliding_window") is None:
+        if isinstance(kinds := row.get("layer_types"), list) and set(kinds) != {"full_attention"}:
+            raise DataError(
+                f"config.json: layer_types are {kinds!r}, but sliding_window is not set"
+            )
+        return None, ()
+    count = _count(row, "num_hidden_layers")
+    first = 0 if family == "mistral" else int(str(row.get("max_window_layers", 28)))
+    kinds = row.get("layer_types") or [
+        "sliding_attention" if index >= first else "full_attention" for index in range(count)
+    ]
+    known = {"full_attention", "sliding_attention"}
+    if not isinstance(kinds, list) or len(kinds) != count or not known.issuperset(map(str, kinds)):
         raise DataError(
-            "config.json: some layers use a sliding window, only full attention is supported"
+            f"config.json: layer_types are {kinds!r}, expected {sorted(known)} by layer"
         )
+    layers = tuple(index for index, kind in enumerate(kinds) if kind == "sliding_attention")
+    return (_count(row, "sliding_window"), layers) if layers else (None, ())
+
+
+def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
+    kinds: list[Json] = [
+        "full_attention" if cfg.window(layer) is None else "sliding_attention"
+        for layer in range(cfg.num_layers)
+    ]
+    table: dict[str, Json] = {"sliding_window": cfg.sliding_window}
+    if cfg.family == "mistral":
+        return table
+    first = min(cfg.sliding_layers)
+    return table | {"use_sliding_window": True, "max_window_layers": first, "layer_types": kinds}
 
 
 def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
@@ -168,18 +240,57 @@ def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
         raise DataError(f"config.json: rope_parameters is {rope!r}, expected an object")
     theta = _positive(rope, "rope_theta", _positive(row, "rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind == "default" and rope.get("partial_rotary_factor", 1.0) == 1.0:
-        return theta, None
-    if kind != "llama3":
-        raise DataError(
-            f"config.json: rope_type is {kind!r} with {sorted(rope)}, expected 'default' or 'llama3'"
-        )
-    return theta, RopeScaling(
-        factor=_positive(rope, "factor"),
-        low_freq_factor=_positive(rope, "low_freq_factor"),
-        high_freq_factor=_positive(rope, "high_freq_factor"),
-        original_max_positions=_count(rope, "original_max_position_embeddings"),
-    )
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise DataError("config.json: partial_rotary_factor must be absent or 1")
+    match kind:
+        case "default":
+            return theta, None
+        case "linear":
+            return theta, LinearRope(factor=_positive(rope, "factor"))
+        case "dynamic":
+            return theta, DynamicRope(factor=_positive(rope, "factor"))
+        case "llama3":
+            return theta, Llama3Rope(
+                factor=_positive(rope, "factor"),
+                low_freq_factor=_positive(rope, "low_freq_factor"),
+                high_freq_factor=_positive(rope, "high_freq_factor"),
+                original_max_positions=_count(rope, _ORIGINAL),
+            )
+        case "yarn":
+            factor = _positive(rope, "factor")
+            return theta, YarnRope(
+                factor=factor,
+                original_max_positions=_count(
+                    rope, _ORIGINAL, _count(row, "max_position_embeddings")
+                ),
+                attention_factor=_positive(rope, "attention_factor", _mscale(rope, factor)),
+                beta_fast=_positive(rope, "beta_fast", 32.0),
+                beta_slow=_positive(rope, "beta_slow", 1.0),
+                truncate=bool(rope.get("truncate", True)),
+            )
+    known = "'default', 'linear', 'dynamic', 'llama3' or 'yarn'"
+    raise DataError(f"config.json: rope_type is {kind!r}, expected {known}")
+
+
+def _mscale(rope: Mapping[str, Json], factor: float) -> float:
+    """Derive the attention factor where a file does not give it, as transformers does."""
+
+    def scale(by: float) -> float:
+        return 0.1 * by * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        return scale(_positive(rope, "mscale")) / scale(_positive(rope, "mscale_all_dim"))
+    return scale(1.0)
+
+
+def _rope_to_json(scaling: RopeScaling | None) -> dict[str, Json]:
+    if scaling is None:
+        return {"rope_type": "default"}
+    kinds = {LinearRope: "linear", DynamicRope: "dynamic", Llama3Rope: "llama3", YarnRope: "yarn"}
+    table: dict[str, Json] = {"rope_type": kinds[type(scaling)], **asdict(scaling)}
+    if "original_max_positions" in table:
+        table[_ORIGINAL] = table.pop("original_max_positions")
+    return table
 
 
 def _count(row: Mapping[str, Json], key: str, default: int | None = None) -> int:

@@ -17,13 +17,13 @@ from whet.kernels.head import head_logits
 from whet.kernels.norm import add_norm
 from whet.kernels.switch import usable
 from whet.models.config import ModelConfig
-from whet.models.rope import Turn, rope_table
+from whet.models.rope import AttentionSpec, rope_table
 
 
 class Attend(Protocol):
     """Attention over whatever context the caller keeps: packed sequences, or a cache."""
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor: ...
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor: ...
 
 
 class Transformer(nn.Module):
@@ -106,6 +106,7 @@ class Layer(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.index = index
+        self.window = cfg.window(index)
         hidden = cfg.hidden_size
         self.input_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.qkv = nn.Linear(hidden, cfg.qkv_size, bias=cfg.qkv_bias, dtype=dtype)
@@ -131,22 +132,23 @@ class Layer(nn.Module):
         normed_TH, stream_TH = add_norm(
             added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps
         )
-        mixed_TND = attend(self.index, self.qkv(normed_TH), self._turn(rope_PD, positions_T))
+        mixed_TND = attend(self.index, self.qkv(normed_TH), self._spec(rope_PD, positions_T))
         normed_TH, stream_TH = add_norm(
             self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
         )
         return stream_TH, self.mlp(normed_TH)
 
-    def _turn(self, rope_PD: Tensor, positions_T: Tensor | None) -> Turn:
-        return Turn(
-            heads=self.cfg.num_heads,
-            groups=self.cfg.num_kv_heads,
-            size=self.cfg.head_dim,
+    def _spec(self, rope_PD: Tensor, positions_T: Tensor | None) -> AttentionSpec:
+        return AttentionSpec(
+            num_heads=self.cfg.num_heads,
+            num_kv_heads=self.cfg.num_kv_heads,
+            head_dim=self.cfg.head_dim,
             rope_PD=rope_PD,
             positions_T=positions_T,
             q_norm_D=None if self.q_norm is None else self.q_norm.weight,
             k_norm_D=None if self.k_norm is None else self.k_norm.weight,
             eps=self.cfg.norm_eps,
+            window=self.window,
         )
 
 

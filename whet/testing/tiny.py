@@ -41,6 +41,8 @@ def tiny_model(
         tied=tied,
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
+        sliding_window=8 if family == "mistral" else None,
+        sliding_layers=(0, 1) if family == "mistral" else (),
     )
     model = kind(cfg)
     initialise(model, seed)

@@ -18,7 +18,7 @@ from whet.engine.rows import Rows
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.models.attention import PackedAttention
-from whet.models.rope import Turn
+from whet.models.rope import AttentionSpec
 from whet.models.transformer import Transformer
 
 BLOCK = 16
@@ -109,11 +109,11 @@ class Prefill:
         self.line_T = line_T
         self.column_T = column_T
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        q_TND, k_TGD, v_TGD = turn(qkv_TX)
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        q_TND, k_TGD, v_TGD = spec.split(qkv_TX)
         for cached, new_TGD in zip(self.store.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
-        return self.packed.mix(q_TND, k_TGD, v_TGD)
+        return self.packed.mix(q_TND, k_TGD, v_TGD, window=spec.window)
 
 
 class Decode:
@@ -136,7 +136,8 @@ class Decode:
         self.end = self.before + used
         self.cell_B = None if grid.is_full else torch.from_numpy(grid.cell_B)
         self.writes = self._writes(column_B)
-        self.bias_B11C = self._bias(torch.from_numpy(grid.before_B), column_B)
+        self.column_B = column_B
+        self._biases: dict[int | None, Tensor | None] = {}
 
     def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
         """Say for each block that new tokens go to: which rows they are of, and their places, head
@@ -151,43 +152,63 @@ class Decode:
             found.append((int(number), row_M, place_MG.flatten()))
         return found
 
-    def _bias(self, before_B: Tensor, column_B: Tensor) -> Tensor | None:
-        """Hide what lies past the end of a row or its prompt; nothing does while all are equally
-        long."""
-        if bool((before_B == self.before).all()) and bool(
-            (self.before + column_B == self.end - 1).all()
-        ):
+    def _bias(self, window: int | None) -> Tensor | None:
+        """Give what hides tokens past the end of a row or its prompt, or before its window.
+
+        None where there are none: all rows are equally long, and no longer than the window.
+        """
+        if window is not None and window >= self.end:
+            window = None
+        if window not in self._biases:
+            self._biases[window] = self._hide(window)
+        return self._biases[window]
+
+    def _hide(self, window: int | None) -> Tensor | None:
+        before_B1 = torch.from_numpy(self.grid.before_B)[:, None]
+        column_B1 = self.column_B[:, None]
+        are_equal = bool((before_B1 == self.before).all()) and bool(
+            (self.before + column_B1 == self.end - 1).all()
+        )
+        if are_equal and window is None:
             return None
-        unseen_BL = torch.arange(self.before) >= before_B[:, None]
-        unseen_BC = torch.arange(self.num_blocks * BLOCK) > column_B[:, None]
+        prompt_L = torch.arange(self.before)
+        added_C = torch.arange(self.num_blocks * BLOCK)
+        unseen_BL = prompt_L >= before_B1
+        unseen_BC = added_C > column_B1
+        if window is not None:
+            first_B1 = before_B1 + column_B1 - window + 1
+            unseen_BL |= prompt_L < first_B1
+            unseen_BC |= before_B1 + added_C < first_B1
         unseen_B11C = torch.cat([unseen_BL, unseen_BC], 1)[:, None, None]
         return torch.zeros(unseen_B11C.shape).masked_fill_(unseen_B11C, -torch.inf)
 
-    def __call__(self, layer: int, qkv_TX: Tensor, turn: Turn) -> Tensor:
-        q_BND, k_BGD, v_BGD = turn(qkv_TX)
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
         for number, row_M, place_M in self.writes:
             for cached, new_BGD in zip(
                 self.store.blocks[number][layer], (k_BGD, v_BGD), strict=True
             ):
                 filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
-                cached.view(-1, turn.size).index_copy_(0, place_M, filed_MGD.reshape(-1, turn.size))
+                cached.view(-1, spec.head_dim).index_copy_(
+                    0, place_M, filed_MGD.reshape(-1, spec.head_dim)
+                )
         rows = len(q_BND)
-        groups = turn.groups
+        groups = spec.num_kv_heads
         # Query heads that share a key head become rows of one small matrix: no key is read twice.
-        q_BGYD = (q_BND * turn.size**-0.5).view(rows, groups, -1, turn.size)
-        probs_BGYC = self._probs(layer, q_BGYD)
+        q_BGYD = (q_BND * spec.head_dim**-0.5).view(rows, groups, -1, spec.head_dim)
+        probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.window))
         probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
-        mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], turn.size)
+        mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], spec.head_dim)
         for values_ZCD, columns in self._own(layer, 1, rows):
             mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
-        mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, turn.size)
+        mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, spec.head_dim)
         shared_ZWD = torch.bmm(
             self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1)
         )
         mixed_BGYD += self._to_rows(shared_ZWD, groups)
         return mixed_BGYD.view(q_BND.shape)
 
-    def _probs(self, layer: int, q_BGYD: Tensor) -> Tensor:
+    def _probs(self, layer: int, q_BGYD: Tensor, bias_B11C: Tensor | None) -> Tensor:
         rows, groups, share, size = q_BGYD.shape
         scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
         scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
@@ -196,10 +217,10 @@ class Decode:
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
         shared_ZWL = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
         scores_BGYC[..., : self.before] = self._to_rows(shared_ZWL, groups)
-        if self.bias_B11C is None:
+        if bias_B11C is None:
             scores_BGYC[..., self.end :] = -torch.inf
         else:
-            scores_BGYC += self.bias_B11C
+            scores_BGYC += bias_B11C
         return torch.softmax(scores_BGYC, dim=-1)
 
     def _own(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
