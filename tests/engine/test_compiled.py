@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engines import CountingTransformer, all_requests, random_prompts, small_engine
+from engines import CountingTransformer, all_requests, assert_same, random_prompts, small_engine
 from torch import Tensor
 
 from whet.engine.base import Request, Sampling
-from whet.engine.cpu.compiled import CompiledSlots, build_slots
+from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledSlots, build_slots
 from whet.engine.cpu.dense_cache import Slots
 from whet.engine.kv_cache import Build
 from whet.engine.loop import Loop
@@ -144,6 +144,20 @@ def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch()
     assert type(build_slots(Transformer(unknown), slots=2, context=8)) is Slots
 
 
+def test_two_threads_give_what_one_gives() -> None:
+    before = torch.get_num_threads()
+    requests = all_requests(random_prompts(30), 5, Sampling(max_tokens=40))
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        engine = small_engine(slots=100)
+        found.append(dict(engine.generate(requests)))
+        assert engine.counts.row_steps > 30 * FEWEST_ROWS
+    torch.set_num_threads(before)
+
+    assert_same(found[1], found[0])
+
+
 @pytest.fixture
 def running() -> Iterator[Loop]:
     """A loop with rows in the middle of their answers, some of which have moved."""
@@ -157,11 +171,11 @@ def running() -> Iterator[Loop]:
 
 def looked_at(loop: Loop, size: int, threads: int = 1) -> list[Tensor]:
     """Tokens, log-probabilities and final states of a step that is not recorded."""
-    assert loop.runner.compiled is not None
+    assert isinstance(loop.store, CompiledSlots)
     hidden_BH, before = torch.empty(size, 64), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        loop.runner.compiled.run(size, hidden_BH)
+        loop.store.step(loop.rows, size, hidden_BH)
     finally:
         torch.set_num_threads(before)
     return [*loop.rows.filed(slice(0, size)), hidden_BH]
@@ -191,14 +205,14 @@ def test_it_records_what_torch_would(running: Loop) -> None:
     rows, used = running.rows, slice(0, running.scheduler.num_rows)
     rows.limit_R[used.stop // 2] = rows.count_R[used.stop // 2] + 1
     rows.live_R[3] = 0
-    running.runner.is_stop_V[looked_at(running, used.stop)[0][5]] = True
+    rows.is_stop_V[looked_at(running, used.stop)[0][5]] = True
     before = rows.ints_FR.clone()
-    rows.record(used, rows.column_of(used), *rows.filed(used), running.runner.is_stop_V)
+    rows.record(used, *rows.filed(used))
     wanted, report = rows.ints_FR.clone(), rows.report_RX.clone()
 
     rows.ints_FR.copy_(before)
-    assert running.runner.compiled is not None
-    running.runner.compiled.run(used.stop)
+    assert isinstance(running.store, CompiledSlots)
+    running.store.step(rows, used.stop)
 
     assert torch.equal(rows.ints_FR, wanted) and torch.equal(rows.report_RX, report)
     assert (
@@ -210,7 +224,7 @@ def test_it_records_what_torch_would(running: Loop) -> None:
 def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
     """A head of zeros makes all tokens equally likely, so that a token tells its number."""
     seed_B = torch.tensor([0, 1, -1, 2**62, -(2**63), 12345])
-    assert running.runner.compiled is not None and isinstance(running.store, CompiledSlots)
+    assert isinstance(running.store, CompiledSlots)
     running.rows.seed_R[: len(seed_B)] = seed_B
     running.rows.temperature_R.fill_(1.0)
     with torch.no_grad():
@@ -283,7 +297,7 @@ def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch
     for why, model in refused.items():
         assert type(build_slots(model, slots=2, context=8)) is Slots, why
     assert type(build_slots(shaped("norms"), slots=2, context=8)) is CompiledSlots
-    monkeypatch.setattr("whet.engine.cpu.threads.MOST_BYTES", 1000)
+    monkeypatch.setattr("whet.engine.cpu.compiled.MOST_BYTES", 1000)
     assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots
     monkeypatch.undo()
     monkeypatch.setattr(c_library, "library", lambda: None)

@@ -57,13 +57,18 @@ def _place(store: Store, row: int, tokens: int, *, source: int | None = None) ->
     assert store.room.place(row, tokens=tokens, ahead=tokens + 2, most=tokens + 2, source=source)
 
 
+def _rows() -> Rows:
+    return Rows(SLOTS, 1, Link(CPU), torch.zeros(50, dtype=torch.bool))
+
+
 def _decode(model: Transformer, store: Store, newest: list[Tokens]) -> Tensor:
     """Run the last token of each sequence, whose others are cached in rows 0, 1 and so on."""
-    rows, link, used = Rows(SLOTS, 1, Link(CPU)), Link(CPU), slice(0, len(newest))
+    rows, link, used = _rows(), Link(CPU), slice(0, len(newest))
     rows.first_R[used] = torch.tensor([len(tokens) - 1 for tokens in newest])
     rows.live_R[used] = 1
     longest = max(len(tokens) for tokens in newest)
-    store.sync(len(newest), longest, link)
+    if isinstance(store, Pages):
+        store.sync(len(newest), longest, link)
     last = torch.tensor([int(tokens[-1]) for tokens in newest])
     return model(last, rows.position_of(used), store.decode(rows, len(newest), longest))
 
@@ -178,7 +183,7 @@ def test_ended_rows_write_to_no_page() -> None:
     store = Pages(model, slots=SLOTS, context=CONTEXT, pages=4)
     _place(store, 0, len(tokens))
     _prefill(model, store, {0: tokens})
-    rows, before = Rows(SLOTS, 1, Link(CPU)), store.keys.clone()
+    rows, before = _rows(), store.keys.clone()
     rows.first_R[:1] = len(tokens)
     store.sync(1, len(tokens) + 1, Link(CPU))
 

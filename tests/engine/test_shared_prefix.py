@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whet.engine.cpu.shared_prefix import SharedPrompts
+from whet.engine.cpu.dense_cache import SharedPrompts
 from whet.engine.sequences import Indices
 
 
@@ -21,7 +21,7 @@ def _rows(*rows: int) -> Indices:
 
 
 def test_samples_of_one_prompt_stand_in_one_line() -> None:
-    grid = _placed(None, 0, None, 2, 2, None).grid(slice(0, 6))
+    grid = _placed(None, 0, None, 2, 2, None).grid(6)
 
     assert (grid.lines, grid.width) == (3, 3)
     assert grid.cell_B.tolist() == [0, 1, 3, 4, 5, 6]
@@ -30,8 +30,8 @@ def test_samples_of_one_prompt_stand_in_one_line() -> None:
 
 
 def test_a_grid_is_full_when_all_prompts_have_as_many_rows_in_order() -> None:
-    assert _placed(None, 0, None, 2).grid(slice(0, 4)).is_full
-    assert not _placed(None, None, 0, 1).grid(slice(0, 4)).is_full
+    assert _placed(None, 0, None, 2).grid(4).is_full
+    assert not _placed(None, None, 0, 1).grid(4).is_full
 
 
 def test_a_prompt_is_given_away_when_its_last_row_ends() -> None:
@@ -48,12 +48,12 @@ def test_a_prompt_is_given_away_when_its_last_row_ends() -> None:
 
 def test_a_row_that_moves_keeps_its_prompt_and_a_new_grid_shows_it() -> None:
     room = _placed(None, None, 1)
-    assert room.grid(slice(0, 3)) is room.grid(slice(0, 3))
+    assert room.grid(3) is room.grid(3)
 
     room.release(_rows(0))
     room.move(_rows(2), _rows(0))
 
-    assert room.grid(slice(0, 2)).before_B.tolist() == [11, 11]
+    assert room.grid(2).before_B.tolist() == [11, 11]
     assert room.prompt_R[2] == -1
 
 

@@ -41,14 +41,6 @@ class DecodeGraphs:
             self._seen.add(key)
             step()
 
-    def forget(self) -> None:
-        """Give the recordings and their memory back; all begins anew, since another cache may need
-        other kernels."""
-        self._graphs.clear()
-        self._seen.clear()
-        self.num_bytes = 0
-        self._pool = torch.cuda.graph_pool_handle()
-
     def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         # Not torch.cuda.graph: it waits for the device, collects garbage and empties the
         # allocator's cache.

@@ -1,4 +1,4 @@
-"""What the engine asks of a key/value cache. There are two: dense rows for a CPU, pages for a GPU.
+"""What the engine asks of a KV cache: dense rows on a CPU, pages on a GPU.
 
 Shapes: S pieces of context, T their tokens laid end to end, B rows, M rows or pages that are
 copied.
@@ -21,8 +21,6 @@ class Store(Protocol):
     """The host looks at a window while the next one runs."""
     splits: bool
     """A long context can be run in pieces."""
-    is_recorded: bool
-    """A decode step depends on sizes and addresses alone, so it can be recorded as a graph."""
 
     @property
     def room(self) -> Room: ...
@@ -48,12 +46,21 @@ class Store(Protocol):
         """Follow rows that move to close gaps."""
         ...
 
-    def sync(self, num_rows: int, longest: int, link: Link) -> None:
-        """Bring what the next window needs to the device."""
-        ...
+    def window(
+        self,
+        model: Transformer,
+        rows: Rows,
+        num_rows: int,
+        *,
+        steps: int,
+        longest: int,
+        has_cuts: bool,
+        link: Link,
+    ) -> int:
+        """Decode `steps` tokens of the first rows, which will have cached `longest` at most.
 
-    def decode(self, rows: Rows, size: int, longest: int) -> Attend:
-        """Attend from the newest token of the first `size` rows to all that each has cached."""
+        Returns how many rows each step computed, padding included.
+        """
         ...
 
 
@@ -61,3 +68,11 @@ class Build(Protocol):
     """Makes a store for a model; called on first use, and again after sleep."""
 
     def __call__(self, model: Transformer, *, slots: int, context: int) -> Store: ...
+
+
+def decode_step(
+    model: Transformer, rows: Rows, used: slice, attend: Attend, *, has_cuts: bool
+) -> None:
+    """Run the newest token of some rows through the model, and sample the next."""
+    hidden_BH = model(rows.token_R[used], rows.position_of(used), attend)
+    rows.record(used, *rows.choose(used, model.logits(hidden_BH), has_cuts))

@@ -9,8 +9,9 @@ at once, and answered when its tokens arrive.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import torch
+
 from whet.engine.base import Request
-from whet.engine.graphs import DecodeGraphs
 from whet.engine.kv_cache import Store
 from whet.engine.rows import HostRows, Rows
 from whet.engine.runner import Runner
@@ -38,7 +39,6 @@ class Loop:
         window: int,
         stops: frozenset[int],
         prefill_tokens: int,
-        graphs: DecodeGraphs | None,
         detokenize: Detokenize | None,
     ) -> None:
         self.store = store
@@ -49,13 +49,14 @@ class Loop:
         # Requests that have left their row may still wait for their last tokens, so there are more
         # seats than rows.
         self.seats = Seats(2 * slots, context)
-        self.rows = (HostRows if link.device.type == "cpu" else Rows)(slots, window, link)
+        is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
+        is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
+        kind = HostRows if link.device.type == "cpu" else Rows
+        self.rows = kind(slots, window, link, is_stop_V)
         self.scheduler = Scheduler(
             store.room, self.seats, slots=slots, context=context, window=window
         )
-        self.runner = Runner(
-            model, store, self.rows, link, stops=stops, prefill_tokens=prefill_tokens, graphs=graphs
-        )
+        self.runner = Runner(model, store, self.rows, link, prefill_tokens=prefill_tokens)
         self.version = 0
         self._ended: list[int] = []
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from whet.config import Config
 from whet.engine.base import Counts, Request
 from whet.engine.cpu.compiled import build_slots
-from whet.engine.graphs import DecodeGraphs
 from whet.engine.kv_cache import Build, Store
 from whet.engine.loop import Answer, Detokenize, Loop
 from whet.engine.paged_cache import build_pages
@@ -74,7 +73,6 @@ class NativeEngine:
             build_slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb)
         )
         self._link = Link(device)
-        self._graphs = None if is_cpu else DecodeGraphs()
         self._loop: Loop | None = None
         self._is_running = False
 
@@ -94,8 +92,7 @@ class NativeEngine:
         if self._loop is None:
             return
         self._loop = None
-        if self._graphs is not None:
-            self._graphs.forget()
+        if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def close(self) -> None:
@@ -132,7 +129,6 @@ class NativeEngine:
                 window=self.window,
                 stops=self.stop_tokens,
                 prefill_tokens=self.prefill_tokens,
-                graphs=self._graphs,
                 detokenize=self.detokenize,
             )
         return self._loop

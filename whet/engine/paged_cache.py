@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from whet.engine.blocks import Blocks
+from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
+from whet.engine.kv_cache import decode_step
 from whet.engine.prompts import Layout
 from whet.engine.rows import Rows
 from whet.engine.sequences import Indices
@@ -32,7 +34,7 @@ graphs."""
 class Pages:
     """The pool of all layers, the books of who holds what, and their copy on the device."""
 
-    has_lag = splits = is_recorded = True
+    has_lag = splits = True
 
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
         cfg = model.cfg
@@ -45,6 +47,7 @@ class Pages:
         self.table_RP = torch.zeros(
             self.room.table_RP.shape, dtype=torch.int32, device=model.device
         )
+        self.graphs = DecodeGraphs() if model.device.type == "cuda" else None
 
     def start(self) -> None:
         """Nothing is kept of the weights."""
@@ -75,6 +78,35 @@ class Pages:
     def sync(self, num_rows: int, longest: int, link: Link) -> None:
         used = -(-longest // PAGE)
         (self.table_RP[:num_rows, :used],) = link.send(self.room.table_RP[:num_rows, :used])
+
+    def window(
+        self,
+        model: Transformer,
+        rows: Rows,
+        num_rows: int,
+        *,
+        steps: int,
+        longest: int,
+        has_cuts: bool,
+        link: Link,
+    ) -> int:
+        """Decode by graphs on a GPU: a step depends on sizes and addresses alone."""
+        self.sync(num_rows, longest, link)
+        rows.draw(slice(0, num_rows))
+        size = rounded_rows(num_rows, len(rows.token_R))
+        width = rounded_length(longest)
+
+        def step() -> None:
+            attend = self.decode(rows, size, width)
+            decode_step(model, rows, slice(0, size), attend, has_cuts=has_cuts)
+
+        for _ in range(steps):
+            if self.graphs is None:
+                step()
+            else:
+                self.graphs.run((size, width, has_cuts), step)
+        link.counts.recordings = 0 if self.graphs is None else len(self.graphs)
+        return size
 
     def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
         used = slice(0, size)

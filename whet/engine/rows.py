@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from whet.engine.base import Request
-from whet.engine.sampling import Cuts, uniforms
+from whet.engine.sampling import Cuts, sample, uniforms
 from whet.engine.sequences import Indices, Report
 from whet.engine.transfer import Link
 
@@ -22,11 +22,14 @@ _INTS, _FLOATS = 8, 3
 
 
 class Rows:
-    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last
-    one."""
+    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last.
 
-    def __init__(self, rows: int, window: int, link: Link) -> None:
+    `is_stop_V` marks the tokens that end a row.
+    """
+
+    def __init__(self, rows: int, window: int, link: Link, is_stop_V: Tensor) -> None:
         self.link = link
+        self.is_stop_V = is_stop_V
         self.columns = window + 2
         device = link.device
         self.ints_FR = torch.zeros(_INTS, rows, dtype=torch.int64, device=device)
@@ -95,17 +98,21 @@ class Rows:
         )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
-    def record(
-        self, rows: slice, column_B1: Tensor, token_B: Tensor, logprob_B: Tensor, is_stop_V: Tensor
-    ) -> None:
+    def choose(self, rows: slice, logits_BV: Tensor, has_cuts: bool) -> tuple[Tensor, Tensor]:
+        """Choose the next token of each row by its own settings and random number."""
+        uniform_B = self.uniform_RX[rows].gather(1, self.column_of(rows))[:, 0]
+        return sample(logits_BV, uniform_B, self.cuts_of(rows), has_cuts=has_cuts)
+
+    def record(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
         """File the sampled tokens of live rows and end those that stop or are full."""
+        column_B1 = self.column_of(rows)
         self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
         self._logprobs_RX[rows].scatter_(1, column_B1, logprob_B[:, None])
         self.token_R[rows] = token_B
         count_B = self.count_R[rows]
         live_B = self.live_R[rows]
         count_B += live_B
-        live_B.masked_fill_(is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
+        live_B.masked_fill_(self.is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
     def post(self, seat_B: Indices) -> Callable[[], Report]:
         """Ask for a report of the first rows, which serve these seats, and begin the next one."""
@@ -145,8 +152,8 @@ class HostRows(Rows):
     """The same on a CPU. What is done after each step is done by numpy: for arrays so small torch
     takes longer."""
 
-    def __init__(self, rows: int, window: int, link: Link) -> None:
-        super().__init__(rows, window, link)
+    def __init__(self, rows: int, window: int, link: Link, is_stop_V: Tensor) -> None:
+        super().__init__(rows, window, link, is_stop_V)
         self._fields = self.ints_FR.numpy(), self.floats_FR.numpy()
         self._live, self._count, self._base = (
             self.live_R.numpy(),

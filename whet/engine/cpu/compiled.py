@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.cpu.dense_cache import Prefill, Slots
-from whet.engine.cpu.threads import FEWEST_ROWS, is_small
 from whet.engine.prompts import Layout
 from whet.engine.rows import Rows
 from whet.engine.sequences import Indices
@@ -28,6 +27,11 @@ from whet.models.transformer import Layer, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
 """What decode.c knows of `ModelConfig.features`; a model with any other is left to torch."""
+
+MOST_BYTES = 2**26
+"""Largest weights that every core reads for itself: what its caches hold, or nearly."""
+FEWEST_ROWS = 32
+"""Rows that are worth a thread."""
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
@@ -78,8 +82,11 @@ def _is_fit(model: Transformer) -> bool:
         return False
     if any(isinstance(module, Adapted) for module in model.modules()):
         return False
+    num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
-    return is_small(model) and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
+    return (
+        num_bytes <= MOST_BYTES and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
+    )
 
 
 class CompiledSlots(Slots):
@@ -99,6 +106,7 @@ class CompiledSlots(Slots):
         self.slot_R = np.arange(slots)
         self.keys_KPGDL = torch.empty(0)
         self._filed: set[int] = set()
+        self._bound: Rows | None = None
         self._kept: list[Tensor] = []
 
     def start(self) -> None:
@@ -134,20 +142,75 @@ class CompiledSlots(Slots):
     def move(self, source_M: Indices, target_M: Indices) -> None:
         self.slot_R[source_M], self.slot_R[target_M] = self.slot_R[target_M], self.slot_R[source_M]
 
-    def step(self, rows: _Rows) -> None:
-        """Run a step, with as many blocks as it needs."""
+    def window(
+        self,
+        model: Transformer,
+        rows: Rows,
+        num_rows: int,
+        *,
+        steps: int,
+        longest: int,
+        has_cuts: bool,
+        link: Link,
+    ) -> int:
+        if has_cuts:
+            rows.draw(slice(0, num_rows))
+        for _ in range(steps):
+            if has_cuts:
+                self._step_with_cuts(rows, num_rows)
+            else:
+                self.step(rows, num_rows)
+        return num_rows
+
+    def _step_with_cuts(self, rows: Rows, size: int) -> None:
+        """Draw the rows that cut their distribution by torch, from the kernel's final states.
+
+        Rows without cuts keep their token: it must be the same whether a row with cuts is beside
+        or not.
+        """
+        used = slice(0, size)
+        hidden_BH = torch.empty(size, self.model.cfg.hidden_size)
+        self.step(rows, size, hidden_BH)
+        are_cut_B = rows.cuts_of(used).are_cut_B
+        chosen = rows.choose(used, self.model.logits(hidden_BH), True)
+        token_B, logprob_B = (
+            torch.where(are_cut_B, cut_B, kept_B)
+            for cut_B, kept_B in zip(chosen, rows.filed(used), strict=True)
+        )
+        rows.record(used, token_B, logprob_B)
+
+    def step(self, rows: Rows, size: int, hidden_BH: Tensor | None = None) -> None:
+        """Draw a token for each of the first rows and record it.
+
+        Where final states are wanted they are filled in, and tokens are left in the report, for the
+        caller to record.
+        """
+        if rows is not self._bound:
+            self._bound = rows
+            self._rows = self._describe_rows(rows)
+        self._rows.used = size
+        self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
+        self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
         if self._filed:
             self._turn_keys()
-            self._cache = self._described()
+            self._cache = self._describe_cache()
         while needed := self.library.decode_step(
-            *map(ctypes.byref, (self.shape, self._cache, rows))
+            *map(ctypes.byref, (self.shape, self._cache, self._rows))
         ):
             if needed < 0:
                 raise EngineError("there is no memory left for a decode step; lower engine.slots")
             self.reserve_blocks(needed)
-            self._cache = self._described()
+            self._cache = self._describe_cache()
 
-    def _described(self) -> _Cache:
+    def _describe_rows(self, rows: Rows) -> _Rows:
+        """Look addresses up once: all that a step needs of the rows stays where it is."""
+        ints = rows.token_R, rows.count_R, rows.live_R, rows.first_R, rows.base_R, rows.limit_R
+        tensors = *ints, rows.seed_R, rows.temperature_R, rows.report_RX
+        arrays = self.slot_R, self.room.prompt_R, self.room.length_P
+        addresses = *(x.data_ptr() for x in tensors), *(x.ctypes.data for x in arrays)
+        return _Rows(0, 1, rows.columns, *addresses, rows.is_stop_V.data_ptr())
+
+    def _describe_cache(self) -> _Cache:
         self._addresses = (_POINTER * len(self.blocks))(
             *(block.data_ptr() for block in self.blocks)
         )
@@ -206,36 +269,3 @@ class CompiledSlots(Slots):
             return None
         self._kept.append(x.detach().contiguous())
         return self._kept[-1].data_ptr()
-
-
-class Step:
-    """A step of the first rows. All it needs stays where it is, so addresses are looked up once."""
-
-    def __init__(self, store: CompiledSlots, rows: Rows, is_stop_V: Tensor) -> None:
-        self.store = store
-        self._kept = (rows, is_stop_V)
-        room = store.room
-        moved = (
-            rows.token_R,
-            rows.count_R,
-            rows.live_R,
-            rows.first_R,
-            rows.base_R,
-            rows.limit_R,
-            rows.seed_R,
-        )
-        tensors = *moved, rows.temperature_R, rows.report_RX
-        arrays = store.slot_R, room.prompt_R, room.length_P
-        addresses = *(each.data_ptr() for each in tensors), *(each.ctypes.data for each in arrays)
-        self._rows = _Rows(0, 1, rows.columns, *addresses, is_stop_V.data_ptr())
-
-    def run(self, size: int, hidden_BH: Tensor | None = None) -> None:
-        """Draw a token for each row and record it.
-
-        Where final states are wanted they are filled in, and tokens are left in the report, for the
-        caller to record.
-        """
-        self._rows.used = size
-        self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
-        self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
-        self.store.step(self._rows)

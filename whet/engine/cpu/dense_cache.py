@@ -9,10 +9,14 @@ or are written. Z stands for rows and key/value heads, or prompts and key/value 
 dimension.
 """
 
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from whet.engine.cpu.shared_prefix import Grid, SharedPrompts
+from whet.engine.kv_cache import decode_step
 from whet.engine.prompts import Layout
 from whet.engine.rows import Rows
 from whet.engine.sequences import Indices
@@ -26,10 +30,98 @@ BLOCK = 16
 skipped."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grid:
+    """Rows arranged by their prompts: a line a prompt, as wide as the most rows that share one."""
+
+    first: int
+    """The prompt of the first line; the others follow."""
+    lines: int
+    width: int
+    cell_B: Indices
+    """The place of each row, counted line by line."""
+    before_B: Indices
+    """Tokens of each row's prompt."""
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether rows and places are the same, one after the other."""
+        return self.lines * self.width == len(self.cell_B) and bool(
+            (np.diff(self.cell_B) == 1).all()
+        )
+
+
+class SharedPrompts:
+    """Room that never runs out: a prompt is kept once, for as long as a row continues it."""
+
+    def __init__(self, rows: int) -> None:
+        self.prompt_R = np.full(rows, -1, dtype=np.int64)
+        self.length_P, self.uses_P = np.zeros((2, rows), dtype=np.int64)
+        self._free: list[int] = []
+        self._grids: dict[int, Grid] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        self.prompt_R.fill(-1)
+        self.uses_P.fill(0)
+        self._free = list(range(len(self.uses_P)))
+        self._grids.clear()
+
+    def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
+        """Give a row the prompt of another, or a place for one of its own."""
+        prompt = heapq.heappop(self._free) if source is None else int(self.prompt_R[source])
+        self.prompt_R[row] = prompt
+        self.length_P[prompt] = tokens
+        self.uses_P[prompt] += 1
+        self._grids.clear()
+        return True
+
+    def grow(self, row_M: Indices, tokens_M: Indices) -> bool:
+        return True
+
+    def release(self, row_M: Indices) -> None:
+        for row in row_M.tolist():
+            prompt = int(self.prompt_R[row])
+            if prompt >= 0:
+                self.uses_P[prompt] -= 1
+                if not self.uses_P[prompt]:
+                    heapq.heappush(self._free, prompt)
+        self.prompt_R[row_M] = -1
+        self._grids.clear()
+
+    def move(self, source_M: Indices, target_M: Indices) -> None:
+        self.prompt_R[target_M] = self.prompt_R[source_M]
+        self.prompt_R[source_M] = -1
+        self._grids.clear()
+
+    def grid(self, num_rows: int) -> Grid:
+        """Arrange the first rows; the same until one begins, ends or moves."""
+        if num_rows not in self._grids:
+            self._grids[num_rows] = self._arrange(self.prompt_R[:num_rows])
+        return self._grids[num_rows]
+
+    def _arrange(self, prompt_B: Indices) -> Grid:
+        first = int(prompt_B.min())
+        line_B = prompt_B - first
+        order_B = np.argsort(line_B, kind="stable")
+        sorted_B = line_B[order_B]
+        count_P = np.bincount(line_B)
+        offset_B = np.empty_like(order_B)
+        offset_B[order_B] = np.arange(len(order_B)) - (np.cumsum(count_P) - count_P)[sorted_B]
+        width = int(count_P.max())
+        return Grid(
+            first=first,
+            lines=len(count_P),
+            width=width,
+            cell_B=line_B * width + offset_B,
+            before_B=self.length_P[prompt_B],
+        )
+
+
 class Slots:
     """Keys and values of every layer, written in place."""
 
-    has_lag = splits = is_recorded = False
+    has_lag = splits = False
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         cfg = model.cfg
@@ -65,21 +157,31 @@ class Slots:
         for block in self.blocks[: self._num_used]:
             block.index_copy_(2, target, block.index_select(2, source))
 
-    def sync(self, num_rows: int, longest: int, link: Link) -> None:
-        """Nothing is kept outside the device."""
+    def window(
+        self,
+        model: Transformer,
+        rows: Rows,
+        num_rows: int,
+        *,
+        steps: int,
+        longest: int,
+        has_cuts: bool,
+        link: Link,
+    ) -> int:
+        used = slice(0, num_rows)
+        rows.draw(used)
+        for _ in range(steps):
+            attend = self.decode(rows, num_rows, longest)
+            decode_step(model, rows, used, attend, has_cuts=has_cuts)
+        return num_rows
 
     def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
-        return self.decode_shares(rows, [slice(0, size)])[0]
-
-    def decode_shares(self, rows: Rows, shares: list[slice]) -> list["Decode"]:
-        """Do the same for each share of the rows, so that none needs another."""
-        found = []
-        for share in shares:
-            grid = self.room.grid(share)
-            column_B = rows.position_of(share) - torch.from_numpy(grid.before_B)
-            found.append(Decode(self, grid, share.start, column_B))
-        self.reserve_blocks(max(each.num_blocks for each in found))
-        return found
+        """Attend from the newest token of the first `size` rows to all that each has cached."""
+        grid = self.room.grid(size)
+        column_B = rows.position_of(slice(0, size)) - torch.from_numpy(grid.before_B)
+        attend = Decode(self, grid, column_B)
+        self.reserve_blocks(attend.num_blocks)
+        return attend
 
     def reserve_blocks(self, number: int) -> None:
         """Make room for so many blocks of all rows; the others are not in use."""
@@ -124,10 +226,9 @@ class Decode:
     one product.
     """
 
-    def __init__(self, store: Slots, grid: Grid, first: int, column_B: Tensor) -> None:
+    def __init__(self, store: Slots, grid: Grid, column_B: Tensor) -> None:
         self.store = store
         self.grid = grid
-        self.first = first
         self.before = int(grid.before_B.max())
         used = int(column_B.max()) + 1
         # Blocks are read whole: to skip what nobody has filled yet takes longer.
@@ -147,7 +248,7 @@ class Decode:
         found = []
         for number in sorted(set(block_B.tolist())):
             row_M = (block_B == number).nonzero()[:, 0]
-            head_MG = (self.first + row_M[:, None]) * len(group_G) + group_G
+            head_MG = row_M[:, None] * len(group_G) + group_G
             place_MG = head_MG * BLOCK + column_B[row_M, None] % BLOCK
             found.append((int(number), row_M, place_MG.flatten()))
         return found
@@ -229,9 +330,7 @@ class Decode:
         found = []
         for number in range(self.num_blocks):
             column = self.before + number * BLOCK
-            cached_ZCD = self.store.blocks[number][
-                layer, which, self.first : self.first + rows
-            ].flatten(0, 1)
+            cached_ZCD = self.store.blocks[number][layer, which, :rows].flatten(0, 1)
             found.append((cached_ZCD, slice(column, column + BLOCK)))
         return found
 
