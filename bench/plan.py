@@ -35,7 +35,7 @@ from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import Cost
 from whet.plan.memory import CARDS, GB
 from whet.train.learner import Learner
-from whet.train.memory import Room
+from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.reference import Reference, reference_of
 from whet.train.update import update, with_reference
@@ -191,7 +191,9 @@ def measure(
     model = drawn(spec.work)
     engine = engine_of(spec, model)
     reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
-    learner = Learner(model, train, steps=1000, room=Room(model, train, engines=[engine]))
+    memory = DeviceMemory(model.device)
+    memory.add(engine)
+    learner = Learner(model, train, steps=1000, memory=memory)
     meter = Meter(spec.work.device, engine, before)
     meter.settle()
     start = time.perf_counter() - began

@@ -210,9 +210,10 @@ def test_families_are_told_from_names() -> None:
         "Qwen/Qwen3-0.6B",
         "meta-llama/Llama-3.2-1B",
         "agentica-org/DeepScaleR-1.5B-Preview",
+        "mistralai/Mistral-7B-v0.1",
     )
 
-    assert [family_of(name) for name in names] == ["qwen2", "qwen3", "llama", "qwen2"]
+    assert [family_of(name) for name in names] == ["qwen2", "qwen3", "llama", "qwen2", "mistral"]
 
 
 def test_a_second_smoke_run_repeats_nothing(file: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_updates_take_what_was_measured(cost, passes, seconds):
     ("cost", "micro_tokens", "peak"), [(HALF, 32768, 44.24e9), (MIDDLE, 16384, 65.28e9)]
 )
 def test_updates_hold_what_was_measured(cost, micro_tokens, peak):
-    state = estimate.state_bytes(cost, trains=True, offload=False, reference=False)
+    state = estimate.state_bytes(cost.parameters, cost.width, trained=cost.parameters)
     found = sum(state.values()) + sum(
         estimate.update_bytes(cost, micro_tokens=micro_tokens).values()
     )
@@ -36,7 +36,8 @@ def test_updates_hold_what_was_measured(cost, micro_tokens, peak):
 
 
 def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
-    state = estimate.state_bytes(SEVEN, trains=True, offload=True, reference=True)
+    count = SEVEN.parameters
+    state = estimate.state_bytes(count, 2, trained=count, offload=True, reference=True)
     assert state == {
         "weights": 2 * SEVEN.parameters,
         "optimiser": estimate.PIECES,

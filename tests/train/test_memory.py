@@ -17,11 +17,12 @@ from whet.models.transformer import Transformer
 from whet.plan.cost import Cost
 from whet.plan.memory import SHARE_OF_MEMORY, update_bytes
 from whet.testing.fakes import example
-from whet.testing.tiny import tiny_model
+from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.credit import weigh
 from whet.train.learner import Learner
-from whet.train.memory import Room
+from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig
+from whet.train.policy import Policy
 
 CFG = TrainConfig(micro_tokens=40)
 
@@ -57,44 +58,49 @@ def told(*numbers: float) -> Callable[[], float]:
     return lambda: next(rest, numbers[-1])
 
 
+def make_room(
+    model: Transformer,
+    cfg: TrainConfig,
+    *engines: NativeEngine,
+    free: Callable[[], float] | None = None,
+) -> int:
+    memory = DeviceMemory(model.device, free=free)
+    for engine in engines:
+        memory.add(engine)
+    return memory.make_room(model, Optimizer(model, cfg), examples())
+
+
 def test_where_an_update_fits_everything_stays() -> None:
     model = tiny_model()
     engine = awake(model)
 
-    Room(model, CFG, engines=[engine], free=told(needed(model, 0))).make(
-        Optimizer(model, CFG), examples()
-    )
+    layers = make_room(model, CFG, engine, free=told(needed(model, 0)))
 
     assert is_awake(engine)
-    assert model.num_checkpointed == 0
+    assert layers == 0
 
 
 def test_where_it_does_not_the_cache_goes_first() -> None:
     model = tiny_model()
     engine, other = awake(model), awake(model)
-    room = Room(
-        model, CFG, engines=[engine, other], free=told(needed(model, 0) - 1, needed(model, 0))
-    )
+    free = told(needed(model, 0) - 1, needed(model, 0))
 
-    room.make(Optimizer(model, CFG), examples())
+    layers = make_room(model, CFG, engine, other, free=free)
 
     assert not is_awake(engine) and not is_awake(other)
-    assert model.num_checkpointed == 0
+    assert layers == 0
 
 
 def test_where_that_is_not_enough_as_many_layers_run_twice_as_it_takes() -> None:
     model = tiny_model()
     assert needed(model, 1) < needed(model, 0)
 
-    Room(model, CFG, free=told(needed(model, 1))).make(Optimizer(model, CFG), examples())
-
-    assert model.num_checkpointed == 1
+    assert make_room(model, CFG, free=told(needed(model, 1))) == 1
 
 
 def test_where_nothing_is_enough_all_layers_run_twice() -> None:
     model = tiny_model()
-    Room(model, CFG, free=told(0.0)).make(Optimizer(model, CFG), examples())
-    assert model.num_checkpointed == 2
+    assert make_room(model, CFG, free=told(0.0)) == 2
 
 
 @pytest.mark.parametrize(("checkpointing", "layers"), [("on", 2), ("off", 0)])
@@ -102,8 +108,7 @@ def test_a_setting_decides_whatever_the_memory(checkpointing: str, layers: int) 
     cfg = CFG.model_copy(update={"checkpointing": checkpointing})
     for free in (0.0, 1e12):
         model = tiny_model()
-        Room(model, cfg, free=told(free)).make(Optimizer(model, cfg), examples())
-        assert model.num_checkpointed == layers
+        assert make_room(model, cfg, free=told(free)) == layers
 
 
 def test_moments_count_until_they_are_there() -> None:
@@ -123,15 +128,30 @@ def test_on_a_cpu_there_is_always_room() -> None:
     model = tiny_model()
     engine = awake(model)
 
-    Room(model, CFG, engines=[engine]).make(Optimizer(model, CFG), examples())
+    assert make_room(model, CFG, engine) == 0
+    assert is_awake(engine)
 
-    assert is_awake(engine) and model.num_checkpointed == 0
+
+def test_policies_on_one_device_share_its_memory() -> None:
+    memory = DeviceMemory(torch.device("cpu"), free=told(0.0))
+    first, second = tiny_policy(), tiny_policy()
+    engines = [awake(policy.model) for policy in (first, second)]
+    learners = [
+        Policy(policy.model, policy.tokenizer, engine=engine, name="", memory=memory).learner(
+            CFG, steps=1
+        )
+        for policy, engine in zip((first, second), engines, strict=True)
+    ]
+
+    learners[0].make_room(examples())
+
+    assert [is_awake(engine) for engine in engines] == [False, False]
+    assert [learner.model.num_checkpointed for learner in learners] == [2, 0]
 
 
 def gradients(model: Transformer, layers: int) -> dict[str, torch.Tensor]:
     model.num_checkpointed = layers
     learner = Learner(model, TrainConfig(micro_tokens=40, checkpointing="off"), steps=1)
-    learner.room.make = lambda *_: None  # type: ignore[method-assign]
     learner.accumulate(examples(), sft_objective())
     return {
         name: weight.grad.clone()
@@ -171,5 +191,5 @@ def test_layers_that_run_twice_do_so_only_where_there_is_a_way_back() -> None:
     learner.logprobs(examples())
     assert len(calls) == 1
 
-    learner.accumulate(examples(), sft_objective())
+    learner.update(examples(), sft_objective())
     assert len(calls) == 3

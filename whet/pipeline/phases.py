@@ -45,16 +45,19 @@ class Job:
     beside: float = 0.0
 
     @property
+    def num_trained(self) -> int:
+        return self.cost.parameters if self.trained is None else self.trained
+
+    @property
     def state(self) -> dict[str, float]:
         """What stays on the card between phases, by name."""
         train = self.train
         offload = train is not None and train.offload
         held = estimate.state_bytes(
-            self.cost,
-            trains=train is not None,
+            self.cost.parameters,
+            self.cost.width,
+            trained=self.num_trained if train is not None else 0.0,
             offload=offload,
-            reference=False,
-            trained=self.trained,
         )
         far = train is not None and train.offload_reference
         return held | {"reference": 0.0 if far else self.reader_bytes, "others": self.beside}
@@ -64,9 +67,9 @@ class Job:
         """What is kept in host memory instead."""
         if self.train is None:
             return 0.0
-        trained = self.cost.parameters if self.trained is None else self.trained
-        optimiser = (12.0 if self.cost.width < 4 else 8.0) * trained if self.train.offload else 0.0
-        return optimiser + (self.reader_bytes if self.train.offload_reference else 0.0)
+        optimiser = estimate.optimizer_bytes(self.num_trained, self.cost.width)
+        far = optimiser if self.train.offload else 0.0
+        return far + (self.reader_bytes if self.train.offload_reference else 0.0)
 
     def needed(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
         """What an update holds besides the state, with so many layers that run twice."""

@@ -9,7 +9,7 @@ from whet.config import to_table
 from whet.errors import DataError
 from whet.models.source import torch_device
 from whet.pipeline.stages import Stage
-from whet.plan.memory import CARDS, GB
+from whet.plan.memory import CARDS, GB, state_bytes
 from whet.plan.resources import device_bytes, hindrance, num_parameters
 from whet.store.models import model_folder
 from whet.tables import flat
@@ -79,11 +79,12 @@ def _bytes(stages: Mapping[str, Table], name: str, width: int) -> float:
         is_trained = f"{train}.offload" in values and f"{role}.lora.rank" not in values
         has_reference = is_trained and float(str(values.get(f"{algo}.kl", 0.0))) > 0
         has_critic = role == "model" and values.get(f"{algo}.name") == "ppo"
-        is_far = (
-            width < 4 and values.get(f"{train}.offload") is True
-        )  # a CPU has no other memory to keep it in
-        optimiser = (12 if width < 4 else 8) if is_trained and not is_far else 0
-        kept += count * ((width + optimiser) * (1 + has_critic) + width * has_reference)
+        # A CPU has no other memory to keep the optimiser in.
+        is_far = width < 4 and values.get(f"{train}.offload") is True
+        trained = count if is_trained and not is_far else 0.0
+        held = state_bytes(count, width, trained=trained, reference=has_reference)
+        critic = held["weights"] + held["optimiser"] if has_critic else 0.0
+        kept += sum(held.values()) + critic
         gradients = max(gradients, 4 * count * is_trained)
     return kept + gradients
 

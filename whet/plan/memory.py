@@ -202,14 +202,24 @@ def fewest_checkpointed(
     return next((count for count in range(layers) if needed(count) <= free), layers)
 
 
+def optimizer_bytes(trained: float, width: int) -> float:
+    """Count moments in float32, and a master of every weight that is smaller than that."""
+    return (12.0 if width < 4 else 8.0) * trained
+
+
 def state_bytes(
-    cost: Cost, *, trains: bool, offload: bool, reference: bool, trained: int | None = None
+    parameters: float,
+    width: int,
+    *,
+    trained: float = 0.0,
+    offload: bool = False,
+    reference: bool = False,
 ) -> dict[str, float]:
-    """What stays between phases: weights, masters and moments in float32, the reference."""
-    masters = 4 if cost.width < 4 else 0
-    trained = cost.parameters if trained is None else trained
+    """Count what stays between phases, of a model with so many weights that have gradients."""
+    weights = float(width * parameters)
+    optimiser = optimizer_bytes(trained, width)
     return {
-        "weights": float(cost.width * cost.parameters),
-        "optimiser": PIECES if offload and trains else (8.0 + masters) * trained if trains else 0.0,
-        "reference": float(cost.width * cost.parameters) if reference else 0.0,
+        "weights": weights,
+        "optimiser": PIECES if offload and trained else optimiser,
+        "reference": weights if reference else 0.0,
     }

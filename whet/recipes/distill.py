@@ -108,7 +108,8 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             examples = [example_of(rollout, temperature) for group in groups for rollout in group]
             learner.make_room(examples)
             examples = with_reference(examples, teacher, cfg.train.micro_tokens)
-            metrics = learner.update(weigh(examples, token_mean), objective)
+            metrics = learner.accumulate(weigh(examples, token_mean), objective)
+            metrics |= learner.optim_step()
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, unrewarded(groups) | metrics)
             advance(1)

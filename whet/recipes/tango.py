@@ -19,6 +19,7 @@ from whet.errors import ConfigError
 from whet.evals.run import Examiner
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
+from whet.models.source import torch_device
 from whet.recipes.exactness import proved
 from whet.recipes.guard import Patience
 from whet.recipes.training import Keeper, Part, numbers
@@ -35,6 +36,7 @@ from whet.track.rollup import rollup
 from whet.track.sinks import open_trackers
 from whet.train.determinism import settle
 from whet.train.learner import Metrics
+from whet.train.memory import DeviceMemory
 from whet.train.trainee import Side, open_side
 from whet.types import Group, Json
 
@@ -181,21 +183,21 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
     name = run.folder.name
     prove = partial(proved, run=run)
+    memory = DeviceMemory(torch_device())
     generator = open_side(
         cfg.model, cfg.algo, cfg.sampling, cfg.train, cfg.engine,
-        updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed, prove=prove,
+        updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed, prove=prove, memory=memory,
     )  # fmt: skip
     verifier = open_side(
         cfg.verifier, cfg.verifier_algo, cfg.verifier_sampling, cfg.verifier_train, cfg.verifier_engine,
         updates=updates[Turn.VERIFIER], name=f"{name}-verifier", seed=cfg.seed, prove=prove,
+        memory=memory,
     )  # fmt: skip
     if verifier.policy.engine.context <= cfg.verifier_sampling.max_tokens:
         raise ConfigError(
             f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for a solution in the "
             f"verifier's context of {verifier.policy.engine.context} tokens"
         )
-    for side, other in ((generator, verifier), (verifier, generator)):
-        side.learner.room.engines.append(other.policy.engine)
     grader = Grader([task, judge], cfg.grading)
     return Pair(
         cfg=cfg,

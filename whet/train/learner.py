@@ -17,7 +17,7 @@ from whet.kernels.head import token_logprobs
 from whet.kernels.switch import usable
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.models.transformer import Transformer
-from whet.train.memory import Room
+from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
 
@@ -32,13 +32,18 @@ class Learner:
     spans."""
 
     def __init__(
-        self, model: Transformer, cfg: TrainConfig, *, steps: int, room: Room | None = None
+        self,
+        model: Transformer,
+        cfg: TrainConfig,
+        *,
+        steps: int,
+        memory: DeviceMemory | None = None,
     ) -> None:
         self.model = model
         self.cfg = cfg
         self.steps = steps
         self.optimizer = Optimizer(model, cfg)
-        self.room = room or Room(model, cfg)
+        self.memory = memory or DeviceMemory(model.device)
         self.device = model.device
         self.num_steps = 0
         if self.device.type == "cpu":
@@ -47,6 +52,7 @@ class Learner:
     def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples, whatever the
         micro-batches."""
+        self.make_room(examples)
         return self.accumulate(examples, objective) | self.optim_step()
 
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
@@ -55,7 +61,6 @@ class Learner:
 
         The mean is over tokens, or over pairs where answers are compared.
         """
-        self.make_room(examples)
         sums: dict[str, Tensor] = {}
         count = 0
         for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
@@ -68,7 +73,7 @@ class Learner:
 
     def make_room(self, examples: Sequence[Example]) -> None:
         """See that an update on the examples fits on the device, before anything of it is there."""
-        self.room.make(self.optimizer, examples)
+        self.model.num_checkpointed = self.memory.make_room(self.model, self.optimizer, examples)
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or

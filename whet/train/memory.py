@@ -1,8 +1,7 @@
-"""Whether an update fits beside what the device holds already, and what gives way where it does
-not.
+"""Memory of one device, and what gives way where an update does not fit beside what it holds.
 
-First an engine's cache goes; to take it again costs a fraction of a second. Then layers keep their
-inputs alone for the way back and run twice.
+First the KV caches of engines go; to allocate them again costs a fraction of a second. Then layers
+keep only their inputs for the backward pass and run twice. `whet/plan/memory.py` counts the bytes.
 """
 
 import math
@@ -16,63 +15,60 @@ from whet.engine.graphs import recorded_bytes
 from whet.models.transformer import Transformer
 from whet.plan.cost import Cost
 from whet.plan.memory import SHARE_OF_MEMORY, fewest_checkpointed, update_bytes
-from whet.train.optim import Optimizer, TrainConfig
+from whet.train.optim import Optimizer
 
 
-class Room:
-    """The memory of a device that engines and a learner share. `free` counts its bytes; without it
-    the device does."""
+class DeviceMemory:
+    """What the engines and learners on one device share; each is told of it when it is built.
 
-    def __init__(
-        self,
-        model: Transformer,
-        cfg: TrainConfig,
-        *,
-        engines: Sequence[Engine] = (),
-        free: Callable[[], float] | None = None,
-    ) -> None:
-        self.model = model
-        self.cfg = cfg
-        self.engines = [*engines]
-        self._free = free or self._counted
+    `free` counts the bytes that new tensors can have; without it the device is asked.
+    """
 
-    def make(self, optimizer: Optimizer, examples: Sequence[Example]) -> None:
-        """See that an update on the examples fits: let caches go where it would not, then
-        activations.
+    def __init__(self, device: torch.device, *, free: Callable[[], float] | None = None) -> None:
+        self.device = device
+        self.engines: list[Engine] = []
+        self._free = free or self._ask_device
 
-        What the first step will keep counts from the start, so that all steps come to the same
-        answer.
+    def add(self, engine: Engine) -> None:
+        """Let the cache of an engine give way to the updates on this device."""
+        self.engines.append(engine)
+
+    def make_room(
+        self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]
+    ) -> int:
+        """Let caches go where an update would not fit; returns how many layers must run twice.
+
+        What the first step will keep counts from the start, so that all steps decide alike.
         """
-        layers = self.model.cfg.num_layers
+        cfg = optimizer.cfg
+        layers = model.cfg.num_layers
         tokens = sum(len(example.tokens) for example in examples)
-        size = min(self.cfg.micro_tokens, max(tokens, 1))
-        cost = Cost(cfg=self.model.cfg, width=self.model.dtype.itemsize)
+        size = min(cfg.micro_tokens, max(tokens, 1))
+        cost = Cost(cfg=model.cfg, width=model.dtype.itemsize)
         trained = sum(weight.numel() for weight in optimizer.weights.values())
 
         def needed(checkpointed: int) -> float:
-            found = update_bytes(
+            held = update_bytes(
                 cost,
                 micro_tokens=size,
                 passes=math.ceil(tokens / size),
                 checkpointed=checkpointed,
                 trained=trained,
             )
-            return (sum(found.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
+            return (sum(held.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
 
-        at_least = layers if self.cfg.checkpointing == "on" else 0
+        at_least = layers if cfg.checkpointing == "on" else 0
         if needed(at_least) > self._free():
             for engine in self.engines:
                 engine.sleep()
-        self.model.num_checkpointed = fewest_checkpointed(
-            needed, free=self._free(), layers=layers, checkpointing=self.cfg.checkpointing
+        return fewest_checkpointed(
+            needed, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
         )
 
-    def _counted(self) -> float:
-        """Count what new tensors can have: free memory, and what the allocator holds and no
-        recording needs."""
-        device = self.model.device
-        if device.type != "cuda":
+    def _ask_device(self) -> float:
+        """Count free memory and what the allocator holds, less what recorded steps keep of it."""
+        if self.device.type != "cuda":
             return math.inf
-        free, _ = torch.cuda.mem_get_info(device)
-        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return float(free + idle - recorded_bytes())

@@ -10,28 +10,37 @@ from whet.rollout.collect import Player
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner
-from whet.train.memory import Room
+from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.weights import save_trained
 
 
 class Policy:
-    """A model, and the engine that samples from it once its weights are published."""
+    """A model, and the engine that samples from it once its weights are published.
+
+    Policies on one device share its `memory`.
+    """
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, *, engine: Engine, name: str
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        *,
+        engine: Engine,
+        name: str,
+        memory: DeviceMemory | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer)
         self.engine = engine
+        self.memory = memory or DeviceMemory(model.device)
+        self.memory.add(engine)
         self.player = Player(engine=engine, chat=self.chat, name=name)
 
     def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights; the engine's cache gives way to its updates."""
-        return Learner(
-            self.model, cfg, steps=steps, room=Room(self.model, cfg, engines=[self.engine])
-        )
+        return Learner(self.model, cfg, steps=steps, memory=self.memory)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
@@ -44,9 +53,14 @@ class Policy:
 
 
 def build_policy(
-    model: Transformer, tokenizer: Tokenizer, engine: EngineConfig, *, name: str
+    model: Transformer,
+    tokenizer: Tokenizer,
+    engine: EngineConfig,
+    *,
+    name: str,
+    memory: DeviceMemory | None = None,
 ) -> Policy:
     """Build the engine that the settings name, and a policy that samples with it."""
     stop_tokens = ChatFormat(tokenizer).stop_tokens
     built = build_engine(engine, model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
-    return Policy(model, tokenizer, engine=built, name=name)
+    return Policy(model, tokenizer, engine=built, name=name, memory=memory)

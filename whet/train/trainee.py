@@ -13,6 +13,7 @@ from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.train.checkpoint import Trained
 from whet.train.credit import credit, flatten
 from whet.train.learner import Learner, Metrics
+from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy
 from whet.train.reference import Reference, reference_of
@@ -67,6 +68,7 @@ def open_side(
     name: str,
     seed: int,
     prove: Callable[[AlgoConfig, Policy], AlgoConfig] = lambda algo, policy: algo,
+    memory: DeviceMemory | None = None,
 ) -> Side:
     """Load one of the models and all that trains it; `updates` is how many its schedule spans.
 
@@ -74,7 +76,7 @@ def open_side(
     it.
     """
     model, tokenizer = open_model(source, dtype=torch_dtype(train.dtype), texts=[], seed=seed)
-    policy = build_policy(model, tokenizer, engine, name=name)
+    policy = build_policy(model, tokenizer, engine, name=name, memory=memory)
     built = build_algorithm(prove(algo, policy), max_tokens=sampling.max_tokens)
     reference = (
         reference_of(model, offload=train.offload_reference) if built.needs_reference else None

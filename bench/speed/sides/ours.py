@@ -23,7 +23,7 @@ from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
 from whet.train.learner import Learner, score_examples  # noqa: E402
-from whet.train.memory import Room  # noqa: E402
+from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.update import update  # noqa: E402
 from whet.types import Completion  # noqa: E402
@@ -92,6 +92,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
 
     def round_of(number: int) -> dict[str, float]:
         began = time.perf_counter()
+        learner.make_room(examples)
         update(learner, examples, algo, seed=number)
         tokens = float(sum(len(example.tokens) for example in examples))
         return {"seconds": elapsed(spec, began), "tokens": tokens} | memory(spec)
@@ -110,6 +111,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         done = dict(engine.generate(requests))
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
+        learner.make_room(examples)
         metrics = update(learner, examples, algo, seed=number)
         engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
@@ -138,7 +140,10 @@ def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learne
         if name.startswith("train.")
     }
     cfg = TrainConfig.model_validate({"lr": 1e-6, "dtype": spec.work.dtype} | own)
-    return Learner(model, cfg, steps=1000, room=Room(model, cfg, engines=engines))
+    memory = DeviceMemory(model.device)
+    for engine in engines:
+        memory.add(engine)
+    return Learner(model, cfg, steps=1000, memory=memory)
 
 
 def requests_of(spec: Spec, number: int) -> list[Request]:
