@@ -11,9 +11,9 @@ from torch import Tensor
 
 from whet.kernels.c import library as c_library
 from whet.kernels.gate import plain_swiglu, swiglu
-from whet.kernels.heads import Heads
 from whet.kernels.norm import add_norm, plain_add_norm
 from whet.kernels.rope import plain_turn, turn, turn_into
+from whet.kernels.shapes import Heads
 from whet.kernels.switch import IS_INTERPRETED
 
 pytestmark = pytest.mark.skipif(

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.c.attention_ops import attend, packed_lines
-from whet.kernels.order import CHUNK, TILE
+from whet.kernels.shapes import CHUNK, TILE
 from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
 
 if HAS_TRITON:

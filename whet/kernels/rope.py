@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.heads import Heads
 from whet.kernels.norm import inverse_rms, norm_slope
+from whet.kernels.shapes import Heads
 from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
 
 if HAS_TRITON:

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whet.kernels.order import BLOCK, CHUNK, TILE
+from whet.kernels.shapes import BLOCK, CHUNK, TILE
 
 LOG2_E = math.log2(math.e)
 PREFILL = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}

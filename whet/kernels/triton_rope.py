@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whet.kernels.heads import Heads
+from whet.kernels.shapes import Heads
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
 """Backward through norms, a program takes at least so many tokens and leaves one partial gradient

@@ -147,7 +147,9 @@ def family_of(model: str) -> str:
     >>> [family_of(model) for model in ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "deepseek-ai/R1-Distill-Qwen-7B")]
     ['qwen3', 'llama', 'qwen2']
     """
-    return next((family for family in ("qwen3", "llama", "mistral") if family in model.lower()), "qwen2")
+    return next(
+        (family for family in ("qwen3", "llama", "mistral") if family in model.lower()), "qwen2"
+    )
 
 
 def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:

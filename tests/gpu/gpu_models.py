@@ -1,0 +1,99 @@
+"""Small models, requests and examples on a GPU, long enough for several blocks and chunks."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whet.data.examples import Example
+from whet.engine.base import Engine, Request, Sampling
+from whet.engine.native import NativeConfig, NativeEngine
+from whet.models.rope import rope_table
+from whet.models.transformer import Transformer
+from whet.rng import derive, numpy_stream
+from whet.testing.tiny import tiny_model
+from whet.types import Completion
+
+DEVICE = torch.device("cuda")
+POSITIONS = 1280
+FAMILIES = ["qwen2", "qwen3", "llama", "mistral"]
+
+
+def move(model: Transformer, dtype: torch.dtype = torch.bfloat16) -> Transformer:
+    """Bring a model to the device as `open_model` does, its rope table in float32."""
+    model.to(device=DEVICE, dtype=dtype)
+    model.rope_PD = rope_table(model.cfg).to(DEVICE)
+    return model
+
+
+def small_model(
+    family: str = "qwen3", *, dtype: torch.dtype = torch.bfloat16, seed: int = 0
+) -> Transformer:
+    tied = family == "qwen2"
+    return move(tiny_model(family=family, tied=tied, positions=POSITIONS, seed=seed), dtype)
+
+
+def native(model: Transformer, *, slots: int = 24, kv_gb: float | None = None) -> NativeEngine:
+    cfg = NativeConfig(slots=slots, kv_gb=kv_gb)
+    return NativeEngine(model, cfg, stop_tokens=frozenset({3}))
+
+
+def requests(
+    lengths: tuple[int, ...] = (1, 2, 63, 64, 65, 200, 511, 512, 513, 700),
+    *,
+    samples: int = 3,
+    new: int = 40,
+) -> list[Request]:
+    """Several samples of each prompt, so that prompts are shared, at two temperatures."""
+    made = []
+    for index, length in enumerate(lengths):
+        prompt = numpy_stream(0, "gpu", index).integers(0, 50, length).astype(np.int32)
+        sampling = Sampling(temperature=(1.0, 0.7)[index % 2], max_tokens=new)
+        made += [
+            Request(
+                id=f"{index}/{n}", prompt=prompt, sampling=sampling, seed=derive(0, "gpu", index, n)
+            )
+            for n in range(samples)
+        ]
+    return made
+
+
+def sampled(engine: Engine, asked: list[Request]) -> tuple[dict[str, Completion], list[Example]]:
+    """Sample requests; what came, and the same as examples for a learner."""
+    done = dict(engine.generate(asked))
+    examples = [
+        Example(
+            tokens=np.concatenate([request.prompt, done[request.id].tokens]),
+            start=len(request.prompt),
+            group=request.id.partition("/")[0],
+            rollout=request.id,
+            temperature=request.sampling.temperature,
+            logprob=done[request.id].logprobs,
+            advantage=(-1.0) ** index * (0.5 + index % 3),
+        )
+        for index, request in enumerate(asked)
+    ]
+    return done, examples
+
+
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    source = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=source).to(DEVICE, dtype)
+
+
+def grads_of(outputs: tuple[Tensor, ...], inputs: list[Tensor]) -> list[Tensor]:
+    """Pull one fixed random gradient through all outputs at once."""
+    slopes = [draw(*out.shape, seed=100 + i, dtype=out.dtype) for i, out in enumerate(outputs)]
+    return list(
+        torch.autograd.grad(
+            outputs, inputs, [s.to(o.device) for s, o in zip(slopes, outputs, strict=True)]
+        )
+    )
+
+
+def leaves(*tensors: Tensor) -> list[Tensor]:
+    return [x.detach().clone().requires_grad_() for x in tensors]
+
+
+def doubled(*tensors: Tensor) -> list[Tensor]:
+    """The same numbers in float64, for a plain twin."""
+    return [x.detach().double().requires_grad_() for x in tensors]

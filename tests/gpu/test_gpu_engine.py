@@ -1,0 +1,139 @@
+"""The engine on a GPU: the learner's own bits, recorded steps, new weights, sleep."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, sampled, small_model
+
+from whet.engine.graphs import recorded_bytes
+from whet.engine.native import NativeEngine
+from whet.engine.paged_cache import Pages
+from whet.models.lora import named_weights
+from whet.models.transformer import Transformer, initialise
+from whet.testing.contracts import check_engine
+from whet.testing.tiny import tiny_model
+from whet.train.learner import score_examples
+from whet.types import Completion
+
+
+def _assert_same_bits(found: dict[str, Completion], expected: dict[str, Completion]) -> None:
+    assert found.keys() == expected.keys()
+    for id, completion in expected.items():
+        np.testing.assert_array_equal(found[id].tokens, completion.tokens)
+        np.testing.assert_array_equal(found[id].logprobs, completion.logprobs)
+
+
+def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
+    """Every log-probability of the engine is the learner's, bit for bit."""
+    done, examples = sampled(native(model, slots=slots), requests())
+    scored = score_examples(model, examples, 4096)
+    for example, logprobs in zip(examples, scored, strict=True):
+        np.testing.assert_array_equal(done[example.rollout].logprobs, logprobs)
+
+
+def _pages(engine: NativeEngine) -> Pages:
+    assert engine._loop is not None and isinstance(engine._loop.store, Pages)
+    return engine._loop.store
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_engine_and_learner_give_the_same_bits(family: str) -> None:
+    _assert_exact(small_model(family))
+
+
+@pytest.mark.parametrize("window", [64, 100, 600])
+def test_engine_and_learner_give_the_same_bits_past_a_sliding_window(window: int) -> None:
+    cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=window, sliding_layers=(1,))
+    model = Transformer(cfg)
+    initialise(model, 0)
+    _assert_exact(move(model))
+
+
+def test_engine_and_learner_give_the_same_bits_with_few_slots() -> None:
+    _assert_exact(small_model(), slots=5)
+
+
+def test_recorded_steps_give_what_steps_give_that_are_not() -> None:
+    model = small_model()
+    asked = requests((5, 64, 130), samples=8, new=100)
+    recorded = native(model)
+    found = dict(recorded.generate(asked))
+    again = dict(recorded.generate(asked))
+
+    plain = native(model)
+    list(plain.generate(asked[:1]))
+    _pages(plain).graphs = None
+    expected = dict(plain.generate(asked))
+
+    assert recorded.counts.recordings > 0 and recorded_bytes() >= 0
+    assert plain.counts.recordings == 0
+    _assert_same_bits(found, expected)
+    _assert_same_bits(again, expected)
+
+
+def test_sleep_gives_the_memory_back_and_changes_no_result() -> None:
+    model = small_model()
+    engine = native(model, slots=64)
+    before = torch.cuda.memory_allocated()
+    first = dict(engine.generate(requests()))
+    awake = torch.cuda.memory_allocated()
+
+    engine.sleep()
+
+    assert awake - before > 2**20
+    assert torch.cuda.memory_allocated() <= before + 2**16
+    assert recorded_bytes() == 0
+    _assert_same_bits(dict(engine.generate(requests())), first)
+
+
+def test_new_weights_reach_recorded_steps_of_an_engine_that_has_its_own() -> None:
+    engine = native(small_model(seed=0))
+    list(engine.generate(requests()))
+    source = small_model(seed=1)
+
+    engine.load_weights(named_weights(source), 4)
+
+    found = dict(engine.generate(requests()))
+    _assert_same_bits(
+        {id: replace(completion, version=0) for id, completion in found.items()},
+        dict(native(source).generate(requests())),
+    )
+    assert {completion.version for completion in found.values()} == {4}
+
+
+def test_weights_on_the_host_are_copied_to_the_device() -> None:
+    engine = native(small_model(seed=0))
+    source = small_model(seed=1)
+
+    engine.load_weights(((name, view.cpu()) for name, view in named_weights(source)), 1)
+
+    for mine, other in zip(engine.model.parameters(), source.parameters(), strict=True):
+        assert torch.equal(mine, other) and mine.device.type == DEVICE.type
+
+
+def test_a_cache_that_runs_short_changes_no_bit() -> None:
+    model = small_model()
+    asked = requests((200, 300, 400), samples=6, new=60)
+    page_bytes = 2 * 2 * 2 * 64 * 16 * 2  # keys and values, layers, heads, tokens, size, bytes
+    short = native(model, kv_gb=40 * page_bytes / 2**30)
+
+    found = dict(short.generate(asked))
+
+    assert short.counts.preemptions > 0
+    _assert_same_bits(found, dict(native(model).generate(asked)))
+
+
+def test_a_request_does_not_depend_on_its_neighbours() -> None:
+    engine = native(small_model())
+    asked = requests()
+    together = dict(engine.generate(asked))
+
+    for request in asked[::7]:
+        _assert_same_bits(dict(engine.generate([request])), {request.id: together[request.id]})
+
+
+def test_the_engine_keeps_its_contract_on_a_gpu() -> None:
+    prompts = [np.arange(1, 4, dtype=np.int32), np.arange(5, 25, dtype=np.int32)]
+    check_engine(native(small_model(), slots=4), prompts)

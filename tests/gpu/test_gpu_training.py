@@ -1,0 +1,218 @@
+"""Training on a GPU: gradients, updates in place, offload, adapters, resume, memory that is shared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gpu_models import DEVICE, FAMILIES, move, native, requests, sampled, small_model
+from torch import Tensor
+
+from whet.algos.catalog import sft_objective
+from whet.algos.weights import token_mean
+from whet.data.examples import Example
+from whet.engine.native import NativeEngine
+from whet.models.lora import LoraConfig, LoraTransformer
+from whet.models.transformer import Transformer
+from whet.testing.fakes import example
+from whet.testing.tiny import tiny_model, tiny_tokenizer
+from whet.train.checkpoint import load_training, save_training
+from whet.train.credit import weigh
+from whet.train.determinism import settle
+from whet.train.learner import Learner, score_examples
+from whet.train.memory import DeviceMemory
+from whet.train.optim import TrainConfig
+from whet.train.policy import Policy
+from whet.train.reference import reference_of
+
+CFG = TrainConfig(lr=1e-2, micro_tokens=256)
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    settle(True)
+    yield
+    settle(False)
+
+
+def _examples(seed: int = 0, longest: int = 60) -> list[Example]:
+    lengths = range(8, longest, 7)
+    made = [example(length=length, start=3, seed=100 * seed + length) for length in lengths]
+    return weigh(made, token_mean)
+
+
+def _gradients(model: Transformer) -> dict[str, Tensor]:
+    Learner(model, CFG, steps=1).accumulate(_examples(), sft_objective())
+    return {
+        name: weight.grad.cpu()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
+
+
+def _weights(model: Transformer) -> list[Tensor]:
+    return [weight.detach().clone() for weight in model.parameters()]
+
+
+def _policy(model: Transformer) -> Policy:
+    return Policy(model, tiny_tokenizer(), engine=native(model), name="gpu")
+
+
+def _sized(seed: int = 0) -> Transformer:
+    return move(tiny_model(vocab_size=tiny_tokenizer().vocab_size, seed=seed))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_gpu_has_the_gradients_of_a_cpu(family: str) -> None:
+    expected = _gradients(tiny_model(family=family))
+
+    found = _gradients(move(tiny_model(family=family), torch.float32))
+
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_updates_in_bfloat16_lower_the_loss() -> None:
+    learner = Learner(small_model(), CFG, steps=30)
+
+    losses = [learner.update(_examples(), sft_objective())["loss"] for _ in range(30)]
+
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
+    policy = _policy(small_model())
+    before = dict(policy.engine.generate(requests()))
+    policy.learner(CFG, steps=1).update(_examples(), sft_objective())
+
+    policy.publish(1)
+
+    done, examples = sampled(policy.engine, requests())
+    for item, logprobs in zip(examples, score_examples(policy.model, examples, 4096), strict=True):
+        np.testing.assert_array_equal(done[item.rollout].logprobs, logprobs)
+    assert {completion.version for completion in done.values()} == {1}
+    assert any(len(before[id].tokens) != len(done[id].tokens) for id in done) or any(
+        (before[id].logprobs != done[id].logprobs).any() for id in done
+    )
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_an_optimiser_in_host_memory_takes_the_same_steps_bit_for_bit() -> None:
+    models = [small_model(), small_model()]
+    for model, offload in zip(models, (False, True), strict=True):
+        cfg = CFG.model_copy(update={"offload": offload})
+        learner = Learner(model, cfg, steps=4)
+        for seed in range(4):
+            learner.update(_examples(seed), sft_objective())
+
+    for near, far in zip(_weights(models[0]), _weights(models[1]), strict=True):
+        assert torch.equal(near, far)
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_layers_that_run_twice_give_the_same_gradient_bit_for_bit(layers: int) -> None:
+    plain = small_model(dtype=torch.float32)
+    again = small_model(dtype=torch.float32)
+    again.num_checkpointed = layers
+
+    expected = _gradients(plain)
+
+    assert all(torch.equal(found, expected[name]) for name, found in _gradients(again).items())
+
+
+def test_a_reference_in_host_memory_scores_the_same_bits() -> None:
+    model = small_model()
+    near, far = reference_of(model), reference_of(model, offload=True)
+
+    for mine, other in zip(
+        near.logprobs(_examples(), 256), far.logprobs(_examples(), 256), strict=True
+    ):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_fresh_adapters_change_no_bit() -> None:
+    base = small_model()
+    expected = score_examples(base, _examples(), 256)
+
+    adapted = LoraTransformer(base, LoraConfig(rank=4), base="", seed=0)
+
+    for mine, other in zip(score_examples(adapted, _examples(), 256), expected, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None:
+    adapted = LoraTransformer(small_model(), LoraConfig(rank=4), base="", seed=0)
+    below = {n: w.clone() for n, w in adapted.named_parameters() if ".lora_" not in n}
+    policy = _policy(adapted)
+    learner = policy.learner(CFG, steps=3)
+    for seed in range(3):
+        learner.update(_examples(seed), sft_objective())
+    policy.publish(3)
+
+    done, examples = sampled(policy.engine, requests((3, 70, 200), new=30))
+
+    gaps = [
+        np.abs(done[item.rollout].logprobs - logprobs).max()
+        for item, logprobs in zip(examples, score_examples(adapted, examples, 4096), strict=True)
+    ]
+    assert max(gaps) < 0.25  # two bfloat16 sums of other shapes; other adapters are nats away
+    moved = [
+        name for name, weight in adapted.named_parameters() if ".lora_B" in name and weight.any()
+    ]
+    assert moved
+    for name, weight in adapted.named_parameters():
+        assert name not in below or torch.equal(weight, below[name]), name
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
+    policy = _policy(_sized())
+    learner = policy.learner(CFG, steps=6)
+    for seed in range(3):
+        learner.update(_examples(seed), sft_objective())
+    save_training(tmp_path, policy, learner, {})
+    resumed = _policy(_sized(seed=1))
+    other = resumed.learner(CFG, steps=6)
+    load_training(tmp_path, resumed, other)
+
+    for seed in range(3, 6):
+        mine = learner.update(_examples(seed), sft_objective())
+        assert other.update(_examples(seed), sft_objective()) == mine
+
+    for straight, again in zip(_weights(policy.model), _weights(resumed.model), strict=True):
+        assert torch.equal(straight, again)
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_the_same_update_gives_the_same_bits_twice() -> None:
+    models = [small_model(), small_model()]
+    for model in models:
+        Learner(model, CFG, steps=1).update(_examples(longest=200), sft_objective())
+
+    assert all(map(torch.equal, _weights(models[0]), _weights(models[1])))
+
+
+def test_a_cache_gives_way_to_an_update_that_needs_its_memory() -> None:
+    policy = _policy(small_model())
+    list(policy.engine.generate(requests()))
+    scarce = DeviceMemory(DEVICE, free=lambda: 0.0)
+    scarce.add(policy.engine)
+
+    learner = Learner(policy.model, CFG, steps=1, memory=scarce)
+    learner.update(_examples(), sft_objective())
+
+    assert policy.model.num_checkpointed == policy.model.cfg.num_layers
+    assert isinstance(policy.engine, NativeEngine) and policy.engine._loop is None
+
+
+def test_free_memory_is_what_a_new_tensor_can_have() -> None:
+    memory = DeviceMemory(DEVICE)
+    before = memory._free()
+    held = torch.empty(2**28, dtype=torch.uint8, device=DEVICE)
+
+    after = memory._free()
+
+    assert before - after == pytest.approx(held.numel(), abs=2**22)
