@@ -35,32 +35,8 @@ def plain_swiglu(gate_up_TI: Tensor) -> Tensor:
     """Do the same in plain torch, on any device."""
     gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
     if gate_up_TI.element_size() >= 4:
-        if needs_grad(gate_up_TI):
-            out_TI: Tensor = _PlainSwiGLU.apply(gate_up_TI)  # type: ignore[no-untyped-call]
-            return out_TI
-        return F.silu(gate_TI).mul_(up_TI)
+        return F.silu(gate_TI) * up_TI
     return (F.silu(gate_TI.float()) * up_TI.float()).to(gate_up_TI.dtype)
-
-
-class _PlainSwiGLU(torch.autograd.Function):
-    """What autograd would make of the plain twin, in fewer passes over memory."""
-
-    @staticmethod
-    def forward(ctx: Any, gate_up_TI: Tensor) -> Tensor:
-        gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
-        opened_TI = F.silu(gate_TI)
-        ctx.save_for_backward(gate_up_TI, opened_TI)
-        return opened_TI * up_TI
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        gate_up_TI, opened_TI = ctx.saved_tensors
-        gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
-        d_gate_up_TI = torch.empty_like(gate_up_TI)
-        d_gate_TI, d_up_TI = d_gate_up_TI.chunk(2, dim=-1)
-        torch.ops.aten.silu_backward.grad_input(grads[0] * up_TI, gate_TI, grad_input=d_gate_TI)
-        torch.mul(grads[0], opened_TI, out=d_up_TI)
-        return d_gate_up_TI
 
 
 class _CompiledSwiGLU(torch.autograd.Function):

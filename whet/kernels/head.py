@@ -59,7 +59,7 @@ def token_logprobs(
     if wanted, else 0.
 
     Both have gradients; detach what should have none. The backward pass computes chunks of logits
-    again, unless all fit in one chunk on a CPU, which then keeps them. A temperature of 0 scores
+    again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0 scores
     like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
@@ -74,10 +74,6 @@ def token_logprobs(
             return c_scores.scores(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
-        kept: tuple[Tensor, Tensor] = _KeptScores.apply(  # type: ignore[no-untyped-call]
-            hidden_MH, weight_VH, label_M, temperature_M, entropy
-        )
-        return kept
     rows = max(1, elements // len(weight_VH))
     rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
     both: tuple[Tensor, Tensor] = _Scores.apply(  # type: ignore[no-untyped-call]
@@ -149,22 +145,16 @@ def plain_measure(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of
     exponentials."""
-    return _plain_measure(logits_RV, label_R, temperature_R, has_entropy=has_entropy)[:3]
-
-
-def _plain_measure(
-    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     scaled_RV = _scaled(logits_RV, temperature_R)
     probs_RV = torch.softmax(scaled_RV, dim=-1)
     lse_R = _lse(scaled_RV, probs_RV)
     logprob_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - lse_R
     if not has_entropy:
-        return logprob_R, torch.zeros_like(logprob_R), lse_R, probs_RV
+        return logprob_R, torch.zeros_like(logprob_R), lse_R
     # Below the row's maximum: between large numbers the entropy would be lost.
     below_RV = scaled_RV - scaled_RV.amax(-1, keepdim=True)
     mean_R = torch.bmm(probs_RV[:, None], below_RV[:, :, None])[:, 0, 0]
-    return logprob_R, -probs_RV.amax(-1).log() - mean_R, lse_R, probs_RV
+    return logprob_R, -probs_RV.amax(-1).log() - mean_R, lse_R
 
 
 def plain_slope(
@@ -265,51 +255,6 @@ class _Scores(torch.autograd.Function):
             del slope_RV  # before the next chunk takes its place
         d_weight_VH = None if d_weight_VH is None else d_weight_VH.to(weight_VH.dtype)
         return d_hidden_MH, d_weight_VH, None, None, None, None
-
-
-class _KeptScores(torch.autograd.Function):
-    """The same for one chunk on a CPU: memory costs less there than computing the logits again."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_MH: Tensor,
-        weight_VH: Tensor,
-        label_M: Tensor,
-        temperature_M: Tensor,
-        entropy: bool,
-    ) -> tuple[Tensor, Tensor]:
-        logits_MV = head_logits(hidden_MH, weight_VH)
-        logprob_M, entropy_M, _, probs_MV = _plain_measure(
-            logits_MV, label_M, temperature_M, has_entropy=entropy
-        )
-        ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV)
-        ctx.has_entropy = entropy
-        ctx.set_materialize_grads(False)
-        return logprob_M, entropy_M
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden_MH, weight_VH, label_M, temperature_M, entropy_M, probs_MV = ctx.saved_tensors
-        d_logprob_M = grads[0]
-        d_entropy_M = grads[1] if ctx.has_entropy else None
-        if d_logprob_M is None:
-            d_logprob_M = torch.zeros_like(entropy_M)
-        scale_M = _scale(temperature_M).to(probs_MV.dtype)
-        d_logprob_M = d_logprob_M / scale_M
-        if d_entropy_M is None:
-            slope_MV = probs_MV * -d_logprob_M[:, None]
-        else:
-            d_entropy_M = d_entropy_M / scale_M
-            slope_MV = probs_MV * (-d_logprob_M - d_entropy_M * entropy_M)[:, None]
-            slope_MV -= torch.xlogy(probs_MV, probs_MV).mul_(d_entropy_M[:, None])
-        slope_MV.scatter_add_(1, label_M[:, None], d_logprob_M[:, None])
-        slope_MV = slope_MV.to(hidden_MH.dtype)
-        d_hidden_MH = slope_MV @ weight_VH if ctx.needs_input_grad[0] else None
-        d_weight_VH = (
-            (slope_MV.t() @ hidden_MH).to(weight_VH.dtype) if ctx.needs_input_grad[1] else None
-        )
-        return d_hidden_MH, d_weight_VH, None, None, None
 
 
 def _slope(

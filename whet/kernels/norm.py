@@ -43,64 +43,8 @@ def plain_add_norm(
     x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
-    if x_TH.element_size() >= 4 and needs_grad(x_TH, residual_TH, weight_H):
-        both: tuple[Tensor, Tensor] = _PlainAddNorm.apply(  # type: ignore[no-untyped-call]
-            x_TH, residual_TH, weight_H, eps
-        )
-        return both[0], x_TH if residual_TH is None else both[1]
     sum_TH = x_TH if residual_TH is None else x_TH + residual_TH
-    if x_TH.element_size() < 4:
-        return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
-    return (sum_TH * inverse_rms(sum_TH, eps)).mul_(weight_H), sum_TH
-
-
-def inverse_rms(x: Tensor, eps: float) -> Tensor:
-    """Give what each vector of the last dimension is to be multiplied by."""
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-
-
-def norm_slope(d_normed: Tensor, x: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Go back through x * scale * weight, scale the inverse root mean square: the slope of x, and
-    that of the weight before it is summed over vectors.
-    """
-    unit = x * scale
-    d_weight = d_normed * unit
-    share = torch.mul(d_weight, weight).sum(-1, keepdim=True).div_(x.shape[-1])
-    return (d_normed * weight).addcmul_(unit, share, value=-1).mul_(scale), d_weight
-
-
-class _PlainAddNorm(torch.autograd.Function):
-    """What autograd would make of the plain twin, in fewer passes over memory."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor]:
-        sum_TH = x_TH if residual_TH is None else x_TH + residual_TH
-        scale_T1 = inverse_rms(sum_TH, eps)
-        ctx.save_for_backward(sum_TH, scale_T1, weight_H)
-        ctx.has_residual = residual_TH is not None
-        ctx.set_materialize_grads(False)
-        # Where nothing was added the caller has the sum already, and an output must not be an
-        # input.
-        return (sum_TH * scale_T1).mul_(weight_H), sum_TH.new_empty(
-            0
-        ) if residual_TH is None else sum_TH
-
-    @staticmethod
-    def backward(
-        ctx: Any, *grads: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        d_normed_TH, d_sum_TH = grads
-        if d_normed_TH is None:
-            return d_sum_TH, d_sum_TH, None, None
-        sum_TH, scale_T1, weight_H = ctx.saved_tensors
-        d_x_TH, d_weight_TH = norm_slope(d_normed_TH, sum_TH, scale_T1, weight_H)
-        if ctx.has_residual and d_sum_TH is not None:
-            d_x_TH += d_sum_TH
-        d_weight_H = d_weight_TH.sum(0) if ctx.needs_input_grad[2] else None
-        return d_x_TH, d_x_TH if ctx.has_residual else None, d_weight_H, None
+    return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
 
 
 class _CompiledAddNorm(torch.autograd.Function):

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.norm import inverse_rms, norm_slope
 from whet.kernels.shapes import Heads
 from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
 
@@ -106,16 +105,6 @@ def plain_turn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
     rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
-    if qkv_TX.element_size() >= 4:
-        norms_ND = (
-            None if q_norm_D is None or k_norm_D is None else _norms(split, q_norm_D, k_norm_D)
-        )
-        if needs_grad(qkv_TX, q_norm_D, k_norm_D):
-            turned: tuple[Tensor, Tensor, Tensor] = _PlainTurn.apply(  # type: ignore[no-untyped-call]
-                qkv_TX, rope_TD, norms_ND, split
-            )
-            return turned
-        return _turned(qkv_TX, rope_TD, norms_ND, split)[0]
     heads = split.queries
     turning = split.queries + split.groups
     qkv = qkv_TX.view(len(qkv_TX), turning + split.groups, -1)
@@ -136,68 +125,8 @@ def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
     )
 
 
-def _norms(split: Heads, q_norm_D: Tensor, k_norm_D: Tensor) -> Tensor:
-    """Lay the weights of the norms of all heads that turn side by side: one vector a head."""
-    return torch.cat([q_norm_D.expand(split.queries, -1), k_norm_D.expand(split.groups, -1)])
-
-
-def _turned(
-    qkv_TX: Tensor, rope_TD: Tensor, norms_ND: Tensor | None, split: Heads
-) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
-    """Normalise and rotate queries and keys together; also what each head was multiplied by."""
-    turning = split.queries + split.groups
-    qkv_TND = qkv_TX.view(len(qkv_TX), turning + split.groups, -1)
-    turned_TND = qkv_TND[:, :turning]
-    scale_TN1 = None
-    if norms_ND is not None:
-        scale_TN1 = inverse_rms(turned_TND, split.eps)
-        turned_TND = (turned_TND * scale_TN1).mul_(norms_ND)
-    turned_TND = _rotated(turned_TND, rope_TD, 1)
-    return (
-        turned_TND[:, : split.queries],
-        turned_TND[:, split.queries :],
-        qkv_TND[:, turning:],
-    ), scale_TN1
-
-
-def _rotated(x_TND: Tensor, rope_TD: Tensor, sign: int) -> Tensor:
-    """Rotate forwards or, with sign -1, backwards, without a copy of the halves."""
-    cos, sin = rope_TD.unsqueeze(1).chunk(2, dim=-1)
-    first, second = x_TND.chunk(2, dim=-1)
-    out_TND = torch.empty(x_TND.shape, dtype=x_TND.dtype, device=x_TND.device)
-    out_first, out_second = out_TND.chunk(2, dim=-1)
-    torch.mul(first, cos, out=out_first).addcmul_(second, sin, value=-sign)
-    torch.mul(second, cos, out=out_second).addcmul_(first, sin, value=sign)
-    return out_TND
-
-
 def _row_each(x: Tensor) -> Tensor:
     return torch.arange(len(x), device=x.device)
-
-
-class _PlainTurn(torch.autograd.Function):
-    """What autograd would make of the plain twin, in fewer passes over memory."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, qkv_TX: Tensor, rope_TD: Tensor, norms_ND: Tensor | None, split: Heads
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        (q_TND, k_TGD, v_TGD), scale_TN1 = _turned(qkv_TX, rope_TD, norms_ND, split)
-        ctx.save_for_backward(rope_TD, norms_ND, scale_TN1, None if norms_ND is None else qkv_TX)
-        ctx.split = split
-        return q_TND.contiguous(), k_TGD.contiguous(), v_TGD.contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None, None]:
-        rope_TD, norms_ND, scale_TN1, qkv_TX = ctx.saved_tensors
-        turning = ctx.split.queries + ctx.split.groups
-        d_turned_TND = _rotated(torch.cat(grads[:2], 1), rope_TD, -1)
-        d_norms_ND = None
-        if norms_ND is not None:
-            qk_TND = qkv_TX.view(len(qkv_TX), turning + ctx.split.groups, -1)[:, :turning]
-            d_turned_TND, d_norms_TND = norm_slope(d_turned_TND, qk_TND, scale_TN1, norms_ND)
-            d_norms_ND = d_norms_TND.sum(0) if ctx.needs_input_grad[2] else None
-        return torch.cat([d_turned_TND, grads[2]], 1).flatten(1), None, d_norms_ND, None
 
 
 class _Projection(ctypes.Structure):

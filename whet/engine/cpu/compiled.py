@@ -36,34 +36,36 @@ FEWEST_ROWS = 32
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
+def _fields(kind: type, names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = _fields(_POINTER, "input_norm qkv qkv_bias q_norm k_norm out post_norm gate_up down")
+
+
 class _Model(ctypes.Structure):
     _fields_ = (
-        *(
-            (name, _INT)
-            for name in ("layers", "hidden", "inner", "heads", "groups", "size", "vocab")
-        ),
+        *_fields(_INT, "num_layers hidden inner heads groups size vocab"),
         ("eps", ctypes.c_float),
-        *((name, _POINTER) for name in ("embed", "rope", "norm", "head", "weights")),
+        *_fields(_POINTER, "embed rope norm head layers"),
     )
 
 
 class _Cache(ctypes.Structure):
     _fields_ = (
-        *((name, _POINTER) for name in ("keys", "prompt")),
-        *((name, _INT) for name in ("prompts", "columns", "length")),
+        *_fields(_POINTER, "keys prompt"),
+        *_fields(_INT, "prompts columns length"),
         ("blocks", _POINTER),
-        *((name, _INT) for name in ("num_blocks", "slots")),
+        *_fields(_INT, "num_blocks slots"),
     )
 
 
 class _Rows(ctypes.Structure):
     _fields_ = (
-        *((name, _INT) for name in ("used", "threads", "columns")),
-        *(
-            (name, _POINTER)
-            for name in ("token", "count", "live", "first", "base", "limit", "seed", "temperature")
-        ),
-        *((name, _POINTER) for name in ("report", "slot", "prompt", "length", "is_stop", "hidden")),
+        *_fields(_INT, "used threads columns"),
+        *_fields(_POINTER, "token count live first base limit seed temperature"),
+        *_fields(_POINTER, "report slot prompt length is_stop hidden"),
     )
 
 
@@ -114,13 +116,10 @@ class CompiledSlots(Slots):
         self._kept = []
         cfg = self.model.cfg
         assert self.model.dtype == torch.float32, "a model stays what it was when the engine began"
-        addresses: list[int | None] = []
-        for layer in self.model.layers:
-            assert isinstance(layer, Layer), "a Transformer is made of them"
-            addresses += self._layer(layer)
-        self._weights = (_POINTER * len(addresses))(*addresses)
+        layers = [self._layer(layer) for layer in self.model.layers if isinstance(layer, Layer)]
+        self._layers = (_Layer * len(layers))(*layers)
         self.shape = _Model(
-            layers=cfg.num_layers,
+            num_layers=len(layers),
             hidden=cfg.hidden_size,
             inner=cfg.intermediate_size,
             heads=cfg.num_heads,
@@ -132,7 +131,7 @@ class CompiledSlots(Slots):
             rope=self._address(self.model.rope_PD),
             norm=self._address(self.model.norm.weight),
             head=self._pack(self.model.head_weight_VH),
-            weights=ctypes.addressof(self._weights),
+            layers=ctypes.addressof(self._layers),
         )
 
     def prefill(self, layout: Layout, link: Link) -> Prefill:
@@ -239,23 +238,22 @@ class CompiledSlots(Slots):
         self.keys_KPGDL[:, line_M, :, :, :length] = keys_KPGLD[:, line_M].transpose(3, 4)
         self._filed.clear()
 
-    def _layer(self, layer: Layer) -> list[int | None]:
+    def _layer(self, layer: Layer) -> _Layer:
         odd = -len(layer.qkv.weight) % self.panel
-        return [
-            self._address(layer.input_norm.weight),
-            self._pack(layer.qkv.weight),
-            self._address(
-                None if layer.qkv.bias is None else nn.functional.pad(layer.qkv.bias, (0, odd))
-            ),
-            *(
-                self._address(None if norm is None else norm.weight)
-                for norm in (layer.q_norm, layer.k_norm)
-            ),
-            self._pack(layer.out.weight),
-            self._address(layer.post_norm.weight),
-            self._pack(layer.mlp.gate_up.weight),
-            self._pack(layer.mlp.down.weight),
-        ]
+        bias = layer.qkv.bias
+        norms = layer.q_norm, layer.k_norm
+        q_norm, k_norm = (self._address(None if norm is None else norm.weight) for norm in norms)
+        return _Layer(
+            input_norm=self._address(layer.input_norm.weight),
+            qkv=self._pack(layer.qkv.weight),
+            qkv_bias=self._address(None if bias is None else nn.functional.pad(bias, (0, odd))),
+            q_norm=q_norm,
+            k_norm=k_norm,
+            out=self._pack(layer.out.weight),
+            post_norm=self._address(layer.post_norm.weight),
+            gate_up=self._pack(layer.mlp.gate_up.weight),
+            down=self._pack(layer.mlp.down.weight),
+        )
 
     def _pack(self, weight_NM: Tensor) -> int | None:
         n, m = weight_NM.shape

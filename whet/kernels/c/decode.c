@@ -92,11 +92,15 @@ static inline void mix(const float *p, const float *values, i64 count, i64 n, fl
     }
 }
 
+typedef struct { /* those that a model does not have are NULL; matrices lie in panels */
+    const float *input_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *out, *post_norm, *gate_up, *down;
+} Layer;
+
 typedef struct {
-    i64 layers, hidden, inner, heads, groups, size, vocab;
+    i64 num_layers, hidden, inner, heads, groups, size, vocab;
     float eps;
     const float *embed, *rope, *norm, *head;
-    const float **weights; /* for each layer: norm, qkv, its bias, q norm, k norm, out, norm, gate and up, down */
+    const Layer *layers;
 } Model;
 
 typedef struct {
@@ -121,7 +125,7 @@ typedef struct {
 /* What the new token of a row makes of its prompt and all that the row has added, itself included. */
 static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 layer, i64 b, const float *qkv,
                    float *scores, float *to) {
-    const float **w = m->weights + 9 * layer;
+    const Layer *w = m->layers + layer;
     i64 n = m->size, slot = rows->slot[b], before = rows->length[rows->prompt[b]];
     i64 position = rows->first[b] + rows->count[b], column = position - before, block = column / BLOCK;
     i64 place = column % BLOCK, padded = (before + LANES - 1) / LANES * LANES, total = padded + (block + 1) * BLOCK;
@@ -133,12 +137,12 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
         i64 own = 2 * layer * apart + (slot * m->groups + g) * BLOCK * n;
         const float *keys = cache->keys + (layer * lines + line) * n * cache->columns;
         const float *values = cache->prompt + ((2 * layer + 1) * lines + line) * n * cache->length;
-        turn(qkv + (m->heads + g) * n, n, table, w[4], m->eps, 1.0f, turned);
+        turn(qkv + (m->heads + g) * n, n, table, w->k_norm, m->eps, 1.0f, turned);
         float *file = cache->blocks[block] + own;
         for (i64 i = 0; i < n; i++) file[i * BLOCK + place] = turned[i];
         memcpy(file + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
         for (i64 y = g * (m->heads / m->groups); y < (g + 1) * (m->heads / m->groups); y++) {
-            turn(qkv + y * n, n, table, w[3], m->eps, 1.0f / sqrtf((float)n), turned);
+            turn(qkv + y * n, n, table, w->q_norm, m->eps, 1.0f / sqrtf((float)n), turned);
             for (i64 c = 0; c < padded; c += LANES) store(scores + c, score(turned, keys + c, cache->columns, n));
             for (i64 c = before; c < padded; c++) scores[c] = -INFINITY;
             for (i64 j = 0; j <= block; j++)
@@ -236,22 +240,22 @@ static void forward(const Model *m, const Cache *cache, const Rows *rows, i64 at
     memset(stream, 0, count * hidden * sizeof(float));
     for (i64 r = 0; r < count; r++)
         memcpy(added + r * out_n, m->embed + rows->token[at + r] * hidden, hidden * sizeof(float));
-    for (i64 layer = 0; layer < m->layers; layer++) {
-        const float **w = m->weights + 9 * layer;
-        add_norm(count, hidden, added, out_n, stream, w[0], m->eps, normed);
-        linear(count, hidden, qkv_n, normed, w[1], w[2], big);
+    for (i64 layer = 0; layer < m->num_layers; layer++) {
+        const Layer *w = m->layers + layer;
+        add_norm(count, hidden, added, out_n, stream, w->input_norm, m->eps, normed);
+        linear(count, hidden, qkv_n, normed, w->qkv, w->qkv_bias, big);
         for (i64 r = 0; r < count; r++)
             attend(m, cache, rows, layer, at + r, big + r * qkv_n, scores, mixed + r * many);
-        linear(count, many, out_n, mixed, w[5], NULL, added);
-        add_norm(count, hidden, added, out_n, stream, w[6], m->eps, normed);
-        linear(count, hidden, gate_n, normed, w[7], NULL, big);
+        linear(count, many, out_n, mixed, w->out, NULL, added);
+        add_norm(count, hidden, added, out_n, stream, w->post_norm, m->eps, normed);
+        linear(count, hidden, gate_n, normed, w->gate_up, NULL, big);
         for (i64 r = 0; r < count; r++)
             for (i64 i = 0; i < m->inner; i += LANES) {
                 vec gate = load(big + r * gate_n + i), up = load(big + r * gate_n + m->inner + i);
                 vec e = exponential(pick(gate < 0, gate, -gate)); /* of the side that cannot overflow */
                 store(mixed + r * m->inner + i, pick(gate < 0, gate * e, gate) / (1.0f + e) * up);
             }
-        linear(count, m->inner, out_n, mixed, w[8], NULL, added);
+        linear(count, m->inner, out_n, mixed, w->down, NULL, added);
     }
     add_norm(count, hidden, added, out_n, stream, m->norm, m->eps, normed);
     if (rows->hidden) memcpy(rows->hidden + at * hidden, normed, count * hidden * sizeof(float));
