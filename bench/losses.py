@@ -31,18 +31,18 @@ from torch import Tensor
 
 from whet.algos import advantages
 from whet.algos.catalog import AlgoConfig, Objective, build
+from whet.algos.losses import TokenTerms
 from whet.algos.preference import PreferenceConfig, preference_objective
-from whet.algos.terms import TokenTerms
 from whet.data.examples import Example, Pair
 from whet.models.load import named_views
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.credit import credit, example_of, flatten, weigh
-from whet.train.learner import Learner, score_examples
+from whet.train.credit import credit, flatten, select, to_example, weigh
+from whet.train.learner import LocalLearner, divide, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.preference import score_pairs, weigh_pairs
+from whet.train.reference import score_pairs, weigh_pairs
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24
@@ -331,14 +331,15 @@ class World:
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
             algo = replace(algo, advantage=advantages.each(zscore))
-        examples = flatten(self.groups, algo, temperature=1.0)
+        selection = select(self.groups, algo)
+        examples = flatten(selection, temperature=1.0)
         # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.
         own = score_examples(self.old, examples, 4096)
         engine = own if not case.vllm else self.engine
         examples = [
             replace(
                 item,
-                logprob=sampled,
+                sampling_logprob=sampled,
                 ref_logprob=reference,
                 old_logprob=None if case.is_on_policy else old,
             )
@@ -346,7 +347,7 @@ class World:
                 examples, engine, score_examples(self.reference, examples, 4096), own, strict=True
             )
         ]
-        examples, _ = credit(self.groups, examples, algo, {})
+        examples, _ = credit(selection, examples, algo, {})
         if not algo.needs_reference:
             examples = [replace(item, ref_logprob=None) for item in examples]
         model = self.old if case.is_on_policy else self.present
@@ -377,14 +378,14 @@ class World:
 
         cfg = TrainConfig(micro_tokens=micro_tokens)
         own = copy.deepcopy(model)
-        metrics = Learner(own, cfg, steps=1).accumulate(examples, objective)
-        sized = Learner(copy.deepcopy(model), cfg, steps=1).accumulate(
+        metrics = divide(LocalLearner(own, cfg, steps=1).accumulate(examples, objective))
+        sized = LocalLearner(copy.deepcopy(model), cfg, steps=1).accumulate(
             examples, replace(objective, loss=size)
         )
         return Found(
             loss=metrics["loss"],
             gradient=joined(gradients(own)),
-            loss_size=sized["loss"],
+            loss_size=sized["loss"].total,
             clip_fraction=metrics.get("policy/clip_fraction", 0.0),
         )
 
@@ -436,7 +437,7 @@ class World:
 
     def pairs_by_whet(self, case: Case) -> Found:
         pairs = [
-            Pair(chosen=example_of(a, 1.0), rejected=example_of(b, 1.0)) for a, b in self.pairs()
+            Pair(chosen=to_example(a, 1.0), rejected=to_example(b, 1.0)) for a, b in self.pairs()
         ]
         objective = preference_objective(PreferenceConfig.model_validate(case.whet))
         examples = weigh_pairs(score_pairs(pairs, self.reference, 4096))
@@ -575,7 +576,7 @@ def engine_logprobs(model: Transformer, groups: Sequence[Group]) -> list[np.ndar
     """What an engine of other rounding would have sampled at: near the learner's, not equal."""
     algo = build(AlgoConfig(), max_tokens=MAX_TOKENS)
     noise = np.random.default_rng(3)
-    own = score_examples(model, flatten(groups, algo, temperature=1.0), 4096)
+    own = score_examples(model, flatten(select(groups, algo), temperature=1.0), 4096)
     return [(logprobs + noise.normal(0, 0.1, len(logprobs))).astype(np.float32) for logprobs in own]
 
 

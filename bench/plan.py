@@ -34,11 +34,10 @@ from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import Cost
 from whet.plan.memory import CARDS, GB
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner, update
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.reference import Reference, reference_of
-from whet.train.update import update, with_reference
+from whet.train.reference import Reference, reference_of, with_reference
 
 Settings = dict[str, str | int | float | bool]
 T = TypeVar("T")
@@ -193,7 +192,7 @@ def measure(
     reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
-    learner = Learner(model, train, steps=1000, memory=memory)
+    learner = LocalLearner(model, train, steps=1000, memory=memory)
     meter = Meter(spec.work.device, engine, before)
     meter.settle()
     start = time.perf_counter() - began
@@ -209,7 +208,7 @@ def step(
     spec: Spec,
     engine: NativeEngine,
     reference: Reference | None,
-    learner: Learner,
+    learner: LocalLearner,
     meter: "Meter",
     number: int,
 ) -> dict[str, Measured]:
@@ -237,7 +236,7 @@ class Meter:
         self.is_cuda, self.engine = device == "cuda", engine
         self.before = before
 
-    def settle(self) -> None:
+    def set_determinism(self) -> None:
         if self.is_cuda:
             torch.cuda.synchronize()
 

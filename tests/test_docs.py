@@ -15,6 +15,8 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from whet.algos.catalog import AlgoConfig
+from whet.algos.catalog import build as build_algorithm
 from whet.cli import app
 from whet.config import Config, kind_of, load
 from whet.grading.check_task import check_grader
@@ -24,7 +26,12 @@ from whet.pipeline.stages import KINDS
 from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
+from whet.testing.fakes import group as fake_group
+from whet.testing.tiny import tiny_model
 from whet.track.rollup import rollup
+from whet.train.credit import credit, flatten, select
+from whet.train.learner import LocalLearner, update
+from whet.train.optim import TrainConfig
 from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[1]
@@ -216,6 +223,20 @@ def test_the_task_of_your_own_in_the_documents_passes_its_check(tmp_path: Path) 
     assert len(problems) == len({problem.id for problem in problems}) == 499
     assert {problem.split for problem in problems} == set(SPLITS)
     assert check_grader(task, problems[::10], limits=Limits(workers=0)).failures == ()
+
+
+def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
+    file = tmp_path / "my_algo.py"
+    file.write_text(next(block.text for block in blocks("python") if "soft_clip" in block.text))
+    cfg = AlgoConfig(advantage=f"{file}:median_advantage", surrogate=f"{file}:soft_clip")
+    learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
+    algo = build_algorithm(cfg, max_tokens=8)
+    selection = select([fake_group([1.0, 0.25, 0.0])], algo)
+
+    examples, state = credit(selection, flatten(selection, temperature=1.0), algo, {})
+
+    assert ([item.advantage for item in examples], state) == ([0.75, 0.0, -0.25], {"steps": 1.0})
+    assert update(learner, examples, algo, seed=0)["train/grad_norm"] > 0
 
 
 def documented_metrics() -> set[str]:

@@ -11,7 +11,7 @@ import torch
 from small import gradient_norms, whet
 
 from whet import toml
-from whet.algos.catalog import resolved
+from whet.algos.catalog import resolve
 from whet.algos.rows import ROWS, AlgoName
 from whet.config import differences, to_table
 from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke
@@ -104,7 +104,7 @@ def num_steps(
             "verifier_train/grad_norm": num_turns(stage, Turn.VERIFIER, stage.steps),
         }
     models = ["train"]
-    if isinstance(stage, RLConfig) and resolved(stage.algo).advantage == "gae":
+    if isinstance(stage, RLConfig) and resolve(stage.algo).advantage == "gae":
         models.append("value")
     return {f"{model}/grad_norm": stage.steps for model in models}
 

@@ -145,7 +145,7 @@ def _one(kind: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, ori
 def _wanted(error: ErrorDetails) -> str:
     if template := WANTED.get(error["type"]):
         return template.format(**error.get("ctx", {})).replace("'", '"')
-    return error["msg"].removeprefix("Input should be ")
+    return error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
 
 
 def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:

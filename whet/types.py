@@ -7,9 +7,9 @@ Everything is frozen. Token data are numpy arrays, so types that hold them compa
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,31 @@ class Rollout:
 
 Group = tuple[Rollout, ...]
 """Siblings: answers to the same problem by the same policy."""
+
+Array = TypeVar("Array")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PerToken(Generic[Array]):
+    """What is known of each response token, under the same name from an example to its loss.
+
+    Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
+    new quantity is one more field here. None means that nobody has computed it.
+    """
+
+    sampling_logprob: Array | None = None
+    """At which the engine sampled the token; None for text nobody sampled."""
+    old_logprob: Array | None = None
+    """Under the weights at the start of the step; None at their first use, when they are the same."""
+    ref_logprob: Array | None = None
+    """Under the starting policy of a KL or preference, or under a teacher."""
+    value: Array | None = None
+    """What a critic expected before the step."""
+    value_target: Array | None = None
+
+    def per_token(self) -> dict[str, Array | None]:
+        """Return these quantities by name."""
+        return {item.name: getattr(self, item.name) for item in fields(PerToken)}
 
 
 def content_id(task: str, content: Json) -> str:

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from whet import tables, toml
-from whet.algos.catalog import AlgoConfig, build, policy_objective, resolved, sft_objective
-from whet.algos.early_stop import EarlyStop
+from whet.algos.catalog import AlgoConfig, build, policy_objective, resolve, sft_objective
+from whet.algos.losses import EarlyStop, Staleness, TokenTerms
 from whet.algos.rows import ROWS, AlgoName
-from whet.algos.staleness import Staleness
-from whet.algos.steps import Blend
-from whet.algos.terms import TokenTerms
+from whet.algos.step_credit import Blend
 from whet.config import Config, load, to_table
 from whet.errors import ConfigError
 from whet.toml import Table
@@ -38,9 +36,9 @@ def _terms(
         logprob_M=torch.tensor(logprob, requires_grad=True),
         entropy_M=zeros if entropy is None else torch.tensor(entropy),
         advantage_M=torch.tensor(advantage),
-        behaviour_M=zeros - 1.0,
-        old_M=None if old is None else torch.tensor(old),
-        reference_M=None if reference is None else torch.tensor(reference),
+        sampling_logprob=zeros - 1.0,
+        old_logprob=None if old is None else torch.tensor(old),
+        ref_logprob=None if reference is None else torch.tensor(reference),
         segment_M=zeros.long() if segments is None else torch.tensor(segments),
     )
 
@@ -194,7 +192,7 @@ class _Holder(Config):
 def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
     cfg = _Holder.model_validate({"algo": {"name": "dapo"}})
 
-    assert resolved(cfg.algo).clip_high == 0.28
+    assert resolve(cfg.algo).clip_high == 0.28
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:

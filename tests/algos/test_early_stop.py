@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from whet.algos.early_stop import EarlyStop, is_too_far, watched
+from whet.algos.losses import EarlyStop, is_too_far, stop_statistic
 
 RATIOS = torch.tensor([1.0, 0.5, 3.0, 1.5])
 
@@ -25,12 +25,12 @@ RATIOS = torch.tensor([1.0, 0.5, 3.0, 1.5])
 def test_each_statistic_trips_just_above_its_value(statistic: str, value: float) -> None:
     for limit, expected in ((value + 1e-3, False), (value - 1e-3, True)):
         cfg = EarlyStop.model_validate({"statistic": statistic, "limit": limit, "quantile": 0.7})
-        assert is_too_far(watched(RATIOS, cfg).mean(), cfg) == expected
+        assert is_too_far(stop_statistic(RATIOS, cfg).mean(), cfg) == expected
 
 
 def test_a_value_at_the_limit_is_trained_on() -> None:
     for cfg in (EarlyStop(limit=1.5), EarlyStop(limit=3.0, statistic="max")):
-        assert not is_too_far(watched(RATIOS, cfg).mean(), cfg)
+        assert not is_too_far(stop_statistic(RATIOS, cfg).mean(), cfg)
 
 
 def test_what_is_no_number_trips() -> None:
@@ -40,9 +40,9 @@ def test_what_is_no_number_trips() -> None:
 @pytest.mark.parametrize("statistic", ["mean", "max", "quantile", "kl"])
 def test_a_statistic_of_parts_adds_up_to_that_of_the_whole(statistic: str) -> None:
     cfg = EarlyStop.model_validate({"statistic": statistic, "limit": 1.2})
-    parts = [watched(part, cfg).sum() for part in (RATIOS[:1], RATIOS[1:])]
+    parts = [stop_statistic(part, cfg).sum() for part in (RATIOS[:1], RATIOS[1:])]
 
-    torch.testing.assert_close(torch.stack(parts).sum() / 4, watched(RATIOS, cfg).mean())
+    torch.testing.assert_close(torch.stack(parts).sum() / 4, stop_statistic(RATIOS, cfg).mean())
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.advantages import center, leave_one_out, zscore
+from whet.algos.advantages import center, gae, leave_one_out, zscore
 from whet.algos.distill import reverse_kl, teacher_advantage
-from whet.algos.losses import KlEstimator, cispo, clip, dual_clip, kl, sequence_ratio
+from whet.algos.losses import (
+    KlEstimator,
+    TokenTerms,
+    cispo,
+    clip,
+    dual_clip,
+    kl,
+    sequence_mean,
+    sequence_ratio,
+    token_mean,
+)
 from whet.algos.preference import dpo, ipo
-from whet.algos.returns import gae
-from whet.algos.terms import TokenTerms
-from whet.algos.weights import sequence_mean, token_mean
 from whet.evals.passk import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]
@@ -92,7 +99,7 @@ def test_gae(decay: float, advantage: list[float], target: list[float] | None) -
 
 
 def _terms(
-    logprob_M: Tensor, *, old_M: Tensor | None = None, reference_M: Tensor | None = None
+    logprob_M: Tensor, *, old_logprob_M: Tensor | None = None, ref_logprob_M: Tensor | None = None
 ) -> TokenTerms:
     """One sequence of sampled tokens."""
     zeros = torch.zeros(len(logprob_M))
@@ -100,16 +107,16 @@ def _terms(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
-        behaviour_M=zeros,
-        old_M=old_M,
-        reference_M=reference_M,
+        sampling_logprob=zeros,
+        old_logprob=old_logprob_M,
+        ref_logprob=ref_logprob_M,
         segment_M=zeros.long(),
     )
 
 
 def test_sequence_ratio() -> None:
     # exp((.1 + .3) / 2) = e^.2
-    terms = _terms(_numbers(-0.9, -0.7), old_M=_numbers(-1.0, -1.0))
+    terms = _terms(_numbers(-0.9, -0.7), old_logprob_M=_numbers(-1.0, -1.0))
     torch.testing.assert_close(sequence_ratio(terms), _numbers(1.2214, 1.2214), atol=1e-4, rtol=0)
 
 
@@ -132,7 +139,7 @@ def test_distillation() -> None:
     # The policy gives the token .5, the teacher .25: d = log 2, the value is k3, the slope d; the
     # advantage is -d.
     policy, teacher = _numbers(math.log(0.5)).requires_grad_(), _numbers(math.log(0.25))
-    loss = reverse_kl(_terms(policy, reference_M=teacher))
+    loss = reverse_kl(_terms(policy, ref_logprob_M=teacher))
     loss.sum().backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(loss.detach(), _numbers(0.1931), atol=1e-4, rtol=0)
     torch.testing.assert_close(policy.grad, _numbers(0.6931), atol=1e-4, rtol=0)

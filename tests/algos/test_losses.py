@@ -9,6 +9,7 @@ from torch import Tensor
 
 from whet.algos.losses import (
     KlEstimator,
+    TokenTerms,
     cispo,
     clip,
     dual_clip,
@@ -17,11 +18,12 @@ from whet.algos.losses import (
     nll,
     no_ratio,
     reinforce,
+    segment_mean,
+    segment_sum,
     sequence_ratio,
     step_kl,
     token_ratio,
 )
-from whet.algos.terms import TokenTerms, segment_mean, segment_sum
 
 LOGITS = (0.3, -1.2, 0.8, 2.0, -0.5)
 REFERENCE = (1.0, 0.1, -0.4, 0.7, 0.2)
@@ -32,16 +34,16 @@ ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3")
 
 
 def _terms(
-    logprob_M: Tensor, old_M: Tensor | None, segments: tuple[int, ...] | None = None
+    logprob_M: Tensor, old_logprob_M: Tensor | None, segments: tuple[int, ...] | None = None
 ) -> TokenTerms:
     zeros = torch.zeros(len(logprob_M))
     return TokenTerms(
         logprob_M=logprob_M,
         entropy_M=zeros,
         advantage_M=zeros,
-        behaviour_M=zeros,
-        old_M=old_M,
-        reference_M=None,
+        sampling_logprob=zeros,
+        old_logprob=old_logprob_M,
+        ref_logprob=None,
         segment_M=zeros.long() if segments is None else torch.tensor(segments),
     )
 

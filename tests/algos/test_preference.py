@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from whet.algos.losses import TokenTerms
 from whet.algos.preference import PreferenceConfig, dpo, ipo, pair_log_ratios, preference_objective
-from whet.algos.terms import TokenTerms
 
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 
@@ -18,9 +18,9 @@ def _terms(*logprobs: float) -> TokenTerms:
         logprob_M=torch.tensor(logprobs, requires_grad=True),
         entropy_M=zeros,
         advantage_M=zeros,
-        behaviour_M=zeros,
-        old_M=None,
-        reference_M=torch.tensor(REFERENCE),
+        sampling_logprob=zeros,
+        old_logprob=None,
+        ref_logprob=torch.tensor(REFERENCE),
         segment_M=torch.tensor([0, 0, 1, 1, 1]),
         chosen_P=torch.tensor([1]),
         rejected_P=torch.tensor([0]),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.algos.returns import by_values, gae, rewards_to_go, to_go, whiten
+from whet.algos.advantages import by_values, gae, rewards_to_go, to_go, whiten
 
 
 def test_rewards_to_go_discount_what_comes_later() -> None:

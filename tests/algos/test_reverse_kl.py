@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from whet.algos.distill import distill_objective, reverse_kl, teacher_advantage
-from whet.algos.terms import TokenTerms
+from whet.algos.losses import TokenTerms
 
 POLICY = torch.tensor([0.5, -1.0, 0.3, 1.2], dtype=torch.float64)
 TEACHER = torch.log_softmax(torch.tensor([1.0, 0.2, -0.7, 0.1], dtype=torch.float64), -1)
@@ -20,9 +20,9 @@ def _terms(logprob_V: Tensor) -> TokenTerms:
         logprob_M=logprob_V,
         entropy_M=zeros,
         advantage_M=zeros,
-        behaviour_M=logprob_V.detach(),
-        old_M=None,
-        reference_M=TEACHER,
+        sampling_logprob=logprob_V.detach(),
+        old_logprob=None,
+        ref_logprob=TEACHER,
         segment_M=torch.zeros(4, dtype=torch.long),
     )
 
@@ -61,7 +61,7 @@ def test_older_samples_are_weighed_by_their_ratio() -> None:
     logits = POLICY.clone().requires_grad_()
     logprob = torch.log_softmax(logits, -1)
     terms = _terms(logprob)
-    loss = (old.exp() * reverse_kl(replace(terms, old_M=old))).sum()
+    loss = (old.exp() * reverse_kl(replace(terms, old_logprob=old))).sum()
     loss.backward()  # type: ignore[no-untyped-call]
 
     value, gradient = _exact()

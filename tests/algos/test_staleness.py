@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from whet.algos.losses import MAX_LOG_RATIO
-from whet.algos.staleness import Staleness, correction
-from whet.algos.terms import TokenTerms
+from whet.algos.losses import MAX_LOG_RATIO, Staleness, TokenTerms, correction
 
 # Learner over engine: 4, ½ in the first sequence; 1.5, 1 in the second.
 FACTORS = [4.0, 0.5, 1.5, 1.0]
@@ -22,9 +20,9 @@ def _terms(*, old: bool = True) -> TokenTerms:
         logprob_M=(zeros - 9.0 if old else learner).requires_grad_(),
         entropy_M=zeros,
         advantage_M=zeros,
-        behaviour_M=engine,
-        old_M=learner if old else None,
-        reference_M=None,
+        sampling_logprob=engine,
+        old_logprob=learner if old else None,
+        ref_logprob=None,
         segment_M=torch.tensor([0, 0, 1, 1]),
     )
 
@@ -59,7 +57,7 @@ def test_factors_are_bounded_or_dropped(
 
 
 def test_a_factor_beyond_float32_stays_finite() -> None:
-    terms = replace(_terms(), old_M=torch.tensor([100.0, -1.0, -3.0, -0.5]))
+    terms = replace(_terms(), old_logprob=torch.tensor([100.0, -1.0, -3.0, -0.5]))
 
     factor_M, _ = correction(terms, Staleness(rule="truncate", high=1e30))
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.critic import explained_variance, value_loss
+from whet.algos.advantages import explained_variance
+from whet.algos.losses import value_loss
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.algos.weights import constant, sequence_mean, sequence_sum, token_mean
+from whet.algos.losses import constant, sequence_mean, sequence_sum, token_mean
 
 LENGTHS = [1, 3]
 

@@ -15,8 +15,8 @@ import torch
 from small import Pipeline, whet
 from torch import Tensor
 
-from whet.algos import catalog, losses, weights
-from whet.data.pack import pack
+from whet.algos import catalog, losses
+from whet.data.examples import pack
 from whet.evals import passk
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.proofs.base import Measure, Proof, tried
@@ -25,7 +25,7 @@ from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat
 from whet.train import credit, learner
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner
 from whet.train.optim import Optimizer
 from whet.train.policy import Policy
 from whet.types import Group, Tokens
@@ -66,14 +66,14 @@ def test_json_says_what_was_measured_and_against_which_limit() -> None:
 
 def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        weights, "token_mean", lambda lengths: [1 / (max(lengths) * len(lengths))] * len(lengths)
+        losses, "token_mean", lambda lengths: [1 / (max(lengths) * len(lengths))] * len(lengths)
     )
 
 
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
     right = credit.weigh
 
-    def weigh(examples: Sequence[Any], rule: weights.Weights) -> list[Any]:
+    def weigh(examples: Sequence[Any], rule: losses.Weights) -> list[Any]:
         return [
             item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
         ]
@@ -182,12 +182,12 @@ def _drop_the_last_micro_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def _average_over_micro_batches(patch: pytest.MonkeyPatch) -> None:
-    right = Learner.forward_backward
+    right = LocalLearner.forward_backward
 
-    def forward_backward(self: Learner, batch: Any, objective: Any) -> Any:
+    def forward_backward(self: LocalLearner, batch: Any, objective: Any) -> Any:
         return right(self, replace(batch, weight_M=batch.weight_M / len(batch.label_M)), objective)
 
-    patch.setattr(Learner, "forward_backward", forward_backward)
+    patch.setattr(LocalLearner, "forward_backward", forward_backward)
 
 
 def _forget_the_moments(patch: pytest.MonkeyPatch) -> None:

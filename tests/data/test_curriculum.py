@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from whet.data.curriculum import Band, Mixed, Stage, Staged
+from whet.data.feed import Band, Mixed, Stage, Staged
 from whet.testing.fakes import sum_problem
 
 STAGES = Staged(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from whet.data.examples import Batch, Example, to_batch
+from whet.data.examples import Example, to_batch
 
 CPU = torch.device("cpu")
 
@@ -19,7 +19,7 @@ def _examples() -> list[Example]:
             group="a",
             rollout="a0",
             temperature=0.5,
-            logprob=np.array([-0.1, -0.2], dtype=np.float32),
+            sampling_logprob=np.array([-0.1, -0.2], dtype=np.float32),
             advantage=1.5,
             weight=0.25,
         ),
@@ -28,7 +28,7 @@ def _examples() -> list[Example]:
             start=1,
             group="b",
             rollout="b0",
-            logprob=np.array([-0.3, -0.4], dtype=np.float32),
+            sampling_logprob=np.array([-0.3, -0.4], dtype=np.float32),
             advantage=-2.0,
             weight=0.75,
         ),
@@ -47,8 +47,8 @@ def test_a_batch_is_worked_by_hand() -> None:
     assert batch.temperature_M.tolist() == [0.5, 0.5, 1.0, 1.0]
     assert batch.weight_M.tolist() == [0.25, 0.25, 0.75, 0.75]
     assert batch.advantage_M.tolist() == [1.5, 1.5, -2.0, -2.0]
-    torch.testing.assert_close(batch.behaviour_M, torch.tensor([-0.1, -0.2, -0.3, -0.4]))
-    assert batch.old_M is None and batch.reference_M is None
+    torch.testing.assert_close(batch.sampling_logprob, torch.tensor([-0.1, -0.2, -0.3, -0.4]))
+    assert batch.old_logprob is None and batch.ref_logprob is None
 
 
 def test_old_and_reference_logprobs_are_laid_out_too() -> None:
@@ -60,21 +60,21 @@ def test_old_and_reference_logprobs_are_laid_out_too() -> None:
 
     batch = to_batch(examples, CPU)
 
-    assert batch.old_M is not None and batch.old_M.tolist() == [-1.0, -2.0, -1.0, -2.0]
-    assert batch.reference_M is not None and batch.reference_M.tolist() == [-3.0, -4.0, -3.0, -4.0]
+    assert batch.old_logprob is not None and batch.old_logprob.tolist() == [-1.0, -2.0, -1.0, -2.0]
+    assert batch.ref_logprob is not None and batch.ref_logprob.tolist() == [-3.0, -4.0, -3.0, -4.0]
 
 
-def test_text_nobody_sampled_has_zeros_for_its_behaviour() -> None:
-    batch: Batch = to_batch([replace(example, logprob=None) for example in _examples()], CPU)
+def test_text_nobody_sampled_has_no_sampling_logprob() -> None:
+    batch = to_batch([replace(example, sampling_logprob=None) for example in _examples()], CPU)
 
-    assert batch.behaviour_M.tolist() == [0.0] * 4
+    assert batch.sampling_logprob is None
 
 
 def test_a_field_that_only_some_examples_have_is_refused() -> None:
     first, second = _examples()
 
     with pytest.raises(AssertionError, match="all examples or for none"):
-        to_batch([first, replace(second, logprob=None)], CPU)
+        to_batch([first, replace(second, sampling_logprob=None)], CPU)
 
 
 def test_a_response_that_nothing_predicts_is_refused() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.data.curriculum import Band, Stage, Staged
-from whet.data.feed import Feed
+from whet.data.feed import Band, Feed, Stage, Staged
 from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Json, Problem, Score, Verdict

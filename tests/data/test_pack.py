@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.data.examples import Example
-from whet.data.pack import pack
+from whet.data.examples import Example, pack
 from whet.errors import DataError
 from whet.testing.fakes import example
+
+
+def packed(
+    examples: list[Example], token_budget: int, *, ranks: int = 1, is_padded: bool = True
+) -> list[list[Example]]:
+    groups = pack(examples, token_budget, ranks=ranks, is_padded=is_padded)
+    return [[examples[index] for index in group] for group in groups]
 
 
 @settings(deadline=None, derandomize=True, database=None)
@@ -20,7 +26,7 @@ def test_every_example_is_in_one_group_and_every_grid_within_the_budget(
 ) -> None:
     examples = [example(length=length, seed=index) for index, length in enumerate(lengths)]
 
-    groups = pack(examples, budget)
+    groups = packed(examples, budget)
 
     assert sorted(item.rollout for group in groups for item in group) == sorted(
         item.rollout for item in examples
@@ -33,7 +39,7 @@ def test_every_example_is_in_one_group_and_every_grid_within_the_budget(
 def test_like_lengths_lie_together_and_ties_keep_their_order() -> None:
     examples = [example(length=length, seed=index) for index, length in enumerate([3, 9, 3, 8, 3])]
 
-    groups = pack(examples, token_budget=18)
+    groups = packed(examples, token_budget=18)
 
     assert [[item.rollout for item in group] for group in groups] == [
         ["r1", "r3"],
@@ -50,7 +56,7 @@ def test_samples_of_one_prompt_lie_together() -> None:
         )
     ]
 
-    groups = pack(examples, token_budget=36)
+    groups = packed(examples, token_budget=36)
 
     assert [[item.rollout for item in group] for group in groups] == [
         ["r9", "r7", "r5"],
@@ -67,7 +73,7 @@ def test_a_longer_example_of_another_prompt_widens_the_grid() -> None:
         for item in (example(length=10, seed=10), example(length=3, seed=3))
     ]
 
-    groups = pack([*alike, example(length=9, seed=9), example(length=5, seed=5)], token_budget=18)
+    groups = packed([*alike, example(length=9, seed=9), example(length=5, seed=5)], token_budget=18)
 
     assert [[item.rollout for item in group] for group in groups] == [["r10"], ["r3", "r9"], ["r5"]]
 
@@ -86,7 +92,7 @@ def test_an_example_longer_than_the_budget_is_named() -> None:
 def test_without_padding_tokens_count_and_groups_are_alike(lengths: list[int], budget: int) -> None:
     examples = [example(length=length, seed=index) for index, length in enumerate(lengths)]
 
-    groups = pack(examples, budget, is_padded=False)
+    groups = packed(examples, budget, is_padded=False)
 
     assert sorted(item.rollout for group in groups for item in group) == sorted(
         item.rollout for item in examples
@@ -122,7 +128,7 @@ def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
 ) -> None:
     examples = _pairs(lengths)
 
-    groups = pack(examples, budget, is_padded=is_padded)
+    groups = packed(examples, budget, is_padded=is_padded)
 
     assert sorted(item.rollout for group in groups for item in group) == sorted(
         item.rollout for item in examples
@@ -144,3 +150,34 @@ def test_a_pair_larger_than_the_budget_is_named() -> None:
     ):
         pack(_pairs([(11, 4)]), 20)
     assert len(pack(_pairs([(11, 4)]), 20, is_padded=False)) == 1
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), max_size=20),
+    st.integers(80, 200),
+    st.booleans(),
+    st.integers(1, 4),
+)
+def test_every_rank_gets_as_many_groups_and_each_example_goes_to_one(
+    lengths: list[tuple[int, int]], budget: int, is_padded: bool, ranks: int
+) -> None:
+    examples = [*_pairs(lengths), *(example(length=20, seed=seed) for seed in range(100, 105))]
+
+    groups = pack(examples, budget, ranks=ranks, is_padded=is_padded)
+
+    shares = [groups[rank::ranks] for rank in range(ranks)]
+    assert len({len(share) for share in shares}) == 1
+    positions = [index for share in shares for group in share for index in group]
+    assert sorted(positions) == list(range(len(examples)))
+    for group in groups:
+        pairs = [examples[index].pair for index in group if examples[index].pair is not None]
+        assert all(pairs.count(pair) == 2 for pair in pairs)
+    assert ranks > 1 or all(groups)
+
+
+def test_a_rank_without_examples_gets_an_empty_group() -> None:
+    examples = [example(length=5, seed=seed) for seed in range(3)]
+
+    assert pack(examples, 5, ranks=2) == [[0], [1], [2], []]
+    assert pack(examples, 15, ranks=2, is_padded=False) == [[0, 2], [1]]

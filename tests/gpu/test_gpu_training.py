@@ -8,9 +8,10 @@ import pytest
 import torch
 from gpu_models import DEVICE, FAMILIES, move, native, requests, sampled, small_model
 from torch import Tensor
+from whet.algos.weights import token_mean
+from whet.train.determinism import settle
 
 from whet.algos.catalog import sft_objective
-from whet.algos.weights import token_mean
 from whet.data.examples import Example
 from whet.engine.native import NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -19,7 +20,6 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.checkpoint import load_training, save_training
 from whet.train.credit import weigh
-from whet.train.determinism import settle
 from whet.train.learner import Learner, score_examples
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig

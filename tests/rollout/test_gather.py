@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.algos.weights import sequence_mean
+from whet.algos.losses import sequence_mean
 from whet.engine.base import Sampling
 from whet.engine.scripted import ScriptedEngine
 from whet.grading.grader import Grader

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from whet.errors import DataError
-from whet.rollout.ahead import Ahead
+from whet.rollout.gather import Ahead
 from whet.testing.fakes import rollout
 from whet.types import Group
 

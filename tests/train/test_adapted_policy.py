@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from whet.algos.catalog import sft_objective
-from whet.algos.weights import token_mean
+from whet.algos.losses import token_mean
 from whet.engine.base import Request, Sampling
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.checkpoint import load_training, save_training
 from whet.train.credit import weigh
-from whet.train.learner import Learner, score_examples
+from whet.train.learner import LocalLearner, score_examples
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy
 from whet.train.reference import reference_of
@@ -49,7 +49,7 @@ def opened(
     return build_policy(model, tokenizer, EngineConfig(slots=4), name="adapted")
 
 
-def trained(policy: Policy, steps: int = 3) -> Learner:
+def trained(policy: Policy, steps: int = 3) -> LocalLearner:
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
         learner.update(
@@ -72,7 +72,7 @@ def test_a_learner_moves_adapters_and_not_one_bit_of_the_weights_below(base: Pat
     for name, weight in policy.model.named_parameters():
         assert torch.equal(weight, before[name]) == (".lora_" not in name), name
     assert {name.split("/")[1] for name in learner.optimizer.tensors()} == {
-        n.replace(".mlp.", ".") for n in before if ".lora_" in n
+        name.replace(".mlp.", ".") for name in before if ".lora_" in name
     }
 
 
@@ -89,7 +89,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
             start=3,
             group="g",
             rollout="r",
-            logprob=answer.logprobs,
+            sampling_logprob=answer.logprobs,
         )
         return answer.tokens.tolist(), answer.logprobs, score_examples(policy.model, [item], 256)[0]
 

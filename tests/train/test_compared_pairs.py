@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from whet.algos.preference import PreferenceConfig, preference_objective
-from whet.data.examples import Example, Pair, to_batch
-from whet.data.pack import pack
+from whet.data.examples import Example, Pair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner, score_batch, score_examples
+from whet.train.learner import LocalLearner, score_batch, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.preference import score_pairs, weigh_pairs
+from whet.train.reference import score_pairs, weigh_pairs
 
 CPU = torch.device("cpu")
 SHAPES = [
@@ -48,7 +47,7 @@ def _pairs() -> list[Pair]:
 def _gradient(
     model: Transformer, groups: list[list[Example]], cfg: PreferenceConfig
 ) -> tuple[dict[str, Tensor], float]:
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     model.zero_grad()
     objective = preference_objective(cfg)
     loss = sum(
@@ -83,7 +82,11 @@ def test_the_gradient_is_the_same_for_any_micro_batch_and_order(
     expected, expected_loss = _gradient(model, [examples], cfg)
 
     order = np.random.default_rng(budget).permutation(len(examples))
-    groups = pack([examples[index] for index in order], budget, is_padded=is_padded)
+    shuffled = [examples[index] for index in order]
+    groups = [
+        [shuffled[index] for index in group]
+        for group in pack(shuffled, budget, is_padded=is_padded)
+    ]
     found, loss = _gradient(model, groups, cfg)
 
     assert len(groups) > 1
@@ -108,9 +111,10 @@ def test_the_loss_is_that_of_the_textbook(name: str) -> None:
     torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
     expected = _gradients(model)
 
+    weighed = weigh_pairs(pairs)
     found, loss = _gradient(
         model,
-        pack(weigh_pairs(pairs), 100),
+        [[weighed[index] for index in group] for group in pack(weighed, 100)],
         PreferenceConfig.model_validate({"name": name, "beta": 0.3}),
     )
 
@@ -129,7 +133,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
-    learner = Learner(model, TrainConfig(micro_tokens=90), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1)
     metrics = learner.update(weigh_pairs(pairs), preference_objective(PreferenceConfig(beta=0.5)))
 
     assert metrics["preference/margin"] == pytest.approx(0.5 * np.mean(margins), rel=1e-4)
@@ -143,7 +147,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
 
 def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
     model = tiny_model(seed=1)
-    metrics = Learner(model, TrainConfig(micro_tokens=90), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1).update(
         weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
     )
     assert metrics["loss"] == pytest.approx(np.log(2), rel=1e-5)
@@ -151,7 +155,7 @@ def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
 
 
 def test_updates_raise_the_margin_until_every_pair_is_told_apart() -> None:
-    learner = Learner(tiny_model(seed=1), TrainConfig(lr=1e-3), steps=20)
+    learner = LocalLearner(tiny_model(seed=1), TrainConfig(lr=1e-3), steps=20)
     examples, objective = weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
 
     history = [learner.update(examples, objective) for _ in range(20)]

@@ -9,13 +9,14 @@ import torch
 
 from whet.algos.advantages import State, center, each
 from whet.algos.catalog import AlgoConfig, Algorithm, build
-from whet.algos.steps import Blend
-from whet.algos.weights import sequence_mean
+from whet.algos.losses import sequence_mean
+from whet.algos.step_credit import Blend
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
+from whet.rollout.gather import GatherConfig
 from whet.testing.fakes import example, group, rollout
-from whet.train.credit import credit, flatten, weigh
-from whet.types import Floats, Group, Step
+from whet.train.credit import credit, flatten, select, weigh
+from whet.types import Finish, Floats, Group, Step
 
 DR_GRPO: Algorithm = build(AlgoConfig(name="dr_grpo"), max_tokens=10)
 
@@ -28,9 +29,9 @@ def _credited(
     temperature: float = 1.0,
     progress: float = 0.0,
 ) -> tuple[list[Example], State]:
-    return credit(
-        groups, flatten(groups, algo, temperature=temperature), algo, state, progress=progress
-    )
+    selection = select(groups, algo)
+    examples = flatten(selection, temperature=temperature)
+    return credit(selection, examples, algo, state, progress=progress)
 
 
 def _pair(
@@ -65,8 +66,8 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
     assert (first.start, first.num_targets, first.temperature) == (2, 3, 0.7)
     assert (first.advantage, second.advantage) == (0.5, -0.5)
     assert (first.rollout, first.group) == (siblings[0].id, siblings[0].group)
-    assert first.logprob is not None
-    np.testing.assert_allclose(first.logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
+    assert first.sampling_logprob is not None
+    np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
     assert state == {}
 
 
@@ -118,36 +119,36 @@ def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
 
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     algo = build(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
-    groups = [_pair()]
+    selection = select([_pair()], algo)
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(groups, algo, temperature=1.0),
+            flatten(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
             strict=True,
         )
     ]
 
-    examples, _ = credit(groups, noted, algo, {})
+    examples, _ = credit(selection, noted, algo, {})
 
     assert [item.advantage for item in examples] == pytest.approx([0.5, -0.5], abs=1e-6)
 
 
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
     algo = build(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
-    groups = [_pair()]
+    selection = select([_pair()], algo)
     noted = [
         replace(item, ref_logprob=reference)
         for item, reference in zip(
-            flatten(groups, algo, temperature=1.0),
+            flatten(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
             strict=True,
         )
     ]
 
-    [first, second], _ = credit(groups, noted, algo, {})
+    [first, second], _ = credit(selection, noted, algo, {})
 
     # The last token has 1 - .5 × .2 = .9; then .9 - .15 = .75; then .75 - .2 = .55. Alone: 0 + .05.
     assert first.advantage == pytest.approx([0.55, 0.75, 0.9], abs=1e-6)
@@ -185,15 +186,15 @@ def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
 
 def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
     algo = build(AlgoConfig(name="ppo", whiten=False), max_tokens=10)
-    groups = [(_pair()[0],)]
-    [item] = flatten(groups, algo, temperature=1.0)
+    selection = select([(_pair()[0],)], algo)
+    [item] = flatten(selection, temperature=1.0)
 
-    [found], _ = credit(groups, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {})
+    [found], _ = credit(selection, [replace(item, value=_floats(0.1, 0.2, 0.3))], algo, {})
 
     assert found.advantage == pytest.approx([0.9, 0.8, 0.7], abs=1e-6)
     assert found.value_target == pytest.approx([1.0, 1.0, 1.0], abs=1e-6)
     with pytest.raises(ConfigError, match="needs a critic"):
-        credit(groups, [item], algo, {})
+        credit(selection, [item], algo, {})
 
 
 def test_judged_steps_are_blended_in_by_their_share() -> None:
@@ -218,12 +219,30 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
     assert _advantages(middle)[0] == pytest.approx([0.4950, 0.1950, 0.4950], abs=1e-4)
 
 
+def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
+    long = rollout(reward=0.0, number=1, finish=Finish.LENGTH)
+    groups = [(rollout(reward=1.0, number=0), long, rollout(reward=0.5, number=2))]
+    selection = select(groups, DR_GRPO, GatherConfig(mask_unfinished=True))
+
+    examples, _ = credit(selection, flatten(selection, temperature=1.0), DR_GRPO, {})
+
+    assert [item.rollout for item in examples] == [groups[0][0].id, groups[0][2].id]
+    assert [item.advantage for item in examples] == [0.5, 0.0]
+
+
+def test_groups_of_equal_reward_are_left_out_where_others_are_asked_in_their_place() -> None:
+    groups = [group([1.0, 1.0]), group([1.0, 0.0])]
+
+    assert select(groups, DR_GRPO, GatherConfig(refill=2)).groups == [groups[1]]
+    assert select(groups, DR_GRPO).groups == groups
+
+
 def test_examples_of_other_rollouts_are_refused() -> None:
-    groups = [_pair()]
-    examples = flatten(groups, DR_GRPO, temperature=1.0)
+    selection = select([_pair()], DR_GRPO)
+    examples = flatten(selection, temperature=1.0)
 
     with pytest.raises(AssertionError, match="belong to the rollouts"):
-        credit(groups, examples[::-1], DR_GRPO, {})
+        credit(selection, examples[::-1], DR_GRPO, {})
 
 
 def test_a_batch_takes_one_advantage_for_all_tokens_or_one_for_each() -> None:

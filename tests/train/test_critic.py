@@ -16,11 +16,17 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example, group
 from whet.testing.tiny import tiny_model
-from whet.train.credit import credit, flatten
-from whet.train.critic import Critic, CriticConfig, build_critic, kept, policy_steps, with_values
-from whet.train.learner import Learner
+from whet.train.credit import credit, flatten, select
+from whet.train.critic import (
+    Critic,
+    CriticConfig,
+    build_critic,
+    policy_steps,
+    update_with_critic,
+    with_values,
+)
+from whet.train.learner import LocalLearner, update
 from whet.train.optim import TrainConfig
-from whet.train.update import update
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
 TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
@@ -56,7 +62,9 @@ def critic(
 
 def state(made: Critic) -> dict[str, Tensor]:
     weights = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
-    return weights | {name: tensor.clone() for name, tensor in made.optimizer.tensors().items()}
+    return weights | {
+        name: tensor.clone() for name, tensor in made.learner.optimizer.tensors().items()
+    }
 
 
 def assert_identical(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -111,12 +119,12 @@ def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
         for item in examples()[:3]
     ]
     batch = to_batch(made, torch.device("cpu"))
-    assert batch.value_M is not None and batch.value_target_M is not None
-    assert batch.value_M.tolist() == [0.0, *range(6), *range(20)]
+    assert batch.value is not None and batch.value_target is not None
+    assert batch.value.tolist() == [0.0, *range(6), *range(20)]
     torch.testing.assert_close(
-        batch.value_target_M, torch.from_numpy(np.concatenate([_worth(item) for item in made]))
+        batch.value_target, torch.from_numpy(np.concatenate([_worth(item) for item in made]))
     )
-    assert to_batch([example(length=4)], torch.device("cpu")).value_M is None
+    assert to_batch([example(length=4)], torch.device("cpu")).value is None
 
 
 def test_the_first_loss_is_half_the_mean_square_of_the_targets() -> None:
@@ -139,13 +147,14 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
 
     means = {
         name: mean
-        for name, mean in whole.optimizer.tensors().items()
+        for name, mean in whole.learner.optimizer.tensors().items()
         if name.startswith("exp_avg/")
     }
-    assert means.keys() == {f"exp_avg/{name}" for name, _ in whole.model.named_parameters()}
+    names = [name.replace(".mlp.", ".") for name, _ in whole.model.named_parameters()]
+    assert means.keys() == {f"exp_avg/{name}" for name in names}
     for name, mean in means.items():
         assert mean.norm() > 0, name
-        assert float((split.optimizer.tensors()[name] - mean).norm()) <= 1e-5 * float(
+        assert float((split.learner.optimizer.tensors()[name] - mean).norm()) <= 1e-5 * float(
             mean.norm()
         ), name
 
@@ -185,7 +194,7 @@ def test_under_adapters_policy_and_critic_share_the_frozen_weights() -> None:
     assert made.model.body.embed.weight is policy.embed.weight
     step(made)
     step(made)
-    trained = {name for name in made.optimizer.tensors() if name.startswith("exp_avg/")}
+    trained = {name for name in made.learner.optimizer.tensors() if name.startswith("exp_avg/")}
     assert all(".lora_" in name or "/head." in name for name in trained)
     assert len(trained) == 2 * 4 * 2 + 2
     assert not any(B.any() for _, _, B in policy.adapters())
@@ -234,8 +243,9 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
     rewards to go."""
     groups = [group([1.0, 0.0])]
     plain = build(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
-    valued = with_values(flatten(groups, plain, temperature=1.0), critic())
-    found, _ = credit(groups, valued, plain, {})
+    selection = select(groups, plain)
+    valued = with_values(flatten(selection, temperature=1.0), critic())
+    found, _ = credit(selection, valued, plain, {})
     for item, reward in zip(found, (1.0, 0.0), strict=True):
         assert item.value_target is not None
         assert item.value_target.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
@@ -243,27 +253,29 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
 
 def credited(made: Critic) -> list[Example]:
     groups = [group([1.0, 0.0, 0.5]), group([0.0, 0.0, 1.0])]
-    return credit(groups, with_values(flatten(groups, PPO, temperature=1.0), made), PPO, {})[0]
+    selection = select(groups, PPO)
+    valued = with_values(flatten(selection, temperature=1.0), made)
+    return credit(selection, valued, PPO, {})[0]
 
 
 def test_in_its_head_start_the_critic_learns_alone() -> None:
     model = tiny_model()
-    learner, made = Learner(model, TRAIN, steps=8), critic(model, head_start=2)
+    learner, made = LocalLearner(model, TRAIN, steps=8), critic(model, head_start=2)
     before = model.embed.weight.detach().clone()
     for number in range(3):
-        metrics = update(learner, credited(made), PPO, seed=number, critic=made)
+        metrics = update_with_critic(learner, made, credited(made), PPO, seed=number)
         assert metrics["step/empty"] == 0.0 and "value/loss" in metrics
         assert ("loss" in metrics) == (number == 2)
         assert torch.equal(model.embed.weight, before) == (number < 2)
-    assert (learner.num_steps, made.num_steps) == (1, 3)
+    assert (learner.num_steps, made.learner.num_steps) == (1, 3)
 
 
 def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
     first, second = tiny_model(), tiny_model()
     made = critic(first)
     found = credited(made)
-    update(Learner(first, TRAIN, steps=8), found, PPO, seed=0, critic=made)
-    update(Learner(second, TRAIN, steps=8), found, PPO, seed=0)
+    update_with_critic(LocalLearner(first, TRAIN, steps=8), made, found, PPO, seed=0)
+    update(LocalLearner(second, TRAIN, steps=8), found, PPO, seed=0)
     assert torch.equal(first.embed.weight, second.embed.weight)
 
 
@@ -278,16 +290,9 @@ def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
         ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"
     ):
         build_critic(PPO, tiny_model(), cfg, TRAIN, steps=3)
-    plain = examples()
-    assert with_values(plain, None) == plain
 
 
 def test_without_examples_a_critic_takes_no_step() -> None:
     made = critic(head_start=1)
     assert made.update([], seed=0) == {}
-    assert (made.num_steps, made.num_updates) == (0, 0)
-
-
-def test_a_critic_is_kept_under_its_name_and_none_is_nothing() -> None:
-    made = critic()
-    assert (kept(made), kept(None)) == ({"critic": made}, {})
+    assert (made.learner.num_steps, made.num_updates) == (0, 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from whet.train.determinism import settle
+from whet.train.policy import set_determinism
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def as_before() -> Iterator[None]:
 
 
 def test_it_is_switched_on_with_the_workspace_cublas_needs() -> None:
-    settle(True)
+    set_determinism(True)
 
     assert torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
@@ -41,7 +41,7 @@ def test_cublas_may_not_split_sums_unless_the_user_says_so() -> None:
 
 
 def test_it_is_switched_off_again() -> None:
-    settle(True)
-    settle(False)
+    set_determinism(True)
+    set_determinism(False)
 
     assert not torch.are_deterministic_algorithms_enabled()

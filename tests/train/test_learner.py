@@ -2,7 +2,7 @@
 and no others."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,19 +10,25 @@ import torch
 from torch import Tensor
 
 from whet.algos.catalog import AlgoConfig, Objective, policy_objective, sft_objective
-from whet.algos.losses import token_ratio
-from whet.algos.terms import TokenTerms
-from whet.algos.weights import Weights, constant, sequence_mean, sequence_sum, token_mean
-from whet.data.examples import Example, to_batch
-from whet.data.pack import pack
+from whet.algos.losses import (
+    TokenTerms,
+    Weights,
+    constant,
+    sequence_mean,
+    sequence_sum,
+    token_mean,
+    token_ratio,
+)
+from whet.data.examples import Example, pack, to_batch
 from whet.models.attention import PackedAttention
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 from whet.train.credit import weigh
-from whet.train.learner import Learner, micro_batches, score_batch, score_examples
+from whet.train.learner import LocalLearner, Sums, micro_batches, score_batch, score_examples
 from whet.train.optim import TrainConfig
+from whet.types import PerToken
 
 CPU = torch.device("cpu")
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1)]
@@ -41,14 +47,18 @@ def _examples() -> list[Example]:
             temperature=[1.0, 0.7][index % 2],
         )
         reference = -source.random(item.num_targets).astype(np.float32) * 4
-        made.append(replace(item, ref_logprob=reference, logprob=reference - 0.1))
+        made.append(replace(item, ref_logprob=reference, sampling_logprob=reference - 0.1))
     return made
+
+
+def _packed(examples: list[Example], budget: int) -> list[list[Example]]:
+    return [[examples[index] for index in group] for group in pack(examples, budget)]
 
 
 def _gradient(
     model: Transformer, groups: list[list[Example]], objective: Objective
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     sums: dict[str, float] = {}
     model.zero_grad()
     for group in groups:
@@ -80,7 +90,7 @@ def _split(kind: str) -> list[list[Example]]:
     if kind == "shuffled pairs":
         order = np.random.default_rng(0).permutation(len(examples))
         return [[examples[i] for i in order[k : k + 2]] for k in range(0, len(order), 2)]
-    return pack(examples, int(kind))
+    return _packed(examples, int(kind))
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
@@ -103,10 +113,10 @@ def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int
     whole, split = tiny_model(), tiny_model()
     examples = weigh(_examples(), token_mean)
 
-    expected = Learner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
+    expected = LocalLearner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
         examples, sft_objective()
     )
-    found = Learner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
+    found = LocalLearner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
         examples[::-1], sft_objective()
     )
 
@@ -233,7 +243,7 @@ def test_weights_give_the_gradient_of_their_textbook_form(
     }
 
     found, sums = _gradient(
-        model, pack(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo"))
+        model, _packed(weigh(_examples(), weights), 100), policy_objective(AlgoConfig(name="rloo"))
     )
 
     _assert_equal(found, expected)
@@ -241,7 +251,7 @@ def test_weights_give_the_gradient_of_their_textbook_form(
 
 
 def test_on_policy_clipping_has_the_gradient_of_the_plain_policy_gradient() -> None:
-    model, groups = tiny_model(), pack(weigh(_examples(), token_mean), 100)
+    model, groups = tiny_model(), _packed(weigh(_examples(), token_mean), 100)
 
     clipped, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="grpo")))
     plain, _ = _gradient(model, groups, policy_objective(AlgoConfig(name="rloo")))
@@ -257,11 +267,29 @@ def test_on_policy_the_ratio_is_exactly_one() -> None:
         ratios.extend(ratio_M.tolist())
         return -ratio_M * terms.advantage_M, {}
 
-    Learner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
+    LocalLearner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
         _examples(), Objective(loss=loss)
     )
 
     assert ratios == [1.0] * sum(length - start for length, start in SHAPES)
+
+
+@pytest.mark.parametrize("name", [item.name for item in fields(PerToken)])
+def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str) -> None:
+    made = [example(length=4, start=2), example(length=3, start=2, seed=1)]
+    values = [np.float32([0.25, 0.5]), np.float32([0.75])]
+    examples = [replace(item, **{name: value}) for item, value in zip(made, values, strict=True)]
+    seen: list[float] = []
+
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        value_M = terms.per_token()[name]
+        assert value_M is not None
+        seen.extend(value_M.tolist())
+        return terms.logprob_M, {}
+
+    LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
+
+    assert seen == [0.25, 0.5, 0.75]
 
 
 def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
@@ -285,7 +313,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
     }
 
     still = [replace(item, advantage=0.0, ref_logprob=None) for item in examples]
-    found, _ = _gradient(model, pack(still, 100), policy_objective(AlgoConfig(entropy=0.5)))
+    found, _ = _gradient(model, _packed(still, 100), policy_objective(AlgoConfig(entropy=0.5)))
 
     _assert_equal(found, expected)
 
@@ -293,7 +321,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
 def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
     model, [item, *_] = tiny_model(), [replace(_examples()[2], weight=1.0)]
 
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     found = learner.forward_backward(to_batch([item], CPU), sft_objective())
     assert float(found["loss"]) == pytest.approx(
         -float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5
@@ -307,7 +335,7 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
     model, examples = tiny_model(), weigh(_examples(), sequence_mean)
     losses = [-_textbook_logprobs(model, item).detach() for item in examples]
 
-    metrics = Learner(model, TrainConfig(micro_tokens=50), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_tokens=50), steps=1).update(
         examples, sft_objective()
     )
 
@@ -315,9 +343,24 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
     assert metrics["loss"] == pytest.approx(float(_sequence_mean(losses)), rel=1e-4)
 
 
+def test_sums_and_counts_of_two_parts_add_up_to_those_of_the_whole() -> None:
+    examples = weigh(_examples(), sequence_mean)
+
+    def sums(part: list[Example]) -> Sums:
+        return LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(part, sft_objective())
+
+    whole, first, second = sums(examples), sums(examples[:3]), sums(examples[3:])
+    for name in ("loss", "sft/token_loss", "policy/entropy"):
+        added = first[name].total + second[name].total
+        assert added == pytest.approx(whole[name].total, rel=1e-5)
+    assert first["policy/entropy"].num + second["policy/entropy"].num == sum(
+        length - start for length, start in SHAPES
+    )
+
+
 def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
     cfg = TrainConfig(lr=3e-3, warmup=2, schedule="linear")
-    learner, examples = Learner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
+    learner, examples = LocalLearner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
 
     history = [learner.update(examples, sft_objective()) for _ in range(12)]
 
@@ -332,7 +375,7 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
 def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
     model, examples = tiny_model(), _examples()
 
-    found = Learner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
+    found = LocalLearner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
 
     bound = logprob_bound(model)
     for item, scores in zip(examples, found, strict=True):

@@ -9,22 +9,24 @@ import torch
 from torch import Tensor
 
 from whet.algos.catalog import AlgoConfig, Algorithm, Objective, build
-from whet.algos.early_stop import EarlyStop
-from whet.algos.losses import token_ratio
+from whet.algos.losses import (
+    EarlyStop,
+    Staleness,
+    TokenTerms,
+    sequence_mean,
+    token_mean,
+    token_ratio,
+)
 from whet.algos.rows import ROWS, AlgoName
-from whet.algos.staleness import Staleness
-from whet.algos.terms import TokenTerms
-from whet.algos.weights import sequence_mean, token_mean
 from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
 from whet.train.credit import weigh
-from whet.train.learner import Learner, score_examples
+from whet.train.learner import LocalLearner, Sums, divide, score_examples, update, with_old
 from whet.train.optim import TrainConfig
-from whet.train.reference import Reference
-from whet.train.update import update, with_old, with_reference
+from whet.train.reference import Reference, with_reference
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
@@ -47,14 +49,14 @@ def _gradient_bound(examples: list[Example]) -> float:
 
 
 def _updated(
-    algo: Algorithm, examples: list[Example], learner: type[Learner] = Learner
+    algo: Algorithm, examples: list[Example], learner: type[LocalLearner] = LocalLearner
 ) -> tuple[Tensor, dict[str, float]]:
     model = tiny_model()
     metrics = update(learner(model, CFG, steps=1), examples, algo, seed=3)
     return _weights(model), metrics
 
 
-class Descent(Learner):
+class Descent(LocalLearner):
     """Moves by a tenth of the gradient. Adam moves a weight by its learning rate however small the
     gradient, so the weights it leaves show how a sum near zero was rounded.
     """
@@ -97,8 +99,8 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         return -terms.logprob_M, {}
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             seen.extend(item.weight for item in examples)
             return super().accumulate(examples, objective)
@@ -113,7 +115,7 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
 
 
 def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     metrics = update(learner, _examples((0.0,) * 4), build(AlgoConfig(), max_tokens=32), seed=3)
 
@@ -123,7 +125,7 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
 
 
 def test_no_example_at_all_is_an_empty_step() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
         assert update(learner, [], build(cfg, max_tokens=32), seed=3) == {"step/empty": 1.0}
@@ -131,9 +133,7 @@ def test_no_example_at_all_is_an_empty_step() -> None:
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
-    examples = with_reference(
-        _examples((0.0,) * 4), Reference(tiny_model(seed=9)) if cfg.kl else None, 64
-    )
+    examples = with_reference(_examples((0.0,) * 4), Reference(tiny_model(seed=9)), 64)
 
     weights, metrics = _updated(build(cfg, max_tokens=32), examples)
 
@@ -154,7 +154,7 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
 
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     seen: list[list[float]] = []
-    learner = Learner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
     algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
 
     metrics = update(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
@@ -169,8 +169,8 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
 def test_mini_batches_are_weighed_each_for_itself() -> None:
     totals: list[float] = []
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             totals.append(sum(item.weight * item.num_targets for item in examples))
             return super().accumulate(examples, objective)
@@ -182,7 +182,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
 
 
 def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
-    learner = Learner(tiny_model(), CFG, steps=9)
+    learner = LocalLearner(tiny_model(), CFG, steps=9)
 
     update(learner, _examples((1.0, -1.0)), build(AlgoConfig(minibatches=5), max_tokens=32), seed=3)
 
@@ -191,7 +191,7 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
 
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
-    learner = Learner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
     algo = replace(build(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios))
 
     update(learner, _examples((1.0,) * 4), algo, seed=3)
@@ -206,7 +206,7 @@ def test_the_seed_decides_the_mini_batches() -> None:
         seen: list[list[float]] = []
         algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
         update(
-            Learner(tiny_model(), CFG, steps=3),
+            LocalLearner(tiny_model(), CFG, steps=3),
             _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
             algo,
             seed=seed,
@@ -221,7 +221,7 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     expected = score_examples(reference, examples, 4096)
 
     noted = with_old(
-        with_reference(examples, Reference(reference), 64), Learner(policy, CFG, steps=1)
+        with_reference(examples, Reference(reference), 64), LocalLearner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(
@@ -230,10 +230,6 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
         assert item.ref_logprob is not None and item.old_logprob is not None
         np.testing.assert_allclose(item.ref_logprob, theirs, rtol=0, atol=logprob_bound(reference))
         np.testing.assert_allclose(item.old_logprob, own, rtol=0, atol=logprob_bound(policy))
-
-
-def test_without_a_reference_nothing_is_added() -> None:
-    assert all(item.ref_logprob is None for item in with_reference(_examples(), None, 64))
 
 
 def test_metrics_of_mini_batches_are_averaged() -> None:
@@ -257,7 +253,7 @@ def _stale(seed: int = 5) -> list[Example]:
         replace(
             item,
             advantage=noise.normal(size=item.num_targets).astype(np.float32),
-            logprob=near(logprobs),
+            sampling_logprob=near(logprobs),
             old_logprob=near(logprobs),
             ref_logprob=near(logprobs),
         )
@@ -278,8 +274,8 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
     algo = build(cfg, max_tokens=32)
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
-        learner = Learner(tiny_model(), _micro(micro_tokens), steps=1)
-        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective))
+        learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
+        logged.append(divide(learner.accumulate(weigh(_stale(), algo.weights), algo.objective)))
         gradients.append(
             torch.cat(
                 [
@@ -318,8 +314,8 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 ) -> None:
     passes: list[int] = []
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> dict[str, float]:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             passes.append(len(examples))
             return super().accumulate(examples, objective)
@@ -334,7 +330,7 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 
 
 def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
-    stopped, alone = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+    stopped, alone = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     update(stopped, _examples(EIGHT), _stopping(), seed=3)
     update(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
@@ -346,7 +342,7 @@ def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
 
 
 def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
-    plain, guarded = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+    plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     without = update(
         plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3
@@ -359,7 +355,7 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 
 
 def test_zeroed_micro_batches_are_counted() -> None:
-    learner = Learner(tiny_model(), FAST, steps=4)
+    learner = LocalLearner(tiny_model(), FAST, steps=4)
 
     metrics = update(
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
@@ -371,7 +367,7 @@ def test_zeroed_micro_batches_are_counted() -> None:
 
 
 def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
     still = [
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]

@@ -1,5 +1,4 @@
-"""From settings to an algorithm: the row of a name, what the settings replace in it, and the pieces
-that makes.
+"""From settings to an algorithm: the row of a name, and what the settings replace in it.
 
 The names, with their papers, are in `whet/algos/rows.py`. An algorithm is an advantage, a ratio, a
 surrogate and token weights, and with them penalties, a correction for staleness and an early stop.
@@ -8,15 +7,24 @@ surrogate and token weights, and with them penalties, a correction for staleness
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from whet.algos import advantages, losses, returns, steps, weights
-from whet.algos.early_stop import EarlyStop, is_too_far, watched
-from whet.algos.losses import KlEstimator, KlGradient
+from whet.algos import advantages, losses, step_credit
+from whet.algos.losses import (
+    EarlyStop,
+    KlEstimator,
+    KlGradient,
+    Staleness,
+    TokenTerms,
+    correction,
+    is_too_far,
+    sampling_logprobs,
+    stop_statistic,
+)
 from whet.algos.rows import (
     ROWS,
     AdvantageName,
@@ -27,10 +35,13 @@ from whet.algos.rows import (
     SurrogateName,
     WeightsName,
 )
-from whet.algos.staleness import Staleness, correction
-from whet.algos.steps import Blend
-from whet.algos.terms import TokenTerms
+from whet.algos.step_credit import Blend
 from whet.config import Config
+from whet.errors import ConfigError
+from whet.user_code import Reference, is_reference, load_from_file
+
+Surrogate = Callable[[Tensor, TokenTerms], tuple[Tensor, dict[str, Tensor]]]
+"""Ratios [M] and terms -> the policy loss [M], and metrics of the same shape."""
 
 
 class AlgoConfig(Config):
@@ -39,9 +50,10 @@ class AlgoConfig(Config):
     name: AlgoName = "grpo"
     """A row of `whet/algos/rows.py`, with its paper; the settings below replace what stands
     there."""
-    advantage: AdvantageName | None = None
+    advantage: AdvantageName | Reference | None = None
     """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
-    (momentum), nothing (to_go), or a critic (gae)."""
+    (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
+    "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = 1
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -59,9 +71,9 @@ class AlgoConfig(Config):
     ratio: RatioName | None = None
     """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
     which is none."""
-    surrogate: SurrogateName | None = None
+    surrogate: SurrogateName | Reference | None = None
     """What ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
-    nothing."""
+    nothing. A function of your own is a file and its name, "my_algo.py:surrogate"."""
     clip_low: float | None = Field(default=None, ge=0.0)
     """For clip: where the advantage is negative, gains stop paying below a ratio of 1 -
     clip_low."""
@@ -97,15 +109,14 @@ class AlgoConfig(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> "AlgoConfig":
-        if wrong := _contradiction(self, resolved(self)):
+        if wrong := _contradiction(self, resolve(self)):
             raise ValueError(wrong)
         return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A loss of each token and the metrics that go with it; each metric is a tensor [M], averaged
-    by the learner.
+    """A loss per token with its metrics, each a tensor [M] that the learner averages.
 
     Where answers are compared, loss and metrics are those of pairs, [P].
     """
@@ -118,13 +129,13 @@ class Objective:
 class Algorithm:
     advantage: advantages.Advantage | None
     """Of whole answers, group by group; None where `spread` credits single tokens."""
-    spread: returns.Spread | None
+    spread: advantages.Spread | None
     whitens: bool
-    step_credit: steps.StepCredit | None
+    step_credit: step_credit.StepCredit | None
     alpha: Callable[[float], float]
     """Share of step credit, by how much of the run is done."""
     objective: Objective
-    weights: weights.Weights
+    weights: losses.Weights
     kl_in_reward: float
     """Weight of the KL taken off the rewards; 0 where it is in the loss."""
     kl_estimator: KlEstimator
@@ -138,7 +149,7 @@ class Algorithm:
     early_stop: EarlyStop
 
 
-def resolved(cfg: AlgoConfig) -> Row:
+def resolve(cfg: AlgoConfig) -> Row:
     """The row of a name, with what the settings replace."""
     row = ROWS[cfg.name]
     return replace(
@@ -157,14 +168,14 @@ def resolved(cfg: AlgoConfig) -> Row:
 
 def build(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
-    row = resolved(cfg)
+    row = resolve(cfg)
     in_loss = row.kl_in == "loss"
     return Algorithm(
         advantage=_advantage(row, cfg),
         spread=_spread(row, cfg),
         whitens=row.whiten,
-        step_credit=steps.step_credit(row.steps) if row.steps else None,
-        alpha=partial(steps.alpha_at, row.alpha, cfg.steps),
+        step_credit=step_credit.step_credit(row.steps) if row.steps else None,
+        alpha=partial(step_credit.alpha_at, row.alpha, cfg.steps),
         objective=policy_objective(cfg),
         weights=_weights(row.weights, max_tokens),
         kl_in_reward=0.0 if in_loss else cfg.kl,
@@ -179,20 +190,20 @@ def build(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
 
 
 def policy_objective(cfg: AlgoConfig) -> Objective:
-    """The surrogate of the named algorithm, its correction and penalties, and what to log of
-    them."""
-    row = resolved(cfg)
+    """Build the loss of the named algorithm with its penalties, and what to log."""
+    row = resolve(cfg)
+    surrogate = _surrogate(row, cfg)
     stop = cfg.early_stop
 
     def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        terms = replace(given, old_M=given.behaviour_M) if cfg.old == "engine" else given
+        terms = replace(given, old_logprob=given.sampling_logprob) if cfg.old == "engine" else given
         ratio_M = _ratio(row, terms)
         token_M = losses.token_ratio(terms)
         moved_M = token_M if row.ratio == "one" else ratio_M
-        loss_M, metrics = _surrogate(row, cfg, ratio_M, terms)
+        loss_M, metrics = surrogate(ratio_M, terms)
         metrics |= {
             "policy/entropy": terms.entropy_M,
-            "policy/engine_gap": (terms.logprob_M - terms.behaviour_M).abs(),
+            "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
             "policy/ratio": moved_M,
             "policy/step_kl": losses.step_kl(token_M),
         }
@@ -200,16 +211,16 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
             factor_M, is_outside_M = correction(terms, cfg.staleness)
             loss_M = loss_M * factor_M
             metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
-        if terms.reference_M is not None:
-            metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.reference_M, "k3")
+        if terms.ref_logprob is not None:
+            metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.ref_logprob, "k3")
             if row.kl_in == "loss":
                 loss_M = loss_M + cfg.kl * _penalty(
-                    row, cfg, terms.logprob_M, terms.reference_M, token_M
+                    row, cfg, terms.logprob_M, terms.ref_logprob, token_M
                 )
         if cfg.entropy:
             loss_M = loss_M - cfg.entropy * terms.entropy_M
         if stop.limit is not None:
-            metrics["policy/stop_signal"] = watched(
+            metrics["policy/stop_signal"] = stop_statistic(
                 token_M if stop.statistic == "kl" else moved_M, stop
             )
         if stop.limit is not None and stop.scope == "micro_batch":
@@ -237,6 +248,8 @@ def sft_objective() -> Objective:
 
 
 def _advantage(row: Row, cfg: AlgoConfig) -> advantages.Advantage | None:
+    if is_reference(row.advantage):
+        return _load_advantage(row.advantage)
     if row.advantage == "zscore":
         return advantages.each(partial(advantages.zscore, ddof=cfg.ddof))
     if row.advantage == "center":
@@ -246,20 +259,60 @@ def _advantage(row: Row, cfg: AlgoConfig) -> advantages.Advantage | None:
     return advantages.momentum(cfg.max_momentum) if row.advantage == "momentum" else None
 
 
-def _spread(row: Row, cfg: AlgoConfig) -> returns.Spread | None:
+def _load_advantage(reference: str) -> advantages.Advantage:
+    """Load a user's estimator, which takes and returns what the shipped ones do."""
+    function = _load_function(reference, "algo.advantage")
+
+    def advantage(
+        rewards: advantages.Rewards, state: advantages.State
+    ) -> tuple[list[list[float]], advantages.State]:
+        values, state = function(rewards, state)
+        if [len(group) for group in values] != [len(group) for group in rewards]:
+            raise ConfigError(
+                f"algo.advantage = {reference!r} should return as many numbers as each group "
+                "has rewards"
+            )
+        return values, state
+
+    return advantage
+
+
+def _load_surrogate(reference: str) -> Surrogate:
+    """Load a user's surrogate: ratios [M] and terms -> losses [M]."""
+    function = _load_function(reference, "algo.surrogate")
+
+    def surrogate(ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        loss_M = function(ratio_M, terms)
+        if not isinstance(loss_M, Tensor) or loss_M.shape != ratio_M.shape:
+            raise ConfigError(f"algo.surrogate = {reference!r} should return a loss per token")
+        return loss_M, {}
+
+    return surrogate
+
+
+def _load_function(reference: str, key: str) -> Callable[..., Any]:
+    function = load_from_file(reference)
+    if not callable(function):
+        raise ConfigError(f"{key} = {reference!r} should name a function")
+    return function
+
+
+def _spread(row: Row, cfg: AlgoConfig) -> advantages.Spread | None:
     if row.advantage == "to_go":
-        return returns.to_go(gamma=cfg.gamma)
+        return advantages.to_go(gamma=cfg.gamma)
     return (
-        returns.by_values(gamma=cfg.gamma, decay=cfg.gae_decay) if row.advantage == "gae" else None
+        advantages.by_values(gamma=cfg.gamma, decay=cfg.gae_decay)
+        if row.advantage == "gae"
+        else None
     )
 
 
-def _weights(name: WeightsName, max_tokens: int) -> weights.Weights:
-    fixed: dict[WeightsName, weights.Weights] = {
-        "token_mean": weights.token_mean,
-        "sequence_mean": weights.sequence_mean,
-        "sequence_sum": weights.sequence_sum,
-        "constant": weights.constant(max_tokens),
+def _weights(name: WeightsName, max_tokens: int) -> losses.Weights:
+    fixed: dict[WeightsName, losses.Weights] = {
+        "token_mean": losses.token_mean,
+        "sequence_mean": losses.sequence_mean,
+        "sequence_sum": losses.sequence_sum,
+        "constant": losses.constant(max_tokens),
     }
     return fixed[name]
 
@@ -270,7 +323,13 @@ def _ratio(row: Row, terms: TokenTerms) -> Tensor:
     return losses.token_ratio(terms) if row.ratio == "token" else losses.sequence_ratio(terms)
 
 
-def _surrogate(
+def _surrogate(row: Row, cfg: AlgoConfig) -> Surrogate:
+    if is_reference(row.surrogate):
+        return _load_surrogate(row.surrogate)
+    return partial(_shipped_surrogate, row, cfg)
+
+
+def _shipped_surrogate(
     row: Row, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The policy loss, and the share of tokens beyond its bounds where it has any."""
@@ -295,12 +354,12 @@ def _estimator(row: Row, cfg: AlgoConfig) -> KlEstimator:
 
 
 def _penalty(
-    row: Row, cfg: AlgoConfig, logprob_M: Tensor, reference_M: Tensor, ratio_M: Tensor
+    row: Row, cfg: AlgoConfig, logprob_M: Tensor, ref_logprob_M: Tensor, ratio_M: Tensor
 ) -> Tensor:
     estimator = _estimator(row, cfg)
     if cfg.kl_gradient == "direct":
-        return losses.kl(logprob_M, reference_M, estimator)
-    return losses.exact_kl(logprob_M, reference_M, ratio_M, estimator)
+        return losses.kl(logprob_M, ref_logprob_M, estimator)
+    return losses.exact_kl(logprob_M, ref_logprob_M, ratio_M, estimator)
 
 
 def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
@@ -308,7 +367,7 @@ def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
     low, high = cfg.staleness.low, cfg.staleness.high
     wrong = {
         f'surrogate = "{row.surrogate}" needs a ratio to bound: set ratio to "token" or "sequence"': (
-            row.ratio == "one" and row.surrogate != "reinforce"
+            row.ratio == "one" and row.surrogate in ("clip", "cispo")
         ),
         f'dual_clip = {cfg.dual_clip} needs surrogate = "clip" and a bound above 1 + clip_high': (
             cfg.dual_clip is not None

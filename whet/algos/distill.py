@@ -1,5 +1,4 @@
-"""On-policy distillation: on answers of its own, the policy moves towards a teacher, token by
-token.
+"""On-policy distillation: on its own answers the policy moves towards a teacher, per token.
 
 The loss is the reverse KL, KL(policy ‖ teacher), estimated from the sampled tokens. Each token
 answers for its own distribution; that an earlier token led here is not counted against it. No
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from whet.algos import losses
 from whet.algos.catalog import Objective
-from whet.algos.terms import TokenTerms
+from whet.algos.losses import TokenTerms, sampling_logprobs
 
 
 def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
@@ -24,28 +23,26 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
 
 
 def reverse_kl(terms: TokenTerms) -> Tensor:
-    """The KL to the teacher with the KL's own gradient: ratio × k3 (DeepSeek-V3.2), never negative
-    as a value.
+    """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
 
     For tokens the present weights sampled, the gradient is that of REINFORCE with the teacher's
     advantage,
     -(log teacher - log policy) × ∇log policy: exact in expectation, and not that of k3 differentiated as it stands.
     """
-    assert terms.reference_M is not None, "distillation needs a teacher"
-    return losses.exact_kl(terms.logprob_M, terms.reference_M, losses.token_ratio(terms), "k3")
+    assert terms.ref_logprob is not None, "distillation needs a teacher"
+    return losses.exact_kl(terms.logprob_M, terms.ref_logprob, losses.token_ratio(terms), "k3")
 
 
 def distill_objective() -> Objective:
-    """The reverse KL, and what to log of it; the teacher's log-probabilities stand as the
-    reference's."""
+    """Build the reverse KL; the teacher's log-probabilities take the reference's place."""
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        assert terms.reference_M is not None, "distillation needs a teacher"
+        assert terms.ref_logprob is not None, "distillation needs a teacher"
         return reverse_kl(terms), {
-            "distill/kl": losses.kl(terms.logprob_M, terms.reference_M, "k3"),
-            "distill/advantage": teacher_advantage(terms.logprob_M, terms.reference_M),
+            "distill/kl": losses.kl(terms.logprob_M, terms.ref_logprob, "k3"),
+            "distill/advantage": teacher_advantage(terms.logprob_M, terms.ref_logprob),
             "policy/entropy": terms.entropy_M,
-            "policy/engine_gap": (terms.logprob_M - terms.behaviour_M).abs(),
+            "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
         }
 
     return Objective(loss=loss)

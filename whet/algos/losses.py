@@ -1,15 +1,66 @@
-"""Ratios, policy surrogates, KL penalties, and the likelihood of SFT, token by token. Tensors in,
-tensors out.
+"""Losses of response tokens: their inputs, ratios, surrogates, KL penalties, and weights.
 
-Every loss is to be minimised and has shape [M]; `weights` decide later how it is summed.
+Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where answers
+are compared, two and two of the sequences make P pairs. The learner sums weight times loss, so that
+a mean over tokens, over sequences, or a fixed divisor is only a choice of weights. They are known
+before the first backward pass, and no split into micro-batches can change them.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from whet.algos.terms import TokenTerms, old_logprobs, segment_mean
+from whet.config import Config
+from whet.types import PerToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenTerms(PerToken[Tensor]):
+    """What a loss may use of each response token."""
+
+    logprob_M: Tensor
+    """Under the weights being trained, with gradient."""
+    entropy_M: Tensor
+    """Of the whole next-token distribution, with gradient when the objective asks for it."""
+    advantage_M: Tensor
+    segment_M: Tensor
+    """Index of the token's sequence in the batch."""
+    chosen_P: Tensor | None = None
+    """Index of the sequence that is the better answer of each pair; None where nothing is
+    compared."""
+    rejected_P: Tensor | None = None
+
+
+def old_logprobs(terms: TokenTerms) -> Tensor:
+    """The log-probabilities that ratios compare with: those of the start of the step."""
+    return terms.logprob_M.detach() if terms.old_logprob is None else terms.old_logprob
+
+
+def sampling_logprobs(terms: TokenTerms) -> Tensor:
+    """The log-probabilities at which the engine sampled."""
+    assert terms.sampling_logprob is not None, "a policy loss is for tokens that were sampled"
+    return terms.sampling_logprob
+
+
+def segment_sum(value_M: Tensor, segment_M: Tensor) -> Tensor:
+    """Add up each sequence's tokens, and give every token its sequence's sum.
+
+    >>> segment_sum(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 0, 1])).tolist()
+    [3.0, 3.0, 5.0]
+    """
+    # There are at most M sequences, and asking a GPU for their number would make it wait.
+    sum_S = torch.zeros_like(value_M).index_add(0, segment_M, value_M)
+    return sum_S[segment_M]
+
+
+def segment_mean(value_M: Tensor, segment_M: Tensor) -> Tensor:
+    """Give every token the mean over its sequence."""
+    return segment_sum(value_M, segment_M) / segment_sum(torch.ones_like(value_M), segment_M)
+
 
 KlEstimator = Literal["k1", "k2", "k3"]
 KlGradient = Literal["exact", "direct"]
@@ -25,14 +76,12 @@ def nll(terms: TokenTerms) -> Tensor:
 
 
 def token_ratio(terms: TokenTerms) -> Tensor:
-    """How much more likely a token is now than at the start of the step; exactly 1, with gradient,
-    at first use."""
+    """The probability of a token now over that at the start of the step; 1 at first use."""
     return torch.exp(_bounded(terms.logprob_M - old_logprobs(terms)))
 
 
 def sequence_ratio(terms: TokenTerms) -> Tensor:
-    """The geometric mean of a sequence's ratios, as each token's value (GSPO, Zheng et al. 2025,
-    eq. 7 and 14).
+    """The geometric mean of a sequence's ratios (GSPO, Zheng et al. 2025, eq. 7 and 14).
 
     A token has the gradient of its own log-probability alone (GSPO-token). Where a sequence's
     tokens share advantage and weight, that sums to the gradient of the sequence ratio; where they
@@ -49,8 +98,7 @@ def no_ratio(terms: TokenTerms) -> Tensor:
 
 
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
-    """PPO's pessimistic bound: gains stop paying beyond 1 - low and 1 + high (Schulman et al. 2017,
-    eq. 7)."""
+    """PPO's bound: gains stop paying beyond 1 - low and 1 + high (Schulman et al. 2017, eq. 7)."""
     bounded_M = ratio_M.clamp(1 - low, 1 + high)
     return -torch.minimum(ratio_M * advantage_M, bounded_M * advantage_M)
 
@@ -58,15 +106,13 @@ def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Te
 def dual_clip(
     ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float, most: float
 ) -> Tensor:
-    """Clip, and let no token of negative advantage cost more than `most` times it (Ye et al. 2020,
-    eq. 5)."""
+    """Clip, and cap the cost of a negative advantage at `most` times it (Ye et al. 2020, eq. 5)."""
     loss_M = clip(ratio_M, advantage_M, low=low, high=high)
     return torch.where(advantage_M < 0, torch.minimum(loss_M, -most * advantage_M), loss_M)
 
 
 def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: float) -> Tensor:
-    """The policy gradient weighed by a capped ratio: no token is dropped (CISPO, MiniMax-M1 2025,
-    eq. 4 and 5)."""
+    """The policy gradient weighed by a capped ratio (CISPO, MiniMax-M1 2025, eq. 4 and 5)."""
     return -ratio_M.detach().clamp(max=1 + high) * advantage_M * logprob_M
 
 
@@ -75,15 +121,14 @@ def reinforce(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor) -> Tensor
     return -ratio_M.detach() * advantage_M * logprob_M
 
 
-def kl(logprob_M: Tensor, reference_M: Tensor, estimator: KlEstimator) -> Tensor:
-    """Estimate KL(policy || reference) from sampled tokens (Schulman, "Approximating KL
-    divergence").
+def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tensor:
+    """Estimate KL(policy || reference) from sampled tokens (Schulman).
 
     As a value k1 is unbiased, k3 too and never negative. As a loss only k2 has the right gradient
     for tokens the policy sampled: differentiating k1 gives zero in expectation, differentiating k3
     the forward KL's gradient.
     """
-    difference_M = _bounded(logprob_M - reference_M)
+    difference_M = _bounded(logprob_M - ref_logprob_M)
     if estimator == "k1":
         return difference_M
     if estimator == "k2":
@@ -92,10 +137,9 @@ def kl(logprob_M: Tensor, reference_M: Tensor, estimator: KlEstimator) -> Tensor
 
 
 def exact_kl(
-    logprob_M: Tensor, reference_M: Tensor, ratio_M: Tensor, estimator: KlEstimator
+    logprob_M: Tensor, ref_logprob_M: Tensor, ratio_M: Tensor, estimator: KlEstimator
 ) -> Tensor:
-    """The same estimates with the gradient of the KL itself, also for tokens that older weights
-    sampled.
+    """The same estimates with the KL's own gradient, also for tokens of older weights.
 
     The ratio is the token's, to those weights. The expectation of ratio × k3 is the KL whatever the
     present weights, so its gradient is the KL's (DeepSeek-V3.2). It comes to ratio × d × ∇logprob,
@@ -103,10 +147,10 @@ def exact_kl(
     alone.
     """
     if estimator == "k1":
-        return ratio_M * kl(logprob_M, reference_M, "k1").detach()
+        return ratio_M * kl(logprob_M, ref_logprob_M, "k1").detach()
     if estimator == "k2":
-        return ratio_M.detach() * kl(logprob_M, reference_M, "k2")
-    return ratio_M * kl(logprob_M, reference_M, "k3")
+        return ratio_M.detach() * kl(logprob_M, ref_logprob_M, "k2")
+    return ratio_M * kl(logprob_M, ref_logprob_M, "k3")
 
 
 def step_kl(ratio_M: Tensor) -> Tensor:
@@ -116,3 +160,143 @@ def step_kl(ratio_M: Tensor) -> Tensor:
 
 def _bounded(log_ratio_M: Tensor) -> Tensor:
     return log_ratio_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+class Staleness(Config):
+    """How losses are corrected for the gap between engine and learner."""
+
+    rule: Literal["none", "truncate", "mask"] = "none"
+    """truncate bounds the factor (TIS, Yao et al. 2025), mask drops what is out of bounds (IcePop,
+    MIS)."""
+    level: Literal["token", "sequence"] = "token"
+    """sequence multiplies the factors of all its tokens into one."""
+    low: float = Field(default=0.0, ge=0.0)
+    """Smallest factor within bounds."""
+    high: float = Field(default=2.0, gt=0.0)
+    """Largest factor within bounds."""
+
+
+@torch.no_grad()
+def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
+    """What multiplies each token's loss, and where a bound was hit."""
+    log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
+    if cfg.level == "sequence":
+        log_factor_M = segment_sum(log_factor_M, terms.segment_M)
+    factor_M = torch.exp(log_factor_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    is_outside_M = (factor_M < cfg.low) | (factor_M > cfg.high)
+    if cfg.rule == "none":
+        return torch.ones_like(factor_M), torch.zeros_like(is_outside_M)
+    if cfg.rule == "truncate":
+        return factor_M.clamp(cfg.low, cfg.high), is_outside_M
+    return factor_M.masked_fill(is_outside_M, 0.0), is_outside_M
+
+
+ALLOWED = {
+    ("micro_batch", "zero"),
+    ("mini_batch", "zero"),
+    ("mini_batch", "skip"),
+    ("step", "stop"),
+}
+
+
+class EarlyStop(Config):
+    """When to leave out an update, measured before its optimiser step."""
+
+    limit: float | None = Field(default=None, gt=0.0)
+    """Largest value of the statistic that is trained on; none is no early stop."""
+    statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
+    """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats a
+    token."""
+    quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
+    """For the statistic of that name: which one."""
+    scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
+    """What is left out: a micro-batch (which makes the result depend on the packing), the
+    mini-batch, or it and the rest of the step. The statistic is over the micro-batch or else the
+    mini-batch."""
+    action: Literal["zero", "skip", "stop"] = "skip"
+    """zero counts its loss as 0 and takes the optimiser step all the same, skip takes none, stop
+    ends the step."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "EarlyStop":
+        if (self.scope, self.action) not in ALLOWED:
+            known = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
+            raise ValueError(
+                f"scope = {self.scope} does not go with action = {self.action}; what does: {known}"
+            )
+        return self
+
+
+def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
+    """What the statistic is the mean of."""
+    if cfg.statistic == "mean":
+        return ratio_M.detach()
+    if cfg.statistic == "kl":
+        return step_kl(ratio_M.detach())
+    assert cfg.limit is not None
+    return (ratio_M.detach() > cfg.limit).float()
+
+
+def is_too_far(mean: Tensor | float, cfg: EarlyStop) -> bool:
+    """Whether the mean of what is watched is beyond the limit; one that is not a number is."""
+    assert cfg.limit is not None
+    bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
+    return not bool(mean <= bounds[cfg.statistic])
+
+
+Weights = Callable[[Sequence[int]], list[float]]
+"""Lengths of all sequences of an optimiser step -> the weight of each token of each sequence."""
+
+
+def token_mean(lengths: Sequence[int]) -> list[float]:
+    """Every token counts the same (DAPO, Yu et al. 2025).
+
+    >>> token_mean([1, 3])
+    [0.25, 0.25]
+    """
+    return [1.0 / sum(lengths)] * len(lengths)
+
+
+def sequence_mean(lengths: Sequence[int]) -> list[float]:
+    """Every sequence counts the same, its tokens share that (GRPO, Shao et al. 2024).
+
+    >>> sequence_mean([1, 4])
+    [0.5, 0.125]
+    """
+    return [1.0 / (len(lengths) * length) for length in lengths]
+
+
+def sequence_sum(lengths: Sequence[int]) -> list[float]:
+    """Tokens add up within a sequence, sequences are averaged (RLOO)."""
+    return [1.0 / len(lengths)] * len(lengths)
+
+
+def constant(divisor: int) -> Weights:
+    """Divide by a fixed length, and average sequences (Dr. GRPO): no bias by length.
+
+    >>> constant(10)([1, 3])
+    [0.05, 0.05]
+    """
+
+    def weights(lengths: Sequence[int]) -> list[float]:
+        return [1.0 / (divisor * len(lengths))] * len(lengths)
+
+    return weights
+
+
+def value_loss(
+    value_M: Tensor, old_value_M: Tensor, target_M: Tensor, *, clip: float | None
+) -> Tensor:
+    """Half the squared error of a value, or of its clipped version if larger (PPO).
+
+    A value that has moved further than `clip` towards its target has no gradient left; one that
+    moved away keeps it.
+
+    >>> value_loss(torch.tensor([0.8]), torch.tensor([0.5]), torch.tensor([1.0]), clip=0.25)
+    tensor([0.0312])
+    """
+    loss_M = 0.5 * (value_M - target_M) ** 2
+    if clip is None:
+        return loss_M
+    held_M = old_value_M + (value_M - old_value_M).clamp(-clip, clip)
+    return torch.maximum(loss_M, 0.5 * (held_M - target_M) ** 2)

@@ -1,5 +1,4 @@
-"""Preference losses: make the better of two answers more likely than the worse, measured from a
-reference.
+"""Preference losses: make the better of two answers more likely, relative to a reference.
 
 Shapes: M response tokens of S sequences, which make P pairs. Every loss is to be minimised and has
 shape [P].
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from whet.algos.catalog import Objective
-from whet.algos.terms import TokenTerms
+from whet.algos.losses import TokenTerms
 from whet.config import Config
 
 
@@ -39,14 +38,12 @@ class PreferenceConfig(Config):
 
 
 def log_ratio(policy_P: Tensor, reference_P: Tensor) -> Tensor:
-    """How much more likely an answer is than under the reference, from its summed
-    log-probabilities."""
+    """The log-probability of an answer less that under the reference."""
     return policy_P - reference_P
 
 
 def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
-    """Raise the log-ratio of the chosen answer above that of the rejected (Rafailov et al. 2023,
-    eq. 7).
+    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
 
     With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
     conservative DPO).
@@ -59,8 +56,7 @@ def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float =
 
 
 def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β), and no further (Azar et al. 2023, eq.
-    17).
+    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
 
     >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
     4.0
@@ -69,8 +65,7 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
 
 
 def preference_objective(cfg: PreferenceConfig) -> Objective:
-    """The named loss over pairs. Its metrics are rewards as DPO reads them: β times the
-    log-ratio."""
+    """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         chosen_P, rejected_P = pair_log_ratios(terms, per_token=cfg.per_token)
@@ -89,12 +84,11 @@ def preference_objective(cfg: PreferenceConfig) -> Objective:
 
 
 def pair_log_ratios(terms: TokenTerms, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of the chosen and of the rejected answers, summed over their tokens or
-    averaged."""
+    """Log-ratios of chosen and rejected answers, summed over tokens or averaged."""
     assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
-    assert terms.reference_M is not None, "preferences need a reference"
+    assert terms.ref_logprob is not None, "preferences need a reference"
     ratio_S = log_ratio(
-        _by_sequence(terms.logprob_M, terms), _by_sequence(terms.reference_M, terms)
+        _by_sequence(terms.logprob_M, terms), _by_sequence(terms.ref_logprob, terms)
     )
     if per_token:
         ratio_S = ratio_S / _by_sequence(torch.ones_like(terms.logprob_M), terms)

@@ -1,5 +1,4 @@
-"""The algorithms by name: each a row of choices with its paper, and the numbers its source trains
-with.
+"""The algorithms by name: each a row of choices, its paper, and the numbers of its source.
 
 A choice is how the mathematics goes; what a config sets replaces it. The source's numbers are for
 files in `experiments/` to set, and change nothing here.
@@ -9,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.steps import StepRule
+from whet.algos.step_credit import StepRule
 
 AlgoName = Literal[
     "grpo",
@@ -38,11 +37,12 @@ KlPlace = Literal["loss", "reward"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     paper: str
-    advantage: AdvantageName
+    advantage: AdvantageName | str
+    """A name, or a function of the user's by file and name."""
     whiten: bool = False
     """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
     ratio: RatioName = "token"
-    surrogate: SurrogateName = "clip"
+    surrogate: SurrogateName | str = "clip"
     weights: WeightsName = "token_mean"
     clip_low: float = 0.2
     clip_high: float = 0.2

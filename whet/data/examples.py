@@ -1,9 +1,12 @@
-"""Training sequences as arrays, and packed batches of them as tensors.
+"""Training sequences as arrays, how they are split into micro-batches, and batches as tensors.
 
 Shapes: T tokens of S sequences laid end to end; M of them were sampled, or are to be imitated, and
-carry a loss. Where answers are compared, the sequences make P pairs, and each pair carries one.
+carry a loss. Where answers are compared, the sequences make P pairs, and each pair carries one. U
+of the T tokens differ in themselves or in what precedes them; C are the cells of a padded grid.
 """
 
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whet.types import Floats, Tokens
+from whet.errors import DataError
+from whet.types import Floats, PerToken, Tokens
+
+Indices = NDArray[np.int64]
+_MULTIPLE = 8
+"""Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Example:
-    """One training sequence. Per-token arrays cover the response only: the tokens from `start` to
-    the end."""
+class Example(PerToken[Floats]):
+    """One training sequence; per-token arrays cover the response, from `start` to the end."""
 
     tokens: Tokens
     start: int
@@ -25,13 +32,6 @@ class Example:
     group: str
     rollout: str
     temperature: float = 1.0
-    logprob: Floats | None = None
-    """Under the policy that sampled; None for text nobody sampled."""
-    old_logprob: Floats | None = None
-    ref_logprob: Floats | None = None
-    value: Floats | None = None
-    """What a critic expects at each token."""
-    value_target: Floats | None = None
     advantage: float | Floats = 0.0
     """Of every response token, or of each."""
     weight: float = 0.0
@@ -55,7 +55,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Batch:
+class Batch(PerToken[Tensor]):
     """What one forward pass sees. `source_M` is the token whose hidden state predicts `label_M`."""
 
     tokens_T: Tensor
@@ -68,12 +68,6 @@ class Batch:
     temperature_M: Tensor
     weight_M: Tensor
     advantage_M: Tensor
-    behaviour_M: Tensor
-    old_M: Tensor | None
-    reference_M: Tensor | None
-    value_M: Tensor | None = None
-    """What a critic expected before the step."""
-    value_target_M: Tensor | None = None
     chosen_P: Tensor | None = None
     """Which sequence is the better answer of each pair; None where nothing is compared."""
     rejected_P: Tensor | None = None
@@ -91,78 +85,230 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         "something must predict the first response token"
     )
     lengths = np.array([len(example.tokens) for example in examples])
-    starts = np.cumsum(lengths) - lengths
     counts = np.array([example.num_targets for example in examples])
-    firsts = starts + np.array([example.start for example in examples])
+    firsts = np.cumsum(lengths) - lengths + np.array([example.start for example in examples])
+    targets = np.repeat(firsts, counts) + np.concatenate([np.arange(n) for n in counts])
+    tokens = np.concatenate([example.tokens for example in examples])
+    columns = [example.per_token() for example in examples]
+    pairs = _find_pairs(examples)
 
     def longs(values: NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(values.astype(np.int64)).to(device)
 
-    def spread(values: list[float]) -> Tensor:
-        return torch.from_numpy(np.repeat(np.array(values, dtype=np.float32), counts)).to(device)
+    def floats(values: Sequence[float | Floats]) -> Tensor:
+        return torch.from_numpy(_spread(values, counts)).to(device)
 
-    def each(values: list[float | Floats]) -> Tensor:
-        assert all(
-            np.shape(value) in ((), (count,)) for value, count in zip(values, counts, strict=True)
-        ), "a per-token advantage has a value for every response token"
-        parts = [
-            np.broadcast_to(np.float32(value), (count,))
-            for value, count in zip(values, counts, strict=True)
-        ]
-        return torch.from_numpy(np.concatenate(parts)).to(device)
+    def join(name: str) -> Tensor | None:
+        arrays = [column[name] for column in columns]
+        present = [array for array in arrays if array is not None]
+        assert len(present) in (0, len(arrays)), (
+            "a batch has a per-token quantity for all examples or for none"
+        )
+        return floats(present) if present else None
 
-    def joined(arrays: list[Floats | None]) -> Tensor | None:
-        if any(array is None for array in arrays):
-            assert all(array is None for array in arrays), (
-                "a batch has a per-token field for all examples or for none"
-            )
-            return None
-        return torch.from_numpy(
-            np.concatenate([a for a in arrays if a is not None]).astype(np.float32)
-        ).to(device)
-
-    offsets = np.concatenate([np.arange(n) for n in counts])
-    target = np.repeat(firsts, counts) + offsets
-    tokens = np.concatenate([example.tokens for example in examples])
-    behaviour = joined([example.logprob for example in examples])
-    pairs = _pairs(examples)
     return Batch(
         tokens_T=longs(tokens),
         positions_T=longs(np.concatenate([np.arange(n) for n in lengths])),
         lengths_S=longs(lengths),
         longest=int(lengths.max()),
-        source_M=longs(target - 1),
-        label_M=longs(tokens[target]),
+        source_M=longs(targets - 1),
+        label_M=longs(tokens[targets]),
         segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
-        temperature_M=spread([example.temperature for example in examples]),
-        weight_M=spread([example.weight for example in examples]),
-        advantage_M=each([example.advantage for example in examples]),
-        behaviour_M=spread([0.0] * len(examples)) if behaviour is None else behaviour,
-        old_M=joined([example.old_logprob for example in examples]),
-        reference_M=joined([example.ref_logprob for example in examples]),
-        value_M=joined([example.value for example in examples]),
-        value_target_M=joined([example.value_target for example in examples]),
+        temperature_M=floats([example.temperature for example in examples]),
+        weight_M=floats([example.weight for example in examples]),
+        advantage_M=floats([example.advantage for example in examples]),
         chosen_P=longs(np.array([chosen for chosen, _ in pairs])) if pairs else None,
         rejected_P=longs(np.array([rejected for _, rejected in pairs])) if pairs else None,
         weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device)
         if pairs
         else None,
+        **{name: join(name) for name in columns[0]},
     )
 
 
-def _pairs(examples: list[Example]) -> list[tuple[int, int]]:
-    """Find the places of the better and the worse answer of each pair; empty where nothing is
-    compared."""
-    chosen = {
-        item.pair: index
-        for index, item in enumerate(examples)
-        if item.pair is not None and item.is_chosen
-    }
-    rejected = {
-        item.pair: index
-        for index, item in enumerate(examples)
-        if item.pair is not None and not item.is_chosen
-    }
+def _spread(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
+    """Lay values end to end, one per response token; a single number stands for all of them."""
+    parts = []
+    for value, count in zip(values, counts, strict=True):
+        assert np.shape(value) in ((), (count,)), (
+            "a per-token quantity has a value for every response token"
+        )
+        parts.append(np.broadcast_to(np.float32(value), (count,)))
+    return np.concatenate(parts)
+
+
+def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
+    """Find the indices of the better and the worse answer of each pair, if there are pairs."""
+    indices: dict[bool, dict[int, int]] = {True: {}, False: {}}
+    for index, item in enumerate(examples):
+        if item.pair is not None:
+            indices[item.is_chosen][item.pair] = index
+    chosen = indices[True]
+    rejected = indices[False]
     is_whole = chosen.keys() == rejected.keys() and 2 * len(chosen) in (0, len(examples))
     assert is_whole, "both answers of a pair lie in one batch, and a batch holds pairs only or none"
     return [(index, rejected[pair]) for pair, index in chosen.items()]
+
+
+Unit = list[int]
+"""Positions of what is never split: an example, or the two of a pair."""
+
+
+def pack(
+    examples: Sequence[Example], token_budget: int, *, ranks: int = 1, is_padded: bool = True
+) -> list[list[int]]:
+    """Split examples into micro-batches within the budget, as lists of their positions.
+
+    Any split gives the same gradient; this one wastes least. The two of a pair stay together. Rank
+    r takes every `ranks`-th micro-batch from r on; some are empty, so that all have as many.
+
+    Where attention runs on a padded grid, its cells count, so examples of like length lie together,
+    longest first, and after each those that begin with the same prompt, which is then run once for
+    all of them. Where it runs on the tokens alone, they count, and groups come out alike in size.
+    Ties keep the given order.
+
+    >>> from whet.testing.fakes import example
+    >>> examples = [example(length=3), example(length=9), example(length=4)]
+    >>> pack(examples, token_budget=10)
+    [[1], [2, 0]]
+    >>> pack(examples, token_budget=12, is_padded=False)
+    [[1], [2, 0]]
+    """
+    lengths = [len(item.tokens) for item in examples]
+    units = _units(examples)
+    for unit in units:
+        size = sum(lengths[index] for index in unit)
+        if is_padded:
+            size = len(unit) * _width(unit, lengths)
+        if size > token_budget:
+            names = " and ".join(examples[index].rollout for index in unit)
+            what = f"example {names} has" if len(unit) == 1 else f"the pair of {names} takes"
+            raise DataError(
+                f"{what} {size} tokens, more than train.micro_tokens = {token_budget}; "
+                f"raise that setting or leave the {'example' if len(unit) == 1 else 'pair'} out"
+            )
+    longest_first = sorted(units, key=lambda unit: -_width(unit, lengths))
+    if is_padded:
+        groups = _grids(_by_prompt(longest_first, examples), lengths, token_budget)
+    else:
+        groups = _alike(longest_first, lengths, token_budget, ranks)
+    return groups + [[] for _ in range(-len(groups) % ranks)]
+
+
+def _units(examples: Sequence[Example]) -> list[Unit]:
+    units: list[Unit] = []
+    pairs: dict[int, Unit] = {}
+    for index, item in enumerate(examples):
+        if item.pair in pairs:
+            pairs[item.pair].append(index)
+            continue
+        units.append([index])
+        if item.pair is not None:
+            pairs[item.pair] = units[-1]
+    return units
+
+
+def _width(unit: Unit, lengths: Sequence[int]) -> int:
+    return max(lengths[index] for index in unit)
+
+
+def _by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[Unit]:
+    """Move units of the same prompt next to the first of them."""
+    by_prompt: dict[bytes, list[Unit]] = {}
+    for unit in units:
+        first = examples[unit[0]]
+        by_prompt.setdefault(first.tokens[: first.start].tobytes(), []).append(unit)
+    return [unit for same in by_prompt.values() for unit in same]
+
+
+def _grids(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
+    groups: list[list[int]] = []
+    width = 0
+    for unit in units:
+        widest = max(width, _width(unit, lengths))
+        if groups and (len(groups[-1]) + len(unit)) * widest <= budget:
+            groups[-1].extend(unit)
+            width = widest
+        else:
+            groups.append(list(unit))
+            width = _width(unit, lengths)
+    return groups
+
+
+def _alike(
+    units: Sequence[Unit], lengths: Sequence[int], budget: int, ranks: int
+) -> list[list[int]]:
+    """Give each unit in turn to the emptiest of as few groups as could hold them all."""
+    fewest = -(-sum(lengths) // budget)
+    groups: list[list[int]] = [[] for _ in range(-(-fewest // ranks) * ranks)]
+    heap = [(0, index) for index in range(len(groups))]
+    for unit in units:
+        num_tokens = sum(lengths[index] for index in unit)
+        filled, index = heapq.heappop(heap)
+        if filled + num_tokens > budget:
+            heapq.heappush(heap, (filled, index))
+            filled = 0
+            index = len(groups)
+            groups.append([])
+        groups[index].extend(unit)
+        heapq.heappush(heap, (filled + num_tokens, index))
+    return groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Merged:
+    """Tokens to compute, and where each of a sequence is found among them."""
+
+    first_U: Indices
+    """A place of each token in T; of several, any."""
+    node_T: Indices
+    """Which of U each token is; -1 for the last of a sequence, which predicts nothing."""
+    node_C: Indices
+    """Which of U stands in each cell; past the end of a line, its last one again."""
+    cell_U: Indices
+    """A cell of each token."""
+    longest: int
+    """Cells of a line."""
+
+
+def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
+    """Find equal beginnings: in sorted order, neighbours share most."""
+    starts_S = np.cumsum(lengths_S) - lengths_S
+    counts_S = np.maximum(lengths_S - 1, 1)
+    lines = [
+        tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)
+    ]
+    node_T = np.full(len(tokens_T), -1, dtype=np.int64)
+    longest = -(-int(counts_S.max()) // _MULTIPLE) * _MULTIPLE
+    node_SC = np.zeros((len(lines), longest), dtype=np.int64)
+    first_U = list[Indices]()
+    cell_U = list[Indices]()
+    used = 0
+    before = lines[0][:0]
+    before_nodes = node_T[:0]
+    for index in sorted(range(len(lines)), key=lambda line: lines[line].astype(">i8").tobytes()):
+        line = lines[index]
+        start = int(starts_S[index])
+        same = _common(before, line)
+        nodes = np.concatenate([before_nodes[:same], np.arange(used, used + len(line) - same)])
+        node_T[start : start + len(line)] = nodes
+        node_SC[index, : len(line)] = nodes
+        node_SC[index, len(line) :] = nodes[-1]
+        first_U.append(np.arange(start + same, start + len(line)))
+        cell_U.append(np.arange(same, len(line)) + index * longest)
+        used += len(line) - same
+        before, before_nodes = line, nodes
+    return Merged(
+        first_U=np.concatenate(first_U),
+        node_T=node_T,
+        node_C=node_SC.reshape(-1),
+        cell_U=np.concatenate(cell_U),
+        longest=longest,
+    )
+
+
+def _common(a: Indices, b: Indices) -> int:
+    """Count the tokens at the start of two sequences that are the same."""
+    most = min(len(a), len(b))
+    differs = np.nonzero(a[:most] != b[:most])[0]
+    return int(differs[0]) if len(differs) else most

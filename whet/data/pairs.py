@@ -41,8 +41,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCount:
-    """What came of one rule: pairs, those left out beyond the cap of their problem, problems that
-    gave none."""
+    """What came of one rule: pairs, those beyond the cap, problems that gave none."""
 
     num_pairs: int
     num_capped: int
@@ -124,8 +123,7 @@ def _answer(
 
 
 def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
-    """Whether the stored tokens are this model's: they say the stored text, after the prompt it
-    would be given."""
+    """Whether the stored tokens are this model's, for the stored text and its own prompt."""
     tokens = rollout.completion.tokens
     return (
         len(tokens) > 0
@@ -190,8 +188,7 @@ def _right_and_wrong(answers: Sequence[Answer], source: Random) -> list[Pair]:
 
 
 def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
-    """Pair the shortest right answer with the longest, the second with the last but one, and so
-    on."""
+    """Pair the shortest right answer with the longest, the second with the next, and so on."""
     right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
@@ -204,8 +201,7 @@ def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
 def _first_wrong(
     answers: Sequence[Answer], chat: ChatFormat, notes: Notes, source: Random
 ) -> list[Pair]:
-    """Pair each first wrong step with the step a right answer takes from the same place (Step-DPO,
-    Lai et al. 2024).
+    """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
     Both end with the step. What is shared before it is context, which the two losses could only
     cancel.
@@ -240,8 +236,7 @@ class _Step:
 
 
 def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
-    """Find each noted line in the text; its end is where the next begins. A line cut at the length
-    limit is no step."""
+    """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
     if chat.message(example.tokens[example.start :]) != text:
         return []  # a template that rewrites the answer leaves no way from its characters to tokens

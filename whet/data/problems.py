@@ -40,8 +40,7 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
 def some_problems_of(
     task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
 ) -> list[Problem]:
-    """Take what a stage cannot do without: the problems of a split that have a solution, or also
-    those without."""
+    """Take the problems of a split that have a solution, or all; none is an error."""
     found = problems_of(task, folder, split)
     kept = found if unsolvable else solvable(found)
     if kept:

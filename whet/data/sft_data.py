@@ -19,8 +19,7 @@ class View:
 
 
 def imitation(rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int) -> View:
-    """Tokenise prompt and answer as the model will see them; over-long ones are left out whole,
-    never cut."""
+    """Tokenise prompts and answers as the model will see them; the over-long are left out."""
     kept: list[Example] = []
     num_too_long = 0
     for rollout in rollouts:

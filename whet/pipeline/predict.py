@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.table import Table
 
-from whet.algos.catalog import AlgoConfig, resolved
+from whet.algos.catalog import AlgoConfig, resolve
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
@@ -186,7 +186,7 @@ def _penalised(job: Job, algo: AlgoConfig) -> Job:
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolved(algo).advantage == "gae" and job.train is not None:
+    if resolve(algo).advantage == "gae" and job.train is not None:
         own = cost.width * trained + (
             0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
         )

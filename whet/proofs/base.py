@@ -1,5 +1,4 @@
-"""What a proof is: something measured on the spot, the limit it must keep, and the name of the
-fault if it does not."""
+"""What a proof is: a measurement, the limit it must keep, and the fault where it does not."""
 
 import time
 from collections.abc import Callable

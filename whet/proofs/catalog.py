@@ -1,5 +1,4 @@
-"""The proofs, from what stands alone to what rests on it: where several fail, the first is the one
-to mend."""
+"""The proofs, each resting on those before: where several fail, mend the first."""
 
 from functools import partial
 
@@ -12,7 +11,7 @@ PROOFS = (
         name="divisor",
         claim="token weights come from the lengths of the whole step, whatever the rule",
         fault="wrong divisor",
-        remedy="compare whet/algos/weights.py with the formulas in docs/algorithms.md",
+        remedy="compare the weights in whet/algos/losses.py with the formulas in docs/algorithms.md",
         measure=counting.divisor,
     ),
     Proof(
@@ -47,7 +46,7 @@ PROOFS = (
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
-        remedy="look at whet/data/pack.py and the loop of Learner.accumulate",
+        remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.run_backward",
         measure=counting.targets,
     ),
     Proof(

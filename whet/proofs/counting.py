@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from whet.algos import catalog
+from whet.algos.losses import TokenTerms
 from whet.algos.rows import WeightsName
-from whet.algos.terms import TokenTerms
 from whet.evals import passk
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.train import credit
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner
 from whet.train.optim import TrainConfig
 
 LENGTHS = tuple(length - start for length, start in specimen.SHAPES)
@@ -23,8 +23,7 @@ MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 
 
 def divisor() -> Measure:
-    """Compare the weights that each rule gives a step with those worked out from all of its
-    lengths."""
+    """Compare the weights of each rule with those worked out from all lengths."""
     total = sum(LENGTHS)
     count = len(LENGTHS)
     expected: dict[WeightsName, list[float]] = {
@@ -58,7 +57,7 @@ def targets() -> Measure:
             seen.append(len(terms.logprob_M))
             return 0.0 * terms.logprob_M, {}
 
-        learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+        learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, catalog.Objective(loss=loss))
         scored = sum(len(found) for found in learner.logprobs(examples))
         missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
@@ -69,8 +68,7 @@ def targets() -> Measure:
 
 
 def pass_at_k() -> Measure:
-    """Compare pass@k with all ways to pick k of n answers, and its mean over draws with the chance
-    it estimates."""
+    """Compare pass@k with enumeration, and its mean over draws with the true chance."""
     n = 6
     gaps = []
     for k in range(1, n + 1):

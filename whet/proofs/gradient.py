@@ -1,5 +1,4 @@
-"""Proofs of the learner: packed losses add up, no split changes the gradient, and the first ratio
-is 1."""
+"""Proofs of the learner: packed losses add up, no split changes the gradient, first ratio 1."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +14,7 @@ from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.rng import stream
 from whet.train import credit
-from whet.train.learner import Learner, score_batch
+from whet.train.learner import LocalLearner, divide, score_batch
 from whet.train.optim import TrainConfig
 
 LIMIT = 1e-5
@@ -41,8 +40,7 @@ def packed() -> Measure:
 
 
 def splits() -> Measure:
-    """Add up the gradient of one step in every way, against one example at a time in the order
-    given."""
+    """Compute the gradient of one step in many splits, and compare with one by one."""
     off = {}
     model = specimen.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
@@ -69,8 +67,7 @@ def splits() -> Measure:
 
 
 def ratio() -> Measure:
-    """Take the first loss of every algorithm: ratios are 1, so where they are clipped it is minus
-    the advantages."""
+    """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
     policy = specimen.policy()
     examples = specimen.sampled(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
@@ -79,7 +76,7 @@ def ratio() -> Measure:
     for name in names:
         algo = catalog.build(catalog.AlgoConfig(name=name), max_tokens=16)
         weighed = credit.weigh(examples, algo.weights)
-        metrics = learner.accumulate(weighed, algo.objective)
+        metrics = divide(learner.accumulate(weighed, algo.objective))
         learner.discard()
         off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
         if ROWS[name].surrogate == "clip":
@@ -124,7 +121,7 @@ def _gradient(
     tokens: int = 10_000,
     one_by_one: bool = False,
 ) -> dict[str, Tensor]:
-    learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
     model.zero_grad()
     for part in parts:
         if one_by_one:

@@ -1,5 +1,4 @@
-"""Proof that rewards stay with their rollouts, from an engine that answers out of order to the
-advantage of a token."""
+"""Proof that rewards stay with their rollouts when an engine answers out of order."""
 
 from collections.abc import Iterable, Iterator
 
@@ -72,7 +71,8 @@ def rewards() -> Measure:
         )
     groups = RewardSpec().apply(groups)
     algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)
-    examples, _ = credit.credit(groups, credit.flatten(groups, algo, temperature=1.0), algo, {})
+    selection = credit.select(groups, algo)
+    examples, _ = credit.credit(selection, credit.flatten(selection, temperature=1.0), algo, {})
     wrong = len(IS_RIGHT) * samples - len(examples)
     for example in examples:
         first, number = map(int, chat.message(example.tokens[example.start :]).split())

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from whet.algos import catalog, losses
-from whet.algos.losses import KlEstimator
+from whet.algos.losses import KlEstimator, TokenTerms
 from whet.algos.rows import KlPlace
-from whet.algos.terms import TokenTerms
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.train import credit
@@ -75,19 +74,19 @@ def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> T
 
 
 def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """The expected gradient of RLOO with a KL and no reward, over all pairs of answers, credit
-    included."""
+    """The expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
     cfg = catalog.AlgoConfig(name="rloo", kl=BETA, kl_in=place)
     algo = catalog.build(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _pairs(logprob_V.detach().tolist())
-    examples = credit.flatten(groups, algo, temperature=1.0)
+    selection = credit.select(groups, algo)
+    examples = credit.flatten(selection, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
         replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
     ]
-    examples, _ = credit.credit(groups, examples, algo, {})
+    examples, _ = credit.credit(selection, examples, algo, {})
     shares = credit.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
     loss_M, _ = algo.objective.loss(_terms(logprob_V[tokens], advantage_M, reference_V[tokens]))
@@ -109,13 +108,13 @@ def _pairs(logprobs: Sequence[float]) -> list[Group]:
     return made
 
 
-def _terms(logprob_M: Tensor, advantage_M: Tensor, reference_M: Tensor) -> TokenTerms:
+def _terms(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> TokenTerms:
     return TokenTerms(
         logprob_M=logprob_M,
         entropy_M=torch.zeros_like(logprob_M),
         advantage_M=advantage_M,
-        behaviour_M=logprob_M.detach(),
-        old_M=None,
-        reference_M=reference_M,
+        sampling_logprob=logprob_M.detach(),
+        old_logprob=None,
+        ref_logprob=ref_logprob_M,
         segment_M=torch.arange(len(logprob_M)),
     )

@@ -9,11 +9,9 @@ from whet.algos.catalog import AlgoConfig, build
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.train import checkpoint
-from whet.train.determinism import settle
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner, update
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy
-from whet.train.update import update
+from whet.train.policy import Policy, set_determinism
 
 STEPS = 4
 ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
@@ -42,12 +40,12 @@ def resume() -> Measure:
     return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, said=said)
 
 
-def _step(policy: Policy, learner: Learner, step: int) -> None:
+def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
     policy.publish(step)
     examples = specimen.sampled(policy)
     was_settled = torch.are_deterministic_algorithms_enabled()
-    settle(True)
+    set_determinism(True)
     try:
         update(learner, examples, ALGO, seed=step)
     finally:
-        settle(was_settled)
+        set_determinism(was_settled)

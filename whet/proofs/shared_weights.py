@@ -1,5 +1,4 @@
-"""Proofs of the engine: it and the learner agree on what was sampled, before and after the weights
-move."""
+"""Proofs of the engine: it agrees with the learner, before and after the weights move."""
 
 from collections.abc import Sequence
 
@@ -12,10 +11,10 @@ from whet.kernels.switch import usable
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.proofs.gradient import CLOSE
+from whet.train.learner import update
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 from whet.train.selftest import check_exact, compare
-from whet.train.update import update
 from whet.types import Floats
 
 VERSION = 7
@@ -24,8 +23,7 @@ ROUGH = 0.25
 
 
 def engine() -> Measure:
-    """Sample more requests than there are slots, some with a prompt in common, and score them again
-    packed."""
+    """Sample more requests than slots, some sharing a prompt, and score them packed."""
     policy = specimen.policy()
     found = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
     return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
@@ -38,8 +36,7 @@ def engine_of(policy: Policy) -> Measure:
 
 
 def publish() -> Measure:
-    """Move the weights far, publish, and sample: the engine must be where the learner is, and say
-    so."""
+    """Move the weights far, publish, and sample: engine and learner must agree."""
     policy = specimen.policy()
     before = specimen.sampled(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
@@ -62,7 +59,9 @@ def publish() -> Measure:
 
 def _stated(examples: Sequence[Example]) -> Floats:
     """What the engine said of each token when it sampled it."""
-    return np.concatenate([example.logprob for example in examples if example.logprob is not None])
+    return np.concatenate(
+        [example.sampling_logprob for example in examples if example.sampling_logprob is not None]
+    )
 
 
 def _limit(policy: Policy) -> float:

@@ -1,5 +1,4 @@
-"""The body that proofs are carried out on: a tiny model drawn in memory, its policy, and sequences
-for it."""
+"""What proofs run on: a tiny model with random weights, its policy, and sequences for it."""
 
 from collections.abc import Sequence
 
@@ -29,8 +28,7 @@ def tokenizer() -> Tokenizer:
 
 
 def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
-    """Draw a two-layer decoder. Norms are moved off one, and the head is sharp, so that what goes
-    wrong shows."""
+    """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
     drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
     initialise(drawn, seed)
     source = torch.Generator().manual_seed(seed)
@@ -43,8 +41,7 @@ def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
 
 
 def policy(*, seed: int = 0, slots: int = 4) -> Policy:
-    """A policy as training has it, in the number type of the device; with few slots, so that
-    requests must wait."""
+    """Make a policy in the device's dtype, with so few slots that requests wait."""
     return build_policy(model(seed=seed), tokenizer(), EngineConfig(slots=slots), name="specimen")
 
 
@@ -61,7 +58,7 @@ def written(*, seed: int = 0) -> list[Example]:
             group=f"g{index // 2}",
             rollout=f"r{index}",
             temperature=(1.0, 0.7)[index % 2],
-            logprob=reference - np.float32(0.1),
+            sampling_logprob=reference - np.float32(0.1),
             ref_logprob=reference,
             advantage=float(source.normal()),
         )
@@ -101,7 +98,7 @@ def sampled(source: Policy) -> list[Example]:
             group=request.id.partition("/")[0],
             rollout=request.id,
             temperature=request.sampling.temperature,
-            logprob=done[request.id].logprobs,
+            sampling_logprob=done[request.id].logprobs,
             advantage=(-1.0) ** index * (0.5 + index % 3),
         )
         for index, request in enumerate(asked)

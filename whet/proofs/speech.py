@@ -1,5 +1,4 @@
-"""Proof that a chat turn keeps its stop token: in the tokens of SFT, in what ends sampling, and in
-what was sampled."""
+"""Proof that a chat turn keeps its stop token, in SFT, in sampling, and in samples."""
 
 from dataclasses import dataclass
 
@@ -43,8 +42,7 @@ _LLAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speech:
-    """A family's way to write a turn, and the pieces of one, worked out by hand; the last is the
-    stop token."""
+    """How a family writes a turn, and its pieces by hand; the last is the stop token."""
 
     template: str
     eos: str
@@ -100,8 +98,7 @@ SPEECHES = {
 
 
 def stop_tokens() -> Measure:
-    """Compare the tokens of each family's chat format with those laid out by hand, and sample up to
-    a stop."""
+    """Compare each family's chat format with tokens by hand, and sample up to a stop."""
     lost = {
         name: sum(not holds for holds in _promises(speech)) for name, speech in SPEECHES.items()
     }
@@ -157,8 +154,7 @@ def _promises(speech: Speech) -> list[bool]:
 
 
 def _cut_by_engine() -> int:
-    """Sample where every fourth token is a stop; count completions that lack the one they ended at,
-    or have another."""
+    """Sample where every fourth token is a stop; count completions that end wrongly."""
     model = specimen.model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))

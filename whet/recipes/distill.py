@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from whet.algos.distill import distill_objective
-from whet.algos.weights import token_mean
+from whet.algos.losses import token_mean
 from whet.config import Config
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
@@ -25,12 +25,10 @@ from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers
-from whet.train.credit import example_of, weigh
-from whet.train.determinism import settle
+from whet.train.credit import to_example, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import build_policy
-from whet.train.teacher import open_teacher
-from whet.train.update import with_reference
+from whet.train.policy import build_policy, set_determinism
+from whet.train.reference import open_teacher, with_reference
 from whet.types import Group
 
 COLUMNS = {
@@ -71,7 +69,7 @@ class DistillConfig(Config):
 def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
     update, publish."""
-    settle(cfg.train.deterministic)
+    set_determinism(cfg.train.deterministic)
     task = build(cfg.task)
     objective = distill_objective()
     temperature = cfg.sampling.temperature
@@ -105,11 +103,10 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         for step in range(start, cfg.steps):
             policy.publish(step)
             groups = sample(step)
-            examples = [example_of(rollout, temperature) for group in groups for rollout in group]
+            examples = [to_example(rollout, temperature) for group in groups for rollout in group]
             learner.make_room(examples)
             examples = with_reference(examples, teacher, cfg.train.micro_tokens)
-            metrics = learner.accumulate(weigh(examples, token_mean), objective)
-            metrics |= learner.optim_step()
+            metrics = learner.update(weigh(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, unrewarded(groups) | metrics)
             advance(1)

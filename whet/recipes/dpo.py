@@ -26,10 +26,9 @@ from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers
-from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.preference import score_pairs, weigh_pairs
+from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.reference import score_pairs, weigh_pairs
 from whet.types import Rollout
 
 COLUMNS = {
@@ -101,7 +100,7 @@ class DPOConfig(Config):
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
     """Prefer better answers: pair stored or own ones, score them once by the starting model, step,
     examine, save."""
-    settle(cfg.train.deterministic)
+    set_determinism(cfg.train.deterministic)
     task = build(cfg.task)
     model, tokenizer = open_model(
         cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed

@@ -47,7 +47,6 @@ class Guard:
         self.cfg = cfg
         self.run = run
         self.learner = learner
-        self.train = learner.cfg
         self.then = then
         self.num_restores = 0
         if self.is_on and exam.every == 0:
@@ -72,9 +71,8 @@ class Guard:
             and is_fall(self._exam(best), now)
             and go_back()
         ):
-            self._slow_down(self.num_restores + 1)
+            rate = self._slow_down(self.num_restores + 1)
             self.then()
-            rate = self.learner.cfg.lr
             self.run.ledger(
                 "restore",
                 step=step,
@@ -102,11 +100,10 @@ class Guard:
     def _exam(self, step: int) -> Estimate:
         return EvalSummary.from_json(self.run.evals()[step]).pass_at[1]
 
-    def _slow_down(self, num_restores: int) -> None:
+    def _slow_down(self, num_restores: int) -> float:
+        """Lower the learning rate; return the new peak."""
         self.num_restores = num_restores
-        factor = self.cfg.lr_factor**num_restores
-        rates = {"lr": self.train.lr * factor, "final_lr": self.train.final_lr * factor}
-        self.learner.cfg = self.train.model_copy(update=rates)
+        return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
 
 
 class Patience:

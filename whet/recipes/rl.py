@@ -1,16 +1,14 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig, resolved
+from whet.algos.catalog import AlgoConfig, resolve
 from whet.algos.catalog import build as build_algorithm
 from whet.config import Config
-from whet.data.curriculum import CurriculumConfig, Mixed
-from whet.data.examples import Example
-from whet.data.feed import Feed
+from whet.data.feed import CurriculumConfig, Feed, Mixed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
@@ -25,9 +23,8 @@ from whet.recipes.sft import finish
 from whet.recipes.training import Keeper, Part, SaveConfig, numbers
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.ahead import Ahead, Sample
 from whet.rollout.collect import Ask, play
-from whet.rollout.gather import GatherConfig, gather
+from whet.rollout.gather import Ahead, GatherConfig, Sample, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24Config
@@ -35,13 +32,18 @@ from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import TrackConfig, open_trackers
-from whet.train.credit import credit, flatten
-from whet.train.critic import CriticConfig, build_critic, kept, policy_steps, with_values
-from whet.train.determinism import settle
+from whet.train.credit import credit, flatten, select
+from whet.train.critic import (
+    CriticConfig,
+    build_critic,
+    policy_steps,
+    update_with_critic,
+    with_values,
+)
+from whet.train.learner import update
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.reference import reference_of
-from whet.train.update import update, with_reference
+from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.reference import reference_of, with_reference
 from whet.types import Group, Problem
 
 COLUMNS = {
@@ -53,8 +55,6 @@ COLUMNS = {
     "policy/kl": "kl",
     "groups/equal": "equal groups",
 }
-Note = Callable[[Sequence[Example]], list[Example]]
-"""Adds to examples what a model says of their tokens."""
 
 
 class RLConfig(Config):
@@ -97,7 +97,7 @@ class RLConfig(Config):
             raise ValueError(
                 f"gather.first = {first} should be below group_size = {self.group_size}"
             )
-        if resolved(self.algo).steps is not None:
+        if resolve(self.algo).steps is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
@@ -107,7 +107,7 @@ class RLConfig(Config):
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than
     their siblings."""
-    settle(cfg.train.deterministic)
+    set_determinism(cfg.train.deterministic)
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, "rl")
     feed = Feed(
@@ -129,10 +129,6 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         reference_of(model, offload=cfg.train.offload_reference) if algo.needs_reference else None
     )
     critic = build_critic(algo, model, cfg.critic, cfg.train, steps=cfg.steps)
-    notes: list[Note] = [
-        lambda examples: with_reference(examples, reference, cfg.train.micro_tokens),
-        lambda examples: with_values(examples, critic),
-    ]
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
     grader = Grader(task, cfg.grading)
     batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
@@ -149,9 +145,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         "feed": feed,
         "batches": batches,
         "patience": patience,
-        **kept(critic),
     }
-    keeper = Keeper(cfg.save, run, policy, learner, examiner, parts=parts, guard=guard)
+    keeper = Keeper(
+        cfg.save, run, policy, learner, examiner, parts=parts, guard=guard, critic=critic
+    )
     start, state = keeper.resume()
     baseline = numbers(state.get("baseline"))
     with (
@@ -164,20 +161,22 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             policy.publish(step)
             groups = batches.take(step)
             feed.observe(groups)
-            trained = cfg.gather.trained(groups)
-            temperature = temperature_at(cfg, step)
-            examples = flatten(trained, algo, temperature=temperature)
+            selection = select(groups, algo, cfg.gather)
+            temperature = sampling_at(cfg, step).temperature
+            examples = flatten(selection, temperature=temperature)
             learner.make_room(examples)
-            for note in notes:
-                examples = note(examples)
+            if reference is not None:
+                examples = with_reference(examples, reference, cfg.train.micro_tokens)
+            if critic is not None:
+                examples = with_values(examples, critic)
             examples, baseline = credit(
-                trained, examples, algo, baseline, progress=step / cfg.steps
+                selection, examples, algo, baseline, progress=step / cfg.steps
             )
-            hidden = cfg.gather.masked(trained)
-            examples = [example for example in examples if example.rollout not in hidden]
-            metrics = update(
-                learner, examples, algo, seed=derive(cfg.seed, "update", step), critic=critic
-            )
+            key = derive(cfg.seed, "update", step)
+            if critic is None:
+                metrics = update(learner, examples, algo, seed=key)
+            else:
+                metrics = update_with_critic(learner, critic, examples, algo, seed=key)
             run.write_rollouts("train", step + 1, groups)
             counts = cfg.gather.metrics(
                 groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
@@ -209,19 +208,18 @@ def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grade
     return sample
 
 
-def temperature_at(cfg: RLConfig, step: int) -> float:
-    """The sampling temperature of a step."""
-    return cfg.curriculum.temperature(
+def sampling_at(cfg: RLConfig, step: int) -> Sampling:
+    """Return how a step samples, which is also how its samples are scored."""
+    temperature = cfg.curriculum.temperature(
         step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature
     )
+    return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
 def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> Ask:
     """How a problem is put to the policy in a step: in which words, at which temperature, with how
     many tokens."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
-    sampling = cfg.sampling.model_copy(
-        update={"temperature": temperature_at(cfg, step), "max_tokens": limit}
-    )
+    sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
     return Ask(index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size))

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from whet.algos.catalog import sft_objective
-from whet.algos.weights import token_mean
+from whet.algos.losses import token_mean
 from whet.config import Config
 from whet.data.problems import problems_of
 from whet.data.sft_data import imitation, texts
@@ -27,9 +27,8 @@ from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
 from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import weigh
-from whet.train.determinism import settle
 from whet.train.optim import TrainConfig
-from whet.train.policy import build_policy
+from whet.train.policy import build_policy, set_determinism
 from whet.types import Rollout
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class SFTConfig(Config):
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
     """Fit a model to teacher answers: tokenise, shuffle, step, examine, save."""
-    settle(cfg.train.deterministic)
+    set_determinism(cfg.train.deterministic)
     rollouts = read_data(cfg.data)
     model, tokenizer = open_model(
         cfg.model,

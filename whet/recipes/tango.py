@@ -11,8 +11,7 @@ from functools import partial
 from statistics import fmean
 
 from whet.algos.advantages import State
-from whet.algos.balance import balanced
-from whet.algos.verdicts import Agreement, agreement, verifier_metrics
+from whet.algos.verifier import Agreement, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.errors import ConfigError
@@ -26,7 +25,13 @@ from whet.recipes.training import Keeper, Part, numbers
 from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
 from whet.rng import derive
 from whet.rollout.collect import collect
-from whet.rollout.judging import minted, outcome_pairs, signed, step_pairs, with_steps
+from whet.rollout.verification import (
+    make_verifications,
+    mark_verifier,
+    outcome_pairs,
+    step_pairs,
+    with_steps,
+)
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
@@ -34,9 +39,9 @@ from whet.tasks.verify import WORDS, Verify
 from whet.track.progress import bar, say, screen
 from whet.track.rollup import rollup
 from whet.track.sinks import open_trackers
-from whet.train.determinism import settle
 from whet.train.learner import Metrics
-from whet.train.memory import DeviceMemory
+from whet.train.memory import device_memory
+from whet.train.policy import set_determinism
 from whet.train.trainee import Side, open_side
 from whet.types import Group, Json
 
@@ -54,7 +59,7 @@ COLUMNS = {
 def tango(cfg: TangoConfig, run: RunStore) -> None:
     """Improve both: each step is one side's, on solutions of fresh problems and verifications of
     them."""
-    settle(cfg.train.deterministic or cfg.verifier_train.deterministic)
+    set_determinism(cfg.train.deterministic or cfg.verifier_train.deterministic)
     pair = open_pair(cfg, run)
     exam = problems_of(pair.task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, pair.grader, exam, cfg.sampling, seed=cfg.seed)
@@ -163,10 +168,10 @@ class Pair:
         """Verify every solution that can be judged."""
         cfg, policy = self.cfg, self.verifier.policy
         room = policy.engine.context - cfg.verifier_sampling.max_tokens
-        problems = minted(solved, self.judge, policy.player, room)
+        problems = make_verifications(solved, self.judge, policy.player, room)
         seed = derive(cfg.seed, "verify", step)
         sampling = cfg.verifier_sampling
-        return signed(
+        return mark_verifier(
             collect(policy.player, self.grader, problems, sampling, samples=samples, seed=seed)
         )
 
@@ -183,7 +188,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> Pair:
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
     name = run.folder.name
     prove = partial(proved, run=run)
-    memory = DeviceMemory(torch_device())
+    memory = device_memory(torch_device())
     generator = open_side(
         cfg.model, cfg.algo, cfg.sampling, cfg.train, cfg.engine,
         updates=updates[Turn.GENERATOR], name=name, seed=cfg.seed, prove=prove, memory=memory,
@@ -251,7 +256,7 @@ def train_verifier(pair: Pair, step: int, memory: Memory) -> Turned:
     if not judged:
         return Turned(groups=solved, metrics={"step/empty": 1.0}, memory=memory)
     is_right = [group[0].problem.answer == WORDS[True] for group in judged]
-    weights, counts = balanced(is_right, memory.counts, rule=cfg.balance)
+    weights, counts = class_weights(is_right, memory.counts, rule=cfg.balance)
     found, baseline = pair.verifier.improve(
         judged,
         memory.verifier_baseline,

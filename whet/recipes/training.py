@@ -59,7 +59,8 @@ class Keeper:
     checkpoint.
 
     `others` are models that train beside the policy, `parts` other things whose state is kept, by
-    name. The guard is one of them.
+    name. Guard and critic are two of them; the critic goes back to earlier weights as the policy
+    does.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Keeper:
         *,
         parts: Mapping[str, Part] | None = None,
         guard: Guard | None = None,
+        critic: Critic | None = None,
     ) -> None:
         self.cfg = cfg
         self.run = run
@@ -81,7 +83,10 @@ class Keeper:
         self.examiner = examiner
         self.others = others
         self.guard = guard
-        self.parts = {**(parts or {}), **({"guard": guard} if guard is not None else {})}
+        self.critic = critic
+        optional = {"guard": guard, "critic": critic}
+        self.parts = {**(parts or {})}
+        self.parts |= {name: part for name, part in optional.items() if part is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = Best()
         if guard is not None and guard.is_on and not examiner.problems:
@@ -152,13 +157,13 @@ class Keeper:
         if found is None:
             return False
         folder = found[1]
-        critics = {name: part for name, part in self.parts.items() if isinstance(part, Critic)}
-        others = [other.learner for other in (self.others or {}).values()]
-        learners: list[Learner | Critic] = [self.learner, *others, *critics.values()]
+        learners = [self.learner, *(other.learner for other in (self.others or {}).values())]
+        if self.critic is not None:
+            learners.append(self.critic.learner)
         counts = [learner.num_steps for learner in learners]
         state = load_training(folder, self.policy, self.learner, self.others)
-        for name, critic in critics.items():
-            critic.load(folder, state.get(name))
+        if self.critic is not None:
+            self.critic.load(folder, state.get("critic"))
         for learner, count in zip(learners, counts, strict=True):
             learner.num_steps = count
         return True

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.balance import BalanceRule
-from whet.algos.catalog import AlgoConfig, resolved
+from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.verifier import BalanceRule
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
@@ -82,11 +82,11 @@ class TangoConfig(Config):
                 f"warmup = {self.warmup} leaves the generator no step: steps = {self.steps} should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if resolved(algo).advantage == "gae":
+            if resolve(algo).advantage == "gae":
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolved(self.verifier_algo).steps is not None:
+        if resolve(self.verifier_algo).steps is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: use grpo or rloo'
             )

@@ -24,8 +24,7 @@ class Player:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A problem to be answered: its place among those of a step, and which of its answers are
-    wanted."""
+    """A problem to be answered: its index in the step, and which answers are wanted."""
 
     index: int
     problem: Problem
@@ -64,26 +63,24 @@ def play(
     An answer depends on the seed, its problem, place and number, and the weights only: not on the
     order in which answers finish, nor on what else is asked for.
     """
-    by_index = {ask.index: ask for ask in asks}
     prompts = {ask.index: player.chat.prompt(ask.problem.prompt) for ask in asks}
+
+    asked: dict[str, Ask] = {}
+    done: dict[str, Rollout] = {}
 
     def requests() -> Iterator[Request]:
         for ask in asks:
             for number in ask.numbers:
+                id = f"{ask.index}/{number}"
+                asked[id] = ask
                 key = derive(seed, ask.problem.id, ask.index, number)
-                prompt = prompts[ask.index]
-                yield Request(
-                    id=f"{ask.index}/{number}", prompt=prompt, sampling=ask.sampling, seed=key
-                )
-
-    done: dict[str, Rollout] = {}
+                yield Request(id=id, prompt=prompts[ask.index], sampling=ask.sampling, seed=key)
 
     def answers() -> Iterator[tuple[str, Problem, str]]:
         for id, completion in player.engine.generate(requests()):
-            index = int(id.split("/")[0])
-            problem = by_index[index].problem
-            done[id] = _rollout(player, problem, prompts[index], id, completion)
-            yield id, problem, done[id].text
+            ask = asked[id]
+            done[id] = _rollout(player, ask, prompts[ask.index], id, completion)
+            yield id, ask.problem, done[id].text
 
     for id, score in grader.grade(answers()):
         done[id] = replace(done[id], score=score)
@@ -92,13 +89,11 @@ def play(
     return [tuple(done[f"{ask.index}/{number}"] for number in ask.numbers) for ask in asks]
 
 
-def _rollout(
-    player: Player, problem: Problem, prompt: Tokens, id: str, completion: Completion
-) -> Rollout:
+def _rollout(player: Player, ask: Ask, prompt: Tokens, id: str, completion: Completion) -> Rollout:
     return Rollout(
-        id=f"{problem.id}:{id}",
-        group=f"{problem.id}:{id.split('/')[0]}",
-        problem=problem,
+        id=f"{ask.problem.id}:{id}",
+        group=f"{ask.problem.id}:{ask.index}",
+        problem=ask.problem,
         role=Role.SOLVER,
         model=player.name,
         prompt_tokens=prompt,

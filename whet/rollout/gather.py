@@ -1,15 +1,21 @@
-"""The rollouts of one step: which problems get more answers, which are replaced, and what of it all
-is trained on."""
+"""The rollouts of one step: which problems get more answers, which are replaced, and sampling ahead.
 
+Engine and learner share their weights and take turns, so a lag is a queue of batches.
+"""
+
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 from pydantic import Field
 
 from whet.config import Config
-from whet.rollout.collect import Ask
-from whet.types import Finish, Group
+from whet.errors import DataError
+from whet.rollout.collect import Ask, siblings
+from whet.store.rollouts import read_rollouts, write_rollouts
+from whet.types import Finish, Group, Json
 
 NewAsks = Callable[[int, int], list[Ask]]
 """Place of the first and how many -> problems that have not been asked in this step."""
@@ -42,15 +48,13 @@ class GatherConfig(Config):
         }
 
     def even(self, groups: Sequence[Group]) -> list[Group]:
-        """Take as many answers of every group, so that figures over them do not favour those that
-        were completed."""
+        """Take as many answers of every group, so that metrics favour no completed group."""
         return [group[: self.first] for group in groups]
 
     def metrics(
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
     ) -> dict[str, float]:
-        """Count what these settings did to a step of so many problems and samples; nothing for
-        those that are off."""
+        """Count what these settings did to a step; nothing for those that are off."""
         trained = self.trained(groups)
         found = {
             "sampling/lag": fmean(
@@ -70,8 +74,7 @@ class GatherConfig(Config):
 
 
 def gather(cfg: GatherConfig, new: NewAsks, answer: Answer, *, problems: int) -> list[Group]:
-    """Gather the groups of a step. Where equal ones are refilled, they stay in the result, for all
-    to see."""
+    """Gather the groups of a step; equal ones that were refilled stay in the result."""
     groups = _phases(cfg, new(0, problems), answer)
     budget = cfg.refill or 0
     while budget > 0 and (missing := problems - len(cfg.trained(groups))) > 0:
@@ -87,8 +90,7 @@ def is_equal(group: Group) -> bool:
 
 
 def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: Answer) -> list[Group]:
-    """Answer in one go or in two. A group that is completed is the one that a single go would have
-    given."""
+    """Answer at once or in two phases; a completed group is the same either way."""
     if cfg.first is None:
         return answer(asks)
     begun = answer([replace(ask, numbers=ask.numbers[: cfg.first]) for ask in asks])
@@ -100,3 +102,45 @@ def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: Answer) -> list[Grou
 
 def _is_open(group: Group) -> bool:
     return not is_equal(group) or any(rollout.reward is None for rollout in group)
+
+
+Sample = Callable[[int], list[Group]]
+"""Step -> its groups, sampled with the weights of now."""
+
+
+class Ahead:
+    """Batches of rollouts, each sampled `lag` steps early; a checkpoint holds the waiting."""
+
+    def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
+        self.sample = sample
+        self.steps = steps
+        self.lag = lag
+        self._waiting: deque[list[Group]] = deque()
+
+    def take(self, step: int) -> list[Group]:
+        """Give the batch of a step, once those up to `lag` steps later have been sampled."""
+        while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
+            self._waiting.append(self.sample(step + len(self._waiting)))
+        return self._waiting.popleft()
+
+    def drop(self) -> None:
+        """Forget what waits, since the weights that sampled it are no more."""
+        self._waiting.clear()
+
+    def save(self, folder: Path) -> Json:
+        for index, groups in enumerate(self._waiting):
+            write_rollouts(_file(folder, index), groups)
+        return len(self._waiting)
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not say how many batches wait: begin the run again"
+            )
+        self._waiting = deque(
+            siblings(read_rollouts(_file(folder, index))) for index in range(state)
+        )
+
+
+def _file(folder: Path, index: int) -> Path:
+    return folder / f"waiting-{index:03d}.parquet"

@@ -1,5 +1,4 @@
-"""What every engine and every task must hold to, whatever is inside. A broken promise is an
-AssertionError."""
+"""What every engine and every task must keep; a broken promise is an AssertionError."""
 
 import random
 import string
@@ -44,8 +43,7 @@ def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int =
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
-    """Gold responses are right, garbage never is and never raises, and the same problems come every
-    time."""
+    """Check that gold is right, garbage never is nor raises, and problems repeat."""
     seen: dict[str, Split] = {}
     garbage = list(_garbage(random.Random(seed)))
     for split in SPLITS:
@@ -78,8 +76,7 @@ def _check_completion(completion: Completion, max_tokens: int) -> None:
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
-    """An endless stream of requests must not be read to its end; closing the generator drops the
-    rest."""
+    """Check that endless requests are not read to the end, and closing drops the rest."""
 
     def endless() -> Iterator[Request]:
         for number in count():

@@ -1,5 +1,4 @@
-"""Small stand-ins for tests: sequences, rollouts with given rewards, and a task that asks for
-sums."""
+"""Small stand-ins for tests: sequences, rollouts with given rewards, a task of sums."""
 
 from collections.abc import Sequence
 
@@ -41,7 +40,7 @@ def example(
         weight=weight,
         advantage=advantage,
         temperature=temperature,
-        logprob=np.zeros(length - start, dtype=np.float32),
+        sampling_logprob=np.zeros(length - start, dtype=np.float32),
     )
 
 

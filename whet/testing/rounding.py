@@ -1,5 +1,4 @@
-"""How far apart float32 results may be when only the order of their sums differs, on whatever
-processor.
+"""How far apart float32 results may be when only the order of their sums differs.
 
 A sum of n terms is off by about √n rounding units, relative to the size of its terms, and by five
 times that hardly ever (Higham and Mary 2019, theorem 2.4). Sums that follow each other count
@@ -44,8 +43,7 @@ def terms_of_gradient(cfg: ModelConfig, longest: int, tokens: int) -> int:
 
 
 def terms_of_pass(cfg: ModelConfig, longest: int) -> int:
-    """Count the terms summed on the way to a logit; `longest` is the number of tokens of the
-    longest sequence."""
+    """Count the terms summed on the way to a logit, for sequences up to `longest` tokens."""
     attention = 3 * cfg.hidden_size + cfg.head_dim + longest + cfg.num_heads * cfg.head_dim
     feed_forward = 2 * cfg.hidden_size + cfg.intermediate_size
     head = 2 * cfg.hidden_size + cfg.vocab_size

@@ -1,5 +1,4 @@
-"""The smallest real parts: a tokenizer, decoders of every family, a policy. Random weights, quick
-on one core."""
+"""The smallest real parts: a tokenizer, decoders of every family, a policy; random weights."""
 
 from dataclasses import replace
 
@@ -29,8 +28,7 @@ def tiny_model(
     seed: int = 0,
     kind: type[Transformer] = Transformer,
 ) -> Transformer:
-    """Draw a two-layer decoder with the flags of a family; each has four query heads on two key
-    heads.
+    """Make a two-layer decoder of a family, with four query heads on two key heads.
 
     Norms and biases are moved off one and zero, so that a missing one shows, and the head is sharp
     enough for tokens to differ in probability by orders of magnitude.

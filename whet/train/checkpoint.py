@@ -1,5 +1,4 @@
-"""What a checkpoint holds: the model as a Hugging Face folder, the optimiser, and the position of
-everything else."""
+"""Checkpoints: the model as a Hugging Face folder, the optimiser, and the state of all the rest."""
 
 import json
 from collections.abc import Mapping
@@ -10,8 +9,7 @@ from safetensors import SafetensorError
 
 from whet.errors import DataError
 from whet.train.learner import Learner
-from whet.train.policy import Policy
-from whet.train.weights import load_optimizer, load_trained, save_optimizer
+from whet.train.policy import Policy, load_trained
 from whet.types import Json
 
 STATE, OTHERS = "state.json", "others"
@@ -32,13 +30,14 @@ def save_training(
     state: dict[str, Json],
     others: Mapping[str, Trained] | None = None,
 ) -> None:
-    """Write all that the next step depends on. Random streams follow from seed and step, so they
-    need no place here.
+    """Write all that the next step depends on.
+
+    Random streams follow from seed and step, so they are not stored.
 
     Others have a folder each, by name, that is a checkpoint of its own.
     """
     policy.save(folder)
-    save_optimizer(learner.optimizer, folder)
+    learner.save(folder)
     (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
     for name, other in (others or {}).items():
         own = folder / OTHERS / name
@@ -52,9 +51,8 @@ def load_training(
     """Take back weights, optimiser and state, in place."""
     load_trained(policy.model, folder)
     try:
-        load_optimizer(learner.optimizer, folder)
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
-        learner.num_steps = int(str(state["optimizer_steps"]))
+        learner.load(folder, int(str(state["optimizer_steps"])))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"

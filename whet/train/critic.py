@@ -1,31 +1,37 @@
-"""The critic of PPO: values for every response token, and a learner of its own that fits them to
-their targets."""
+"""The critic of PPO: values for every response token, with a learner that fits them to targets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from whet.algos.advantages import explained_variance
 from whet.algos.catalog import Algorithm
-from whet.algos.critic import explained_variance, value_loss
-from whet.algos.weights import token_mean
+from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
-from whet.data.examples import Batch, Example, to_batch
+from whet.data.examples import Batch, Example
 from whet.errors import ConfigError, DataError
 from whet.models.attention import PackedAttention
 from whet.models.transformer import Transformer
 from whet.models.value import ValueModel
 from whet.rng import stream
 from whet.train.credit import weigh
-from whet.train.learner import Metrics, micro_batches
-from whet.train.optim import Optimizer, TrainConfig, learning_rate
-from whet.train.weights import load_optimizer, load_trained, save_optimizer, save_trained
+from whet.train.learner import (
+    Learner,
+    LocalLearner,
+    Metrics,
+    average,
+    backward,
+    divide,
+    read_tokens,
+    update,
+)
+from whet.train.optim import TrainConfig
+from whet.train.policy import load_trained, save_trained
 from whet.types import Floats, Json
 
 OWN, HEAD = "critic", "value_head.safetensors"
@@ -45,8 +51,7 @@ class CriticConfig(Config):
 
 
 class Critic:
-    """Values what the policy does. It starts from the policy's weights; `steps` is how many steps
-    the run has."""
+    """Values what the policy does, starting from its weights, over a run of `steps` steps."""
 
     def __init__(
         self,
@@ -59,12 +64,13 @@ class Critic:
     ) -> None:
         self.cfg = cfg
         self.minibatches = minibatches
-        self.train = train.model_copy(update={"lr": cfg.lr})
-        self.steps = steps * minibatches
         self.model = ValueModel(policy)
-        self.optimizer = Optimizer(self.model, self.train)
-        self.device = policy.device
-        self.num_steps = 0
+        self.learner = LocalLearner(
+            self.model.body,
+            train.model_copy(update={"lr": cfg.lr}),
+            steps=steps * minibatches,
+            trained=self.model,
+        )
         self.num_updates = 0
 
     @property
@@ -72,21 +78,13 @@ class Critic:
         """Whether the critic is still in its head start, after as many updates as it has had."""
         return self.num_updates <= self.cfg.head_start
 
-    @torch.no_grad()
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        """What the critic expects before each response token of each example, in the order
-        given."""
-        found: dict[int, Floats] = {}
-        for group in micro_batches(self.model.body, examples, self.train.micro_tokens):
-            value_M = self._value(to_batch(group, self.device)).cpu().numpy()
-            ends = np.cumsum([example.num_targets for example in group])
-            parts = np.split(value_M, ends[:-1])
-            found |= {id(example): part for example, part in zip(group, parts, strict=True)}
-        return [found[id(example)] for example in examples]
+        """What the critic expects before each response token of each example."""
+        micro_tokens = self.learner.cfg.micro_tokens
+        return read_tokens(self.model.body, examples, micro_tokens, self._read)
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
-        """Take an optimiser step a mini-batch towards the targets, none without examples; all
-        tokens count the same."""
+        """Take an optimiser step per mini-batch towards the targets; all tokens count the same."""
         values = [example.value for example in examples if example.value is not None]
         targets = [example.value_target for example in examples if example.value_target is not None]
         assert len(values) == len(targets) == len(examples), (
@@ -96,39 +94,32 @@ class Critic:
             return {}
         order = list(examples)
         stream(seed, "critic").shuffle(order)
-        batches = [
-            part
-            for part in (order[index :: self.minibatches] for index in range(self.minibatches))
-            if part
-        ]
-        collected = [self._step(weigh(batch, token_mean)) for batch in batches]
+        batches = [order[index :: self.minibatches] for index in range(self.minibatches)]
+        collected = [self._step(weigh(batch, token_mean)) for batch in batches if batch]
         self.num_updates += 1
-        means = {
-            name: sum(row[name] for row in collected) / len(collected) for name in collected[0]
+        return average(collected) | {
+            "value/explained_variance": explained_variance(values, targets)
         }
-        return means | {"value/explained_variance": explained_variance(values, targets)}
 
     def save(self, folder: Path) -> Json:
-        """Write all that its next step depends on into a folder of its own within a
-        checkpoint's."""
+        """Write all that its next step depends on into a folder of its own in a checkpoint."""
         own = folder / OWN
         save_trained(self.model.body, own)
         save_file(
             {name: tensor.detach().cpu() for name, tensor in self.model.head.state_dict().items()},
             own / HEAD,
         )
-        save_optimizer(self.optimizer, own)
-        return {"steps": self.num_steps, "updates": self.num_updates}
+        self.learner.save(own)
+        return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
         """Take it all back, in place."""
         load_trained(self.model.body, folder / OWN)
         try:
-            self.model.head.load_state_dict(load_file(folder / OWN / HEAD))
-            load_optimizer(self.optimizer, folder / OWN)
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:
-                    self.num_steps = steps
+                    self.model.head.load_state_dict(load_file(folder / OWN / HEAD))
+                    self.learner.load(folder / OWN, steps)
                     self.num_updates = updates
                 case _:
                     raise ValueError("its state does not count the critic's steps")
@@ -138,34 +129,23 @@ class Critic:
             ) from error
 
     def _step(self, examples: Sequence[Example]) -> Metrics:
-        sums = torch.zeros(2, device=self.device)
-        for group in micro_batches(self.model.body, examples, self.train.micro_tokens):
-            sums += self._forward_backward(to_batch(group, self.device))
-        lr = learning_rate(self.train, self.num_steps, self.steps)
-        norm = self.optimizer.step(lr)
-        self.num_steps += 1
-        loss, clipped = sums.tolist()
+        metrics = divide(self.learner.run_backward(examples, self._forward_backward))
+        moved = self.learner.optim_step()
         return {
-            "value/loss": loss,
-            "value/clip_fraction": clipped,
-            "value/lr": lr,
-            "value/grad_norm": norm,
+            "value/loss": metrics["loss"],
+            "value/clip_fraction": metrics["value/clip_fraction"],
+            "value/lr": moved["train/lr"],
+            "value/grad_norm": moved["train/grad_norm"],
         }
 
-    def _forward_backward(self, batch: Batch) -> Tensor:
-        """Add one batch's gradient; its part of the loss, and of the share of tokens beyond the
-        clip."""
-        assert batch.value_M is not None and batch.value_target_M is not None
-        value_M = self._value(batch)
-        loss = (
-            value_loss(value_M, batch.value_M, batch.value_target_M, clip=self.cfg.clip)
-            * batch.weight_M
-        ).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        is_beyond_M = (value_M.detach() - batch.value_M).abs() > (self.cfg.clip or float("inf"))
-        return torch.stack([loss.detach(), (is_beyond_M * batch.weight_M).sum()])
+    def _forward_backward(self, batch: Batch) -> dict[str, Tensor]:
+        assert batch.value is not None and batch.value_target is not None
+        value_M = self._read(batch)
+        loss_M = value_loss(value_M, batch.value, batch.value_target, clip=self.cfg.clip)
+        is_beyond_M = (value_M.detach() - batch.value).abs() > (self.cfg.clip or float("inf"))
+        return backward(batch, loss_M, {"value/clip_fraction": is_beyond_M.float()})
 
-    def _value(self, batch: Batch) -> Tensor:
+    def _read(self, batch: Batch) -> Tensor:
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         value_M: Tensor = self.model(batch.tokens_T, batch.positions_T, attend, batch.source_M)
         return value_M
@@ -179,24 +159,30 @@ def build_critic(
         return None
     if cfg.head_start >= steps:
         raise ConfigError(
-            f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; lower it"
+            f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; "
+            "lower it"
         )
     return Critic(policy, cfg, train, steps=steps, minibatches=algo.minibatches)
 
 
 def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
-    """How many optimiser steps are the policy's own: those that a critic's head start leaves."""
+    """Count the optimiser steps that are the policy's own: those a critic's head start leaves."""
     return (steps - cfg.head_start if algo.needs_values else steps) * algo.minibatches
 
 
-def with_values(examples: Sequence[Example], critic: Critic | None) -> list[Example]:
-    """Add what the critic expects at each token; nothing where there is none."""
-    if critic is None:
-        return list(examples)
-    found = critic.values(examples)
-    return [replace(example, value=value) for example, value in zip(examples, found, strict=True)]
+def with_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
+    """Add what the critic expects at each token."""
+    return [
+        replace(example, value=value)
+        for example, value in zip(examples, critic.values(examples), strict=True)
+    ]
 
 
-def kept(critic: Critic | None) -> dict[str, Critic]:
-    """What of it belongs to a checkpoint, by name."""
-    return {} if critic is None else {"critic": critic}
+def update_with_critic(
+    learner: Learner, critic: Critic, examples: Sequence[Example], algo: Algorithm, *, seed: int
+) -> Metrics:
+    """Let the critic learn first, and alone while its head start lasts; then update the policy."""
+    metrics = critic.update(examples, seed=seed)
+    if critic.is_alone:
+        return metrics | {"step/empty": 0.0}
+    return metrics | update(learner, examples, algo, seed=seed)

@@ -1,35 +1,100 @@
-"""The learner: sums weight times loss over packed sequences, and steps the optimiser. It knows no
-algorithm."""
+"""The learner: sums weight times loss over packed sequences, and steps the optimiser.
 
-from collections.abc import Sequence
+It knows no algorithm: an objective says what the loss of a token is, `update` in what portions an
+algorithm takes its examples.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from whet.algos.catalog import Objective
-from whet.algos.terms import TokenTerms
-from whet.data.examples import Batch, Example, to_batch
-from whet.data.pack import pack
-from whet.data.prefixes import merge_prefixes
+from whet.algos.catalog import Algorithm, Objective
+from whet.algos.losses import TokenTerms, is_too_far
+from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs
 from whet.kernels.switch import usable
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.models.transformer import Transformer
-from whet.train.memory import DeviceMemory
+from whet.rng import stream
+from whet.train.credit import weigh
+from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
 
 Metrics = dict[str, float]
 
+OPTIMIZER = "optimizer.safetensors"
 CPU_TOKENS = 4096
 """Tokens of one pass on a CPU, where an example is not longer."""
 
 
-class Learner:
-    """Trains a model that an engine may share. `steps` is how many optimiser steps the schedule
-    spans."""
+class Mean(NamedTuple):
+    """A metric before it is divided; sums and counts of several ranks add up."""
+
+    total: float
+    num: float
+
+
+Sums = dict[str, Mean]
+
+
+def divide(sums: Mapping[str, Mean]) -> Metrics:
+    return {name: mean.total / max(mean.num, 1.0) for name, mean in sums.items()}
+
+
+class Learner(Protocol):
+    """Trains one model. Everything a recipe needs of it, wherever the weights are."""
+
+    cfg: TrainConfig
+    num_steps: int
+    """Optimiser steps taken, which is the position in the schedule."""
+
+    def make_room(self, examples: Sequence[Example]) -> None:
+        """Make an update on the examples fit on the device, before anything of it is there."""
+
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
+        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
+
+        A metric's mean is over tokens, or over pairs where answers are compared. The divisor of
+        the loss is in the weights already, so its count is 1.
+        """
+
+    def optim_step(self) -> Metrics:
+        """Move the weights by the gradient added so far."""
+
+    def discard(self) -> None:
+        """Set the gradient added so far to zero."""
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        """Score the response tokens of each example under the present weights, without gradient."""
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
+
+    def save(self, folder: Path) -> None:
+        """Write the state of the optimiser; the model is saved by its policy."""
+
+    def load(self, folder: Path, num_steps: int) -> None:
+        """Take back what `save` wrote after so many steps, in place."""
+
+    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Take one optimiser step on the sum of weight times loss over all examples."""
+        return divide(self.accumulate(examples, objective)) | self.optim_step()
+
+
+class LocalLearner(Learner):
+    """Trains a model on the device where it is; an engine there may share its weights.
+
+    `steps` is how many optimiser steps the schedule spans. `trained` is the module whose weights
+    move, where the model is only a part of it.
+    """
 
     def __init__(
         self,
@@ -38,91 +103,102 @@ class Learner:
         *,
         steps: int,
         memory: DeviceMemory | None = None,
+        trained: nn.Module | None = None,
     ) -> None:
         self.model = model
         self.cfg = cfg
         self.steps = steps
-        self.optimizer = Optimizer(model, cfg)
-        self.memory = memory or DeviceMemory(model.device)
+        self.optimizer = Optimizer(trained or model, cfg)
+        self.memory = memory or device_memory(model.device)
         self.device = model.device
         self.num_steps = 0
+        self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
 
-    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Take one optimiser step on the sum of weight times loss over all examples, whatever the
-        micro-batches."""
+    def make_room(self, examples: Sequence[Example]) -> None:
+        layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
+        if self.memory is not None:
+            layers = self.memory.make_room(self.model, self.optimizer, examples)
+        self.model.num_checkpointed = layers
+
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
+        return self.run_backward(examples, lambda batch: self.forward_backward(batch, objective))
+
+    def run_backward(
+        self, examples: Sequence[Example], forward_backward: Callable[[Batch], dict[str, Tensor]]
+    ) -> Sums:
+        """Add the gradients of all micro-batches, given what adds that of one."""
         self.make_room(examples)
-        return self.accumulate(examples, objective) | self.optim_step()
-
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Add the gradient of all examples, without a step. Returns the loss, and each metric's
-        mean.
-
-        The mean is over tokens, or over pairs where answers are compared.
-        """
-        sums: dict[str, Tensor] = {}
+        sums = {"loss": torch.zeros((), device=self.device)}
         count = 0
         for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
-            batch = to_batch(group, self.device)
-            for name, value in self.forward_backward(batch, objective).items():
+            batch = to_batch([examples[index] for index in group], self.device)
+            for name, value in forward_backward(batch).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             count += len(batch.weight)
-        loss = float(sums.pop("loss", torch.zeros(())))
-        return {"loss": loss} | {name: float(total) / max(count, 1) for name, total in sums.items()}
-
-    def make_room(self, examples: Sequence[Example]) -> None:
-        """See that an update on the examples fits on the device, before anything of it is there."""
-        self.model.num_checkpointed = self.memory.make_room(self.model, self.optimizer, examples)
+        counts = dict.fromkeys(sums, float(count)) | {"loss": 1.0}
+        return {name: Mean(float(value), counts[name]) for name, value in sums.items()}
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
-        """Add one batch's gradient. Returns the loss and, for each metric, its sum over tokens or
-        pairs."""
-        logprob_M, entropy_M = score_batch(
-            self.model, batch, entropy_gradient=objective.needs_entropy_gradient
-        )
-        terms = TokenTerms(
-            logprob_M=logprob_M,
-            entropy_M=entropy_M,
-            advantage_M=batch.advantage_M,
-            behaviour_M=batch.behaviour_M,
-            old_M=batch.old_M,
-            reference_M=batch.reference_M,
-            segment_M=batch.segment_M,
-            chosen_P=batch.chosen_P,
-            rejected_P=batch.rejected_P,
-        )
-        losses, metrics = objective.loss(terms)
-        assert losses.shape == batch.weight.shape, (
-            "an objective has a loss for each token, or for each pair"
-        )
-        loss = (losses * batch.weight).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return {"loss": loss.detach()} | {
-            name: value.detach().sum() for name, value in metrics.items()
-        }
+        """Add one batch's gradient. Returns the loss, and the sum of each metric."""
+        losses, metrics = objective.loss(token_terms(self.model, batch, objective))
+        return backward(batch, losses, metrics)
 
     def optim_step(self) -> Metrics:
-        """Move the weights by the gradient added so far."""
-        lr = learning_rate(self.cfg, self.num_steps, self.steps)
+        lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
         norm = self.optimizer.step(lr)
         self.num_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
     def discard(self) -> None:
-        """Forget the gradient added so far, as if it had been zero."""
         self.optimizer.forget()
 
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        """Score the response tokens of each example under the present weights, without gradient."""
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
+    def scale_lr(self, factor: float) -> float:
+        self.lr_factor = factor
+        return self.cfg.lr * factor
 
-def micro_batches(
-    model: Transformer, examples: Sequence[Example], tokens: int
-) -> list[list[Example]]:
-    """Split examples for single passes of a model; only where it has kernels of its own is there no
-    padding.
+    def save(self, folder: Path) -> None:
+        tensors = self.optimizer.tensors()
+        host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(host, folder / OPTIMIZER)
+
+    def load(self, folder: Path, num_steps: int) -> None:
+        self.optimizer.load(load_file(folder / OPTIMIZER).items())
+        self.num_steps = num_steps
+
+
+def backward(batch: Batch, losses: Tensor, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Add the gradient of weight times loss. Returns the loss, and the sum of each metric."""
+    assert losses.shape == batch.weight.shape, (
+        "an objective has a loss for each token, or for each pair"
+    )
+    loss = (losses * batch.weight).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return {"loss": loss.detach()} | {name: value.detach().sum() for name, value in metrics.items()}
+
+
+def token_terms(model: Transformer, batch: Batch, objective: Objective) -> TokenTerms:
+    """Run the model over a packed batch, and put beside its output what is known already."""
+    logprob_M, entropy_M = score_batch(
+        model, batch, entropy_gradient=objective.needs_entropy_gradient
+    )
+    return TokenTerms(
+        logprob_M=logprob_M,
+        entropy_M=entropy_M,
+        advantage_M=batch.advantage_M,
+        segment_M=batch.segment_M,
+        chosen_P=batch.chosen_P,
+        rejected_P=batch.rejected_P,
+        **batch.per_token(),
+    )
+
+
+def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[int]]:
+    """Split examples for single passes of a model; without kernels of its own it needs padding.
 
     A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example
     needs more.
@@ -169,15 +245,97 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     return hidden_UH.index_select(0, node_T[batch.source_M])
 
 
-@torch.no_grad()
 def score_examples(
     model: Transformer, examples: Sequence[Example], micro_tokens: int
 ) -> list[Floats]:
     """Log-probabilities of each example's response tokens, in the order given."""
-    found: dict[int, Floats] = {}
+    return read_tokens(model, examples, micro_tokens, lambda batch: score_batch(model, batch)[0])
+
+
+@torch.no_grad()
+def read_tokens(
+    model: Transformer,
+    examples: Sequence[Example],
+    micro_tokens: int,
+    read: Callable[[Batch], Tensor],
+) -> list[Floats]:
+    """Split what `read` gives for each response token by example, in the order given."""
+    arrays: dict[int, Floats] = {}
     for group in micro_batches(model, examples, micro_tokens):
-        logprob_M, _ = score_batch(model, to_batch(group, model.device))
-        ends = np.cumsum([example.num_targets for example in group])
-        parts = np.split(logprob_M.cpu().numpy(), ends[:-1])
-        found |= {id(example): part for example, part in zip(group, parts, strict=True)}
-    return [found[id(example)] for example in examples]
+        batch = to_batch([examples[index] for index in group], model.device)
+        ends = np.cumsum([examples[index].num_targets for index in group])
+        parts = np.split(read(batch).cpu().numpy(), ends[:-1])
+        arrays |= dict(zip(group, parts, strict=True))
+    return [arrays[index] for index in range(len(examples))]
+
+
+def update(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
+    """Take one optimiser step per mini-batch. Groups of equal reward keep their share of divisors.
+
+    Where an advantage of zero means a gradient of zero, those examples are not run at all: it
+    changes nothing. Once the early stop finds the policy too far from the start of the step, it
+    leaves out what its settings name, and that is counted.
+    """
+    if algo.needs_old:
+        examples = with_old(examples, learner)
+    collected: list[Metrics] = []
+    batches = _minibatches(examples, algo.minibatches, seed)
+    num_skipped = 0
+    for index, batch in enumerate(batches):
+        live = [
+            example
+            for example in weigh(batch, algo.weights)
+            if np.any(example.advantage) or algo.trains_on_zero_advantage
+        ]
+        if not live:
+            continue
+        metrics, is_skipped = _step(learner, live, algo)
+        collected.append(metrics)
+        num_skipped += is_skipped
+        if is_skipped and algo.early_stop.action == "stop":
+            num_skipped += len(batches) - index - 1
+            break
+    if not collected:
+        return {"step/empty": 1.0}
+    skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
+    return average(collected) | skipped | {"step/empty": 0.0}
+
+
+def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
+    """Add the log-probabilities at the start of a step, which later mini-batches compare with."""
+    return [
+        replace(example, old_logprob=logprob)
+        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
+    ]
+
+
+def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
+    """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
+    metrics = divide(learner.accumulate(examples, algo.objective))
+    stop = algo.early_stop
+    is_skipped = (
+        stop.limit is not None
+        and stop.scope != "micro_batch"
+        and is_too_far(metrics["policy/stop_signal"], stop)
+    )
+    if is_skipped:
+        learner.discard()
+    if is_skipped and stop.action != "zero":
+        return metrics, True
+    return metrics | learner.optim_step(), is_skipped
+
+
+def average(collected: Sequence[Metrics]) -> Metrics:
+    """Average each metric over the mini-batches that have it."""
+    columns: dict[str, list[float]] = {}
+    for metrics in collected:
+        for name, value in metrics.items():
+            columns.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in columns.items()}
+
+
+def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
+    order = list(examples)
+    if count > 1:
+        stream(seed, "minibatches").shuffle(order)
+    return [order[index::count] for index in range(min(count, len(order)))]

@@ -72,3 +72,8 @@ class DeviceMemory:
         free, _ = torch.cuda.mem_get_info(self.device)
         idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return float(free + idle - recorded_bytes())
+
+
+def device_memory(device: torch.device) -> DeviceMemory | None:
+    """Give a GPU's memory; None on a CPU, where nothing has to give way."""
+    return DeviceMemory(device) if device.type == "cuda" else None

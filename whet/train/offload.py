@@ -1,5 +1,4 @@
-"""What an optimiser keeps in host memory, and its way through the device: in pieces, three on the
-way at a time.
+"""Optimiser state in host memory, and its way through the device: three pieces at a time.
 
 While one piece is worked on, the next comes over and the last goes home, so the link is busy in
 both directions.
@@ -33,8 +32,7 @@ class Lane:
 
 
 class Ferry:
-    """Carries float32 tensors between host and device; on a CPU it does the same with nothing to
-    wait for."""
+    """Carries float32 tensors between host and device; on a CPU nothing waits."""
 
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
         self.device = device
@@ -45,8 +43,7 @@ class Ferry:
         self._count = 0
 
     def cross(self, homes: Sequence[Tensor], act: Act) -> None:
-        """Bring flat tensors over, piece by piece, let `act` change each piece, and take it home
-        again.
+        """Bring flat tensors over piece by piece, let `act` change each, and copy it back.
 
         `act` is told which piece it is. It works in the present stream, and nobody waits.
         """
@@ -86,8 +83,7 @@ class Ferry:
 
 
 class _Queue:
-    """Work that a device does in order, beside other queues; on a CPU all is done when it is asked
-    for."""
+    """Work that a device does in order, beside other queues; a CPU does it at once."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.stream = stream

@@ -57,24 +57,27 @@ class TrainConfig(Config):
     straight one."""
 
 
-def learning_rate(cfg: TrainConfig, step: int, steps: int) -> float:
-    """The rate of optimiser step `step`, counted from 0, of `steps`.
+def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:
+    """The rate of optimiser step `step`, counted from 0, of `steps`; `factor` scales the settings.
 
     >>> learning_rate(TrainConfig(lr=1.0, warmup=2, schedule="linear"), 0, 12)
     0.5
     """
+    peak = cfg.lr * factor
+    final = cfg.final_lr * factor
     if step < cfg.warmup:
-        return cfg.lr * (step + 1) / cfg.warmup
+        return peak * (step + 1) / cfg.warmup
     if cfg.schedule == "constant":
-        return cfg.lr
+        return peak
     share = min(1.0, (step - cfg.warmup) / max(1, steps - cfg.warmup))
     left = 1 - share if cfg.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share))
-    return cfg.final_lr + (cfg.lr - cfg.final_lr) * left
+    return final + (peak - final) * left
 
 
 class Optimizer:
-    """Updates a model in place, so that addresses stay. Weights below float32 get a float32 master
-    and gradient.
+    """Updates a model in place, so that addresses stay.
+
+    Weights below float32 get a float32 master and gradient.
 
     Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass
     through the device piece by piece.
@@ -91,7 +94,8 @@ class Optimizer:
         self.masters = {name: self._master(weight) for name, weight in self.weights.items()}
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
-        self._ferry = Ferry(next(iter(self.weights.values())).device)
+        device = next(iter(self.weights.values())).device
+        self._ferry = Ferry(device) if cfg.offload else None
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
                 weight.register_post_accumulate_grad_hook(_added_to(self._gradients, name))  # type: ignore[no-untyped-call]
@@ -118,7 +122,8 @@ class Optimizer:
             self._move(names, [gradients[name] for name in names], lr)
         for name in far:
             self._move_far(name, gradients[name], lr)
-        self._ferry.join()
+        if self._ferry is not None:
+            self._ferry.join()
         self._gradients.clear()
         for weight in self.weights.values():
             weight.grad = None
@@ -131,9 +136,9 @@ class Optimizer:
             gradient.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a resumed run needs besides the model: masters, both moments, and the step
-        count."""
-        self._ferry.wait()
+        """Return what a resumed run needs besides the model: masters, moments, step counts."""
+        if self._ferry is not None:
+            self._ferry.wait()
         out = {}
         for name, master in self.masters.items():
             if master is not self.weights[name]:
@@ -146,7 +151,8 @@ class Optimizer:
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Take back what `tensors` gave; what was learned since is forgotten."""
-        self._ferry.wait()
+        if self._ferry is not None:
+            self._ferry.wait()
         self.moments.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
@@ -162,8 +168,7 @@ class Optimizer:
 
     @property
     def bytes_to_come(self) -> int:
-        """What the first step will take of the device's memory and keep: moments that are not there
-        yet."""
+        """Count the device memory that the first step will take and keep, for moments."""
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
         return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
 
@@ -191,8 +196,7 @@ class Optimizer:
                 self.weights[name].copy_(master)
 
     def _move_far(self, name: str, gradient: Tensor, lr: float) -> None:
-        """Move one weight whose moments, and master if it has one of its own, come over piece by
-        piece."""
+        """Move one weight whose moments, and own master if any, come over piece by piece."""
         *moments, count = self._moments(name)
         weight = self.weights[name].view(-1)
         master = self.masters[name]
@@ -208,6 +212,7 @@ class Optimizer:
             if not is_own:
                 weight[at].copy_(target)
 
+        assert self._ferry is not None
         self._ferry.cross(
             [home.view(-1) for home in (*moments, *([] if is_own else [master]))], act
         )

@@ -1,18 +1,22 @@
 """A policy: one set of weights, the learner that moves them, and the engine that samples them."""
 
+from collections.abc import Collection
 from pathlib import Path
+
+import torch
 
 from whet.engine.base import Engine
 from whet.engine.build import EngineConfig, build_engine
-from whet.models.lora import named_weights
+from whet.models.adapters import load_adapters, save_adapters
+from whet.models.load import load_weights, save_model
+from whet.models.lora import LoraTransformer, named_weights
 from whet.models.transformer import Transformer
 from whet.rollout.collect import Player
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import Learner
-from whet.train.memory import DeviceMemory
+from whet.train.learner import LocalLearner
+from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import TrainConfig
-from whet.train.weights import save_trained
 
 
 class Policy:
@@ -34,13 +38,14 @@ class Policy:
         self.tokenizer = tokenizer
         self.chat = ChatFormat(tokenizer)
         self.engine = engine
-        self.memory = memory or DeviceMemory(model.device)
-        self.memory.add(engine)
+        self.memory = memory or device_memory(model.device)
+        if self.memory is not None:
+            self.memory.add(engine)
         self.player = Player(engine=engine, chat=self.chat, name=name)
 
-    def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+    def learner(self, cfg: TrainConfig, *, steps: int) -> LocalLearner:
         """Make a learner of the same weights; the engine's cache gives way to its updates."""
-        return Learner(self.model, cfg, steps=steps, memory=self.memory)
+        return LocalLearner(self.model, cfg, steps=steps, memory=self.memory)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
@@ -64,3 +69,28 @@ def build_policy(
     stop_tokens = ChatFormat(tokenizer).stop_tokens
     built = build_engine(engine, model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
     return Policy(model, tokenizer, engine=built, name=name, memory=memory)
+
+
+def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+    """Write a Hugging Face folder, or in peft's format the adapters of one."""
+    if isinstance(model, LoraTransformer):
+        save_adapters(model, folder)
+    else:
+        save_model(model, folder, eos_tokens=eos_tokens)
+
+
+def load_trained(model: Transformer, folder: Path) -> None:
+    """Fill what is trained, in place."""
+    if isinstance(model, LoraTransformer):
+        load_adapters(model, folder)
+    else:
+        load_weights(model, folder)
+
+
+def set_determinism(deterministic: bool) -> None:
+    """Choose before CUDA starts whether kernels whose results vary from run to run are allowed.
+
+    A CPU with a fixed number of threads gives the same bits anyway.
+    """
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.use_deterministic_algorithms(deterministic)

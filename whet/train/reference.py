@@ -1,22 +1,28 @@
-"""A model that reads and never moves: the starting policy of a KL, or a teacher. It can wait in
-host memory."""
+"""Models that read and never move: the starting policy of a KL or a preference, or a teacher.
+
+They can wait in host memory.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+import torch
 from torch import nn
 
-from whet.data.examples import Example
+from whet.data.examples import Example, Pair
+from whet.errors import ConfigError
 from whet.models.lora import twin
+from whet.models.source import ModelSource, open_model
 from whet.models.transformer import Transformer
 from whet.train.learner import score_examples
 from whet.train.offload import host_room
+from whet.train.policy import Policy
 from whet.types import Floats
 
 
 class Reference:
-    """Scores tokens. `far` are weights that are in host memory between two passes, and on the
-    device in them.
+    """Scores tokens. `far` are weights that wait in host memory between two passes.
 
     All of them come at once: they take no more room than the gradients that come after them.
     """
@@ -46,10 +52,64 @@ class Reference:
 
 
 def reference_of(model: Transformer, *, offload: bool = False) -> Reference:
-    """The starting policy, to compare with: a frozen copy of what is trained, over the same memory
-    of what is not."""
+    """Copy the starting policy: what is trained is frozen, what is not is shared."""
     copied = twin(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     return Reference(
         copied, far=[w for w in copied.parameters() if id(w) not in shared] if offload else ()
     )
+
+
+def with_reference(
+    examples: Sequence[Example], reference: Reference, micro_tokens: int
+) -> list[Example]:
+    """Add the log-probability that the reference gives each token."""
+    return [
+        replace(example, ref_logprob=logprob)
+        for example, logprob in zip(
+            examples, reference.logprobs(examples, micro_tokens), strict=True
+        )
+    ]
+
+
+def open_teacher(
+    source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False
+) -> Reference:
+    """Load a teacher, and see that it can read all that the policy writes."""
+    teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
+    if tokenizer.vocabulary != policy.tokenizer.vocabulary:
+        raise ConfigError(
+            f"teacher.path = {source.path!r} has another tokenizer than the model, so that it cannot read its tokens; "
+            "take a teacher of the same family"
+        )
+    longest = teacher.cfg.max_positions
+    if longest < policy.engine.context:
+        raise ConfigError(
+            f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the {policy.engine.context} of the "
+            f"policy; set engine.context to {longest} at most"
+        )
+    teacher.requires_grad_(False)
+    return Reference(teacher, far=[*teacher.parameters()] if offload else ())
+
+
+def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int) -> list[Pair]:
+    """Add what the reference thinks of each token; an answer of several pairs is run once."""
+    examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
+    found = score_examples(reference, list(examples.values()), micro_tokens)
+    scored = {
+        key: replace(item, ref_logprob=logprob)
+        for (key, item), logprob in zip(examples.items(), found, strict=True)
+    }
+    return [
+        Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs
+    ]
+
+
+def weigh_pairs(pairs: Sequence[Pair]) -> list[Example]:
+    """Lay out all pairs of one optimiser step, numbered, each with the same weight."""
+    weight = 1.0 / len(pairs)
+    return [
+        replace(item, pair=number, is_chosen=is_chosen, weight=weight)
+        for number, pair in enumerate(pairs)
+        for item, is_chosen in ((pair.chosen, True), (pair.rejected, False))
+    ]

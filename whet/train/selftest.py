@@ -54,8 +54,7 @@ class Exactness:
         return f"{found}, so the engine's log-probabilities serve as the old ones"
 
     def applied(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
-        """Compare ratios with what the engine said where that is exact; it saves a pass, and
-        changes no bit.
+        """Use the engine's log-probabilities as old ones where they are exact; it saves a pass.
 
         Rollouts that lag behind the present weights still need that pass.
         """
@@ -64,8 +63,10 @@ class Exactness:
 
 
 def check_exact(policy: Policy) -> Exactness:
-    """Sample a few tokens for prompts of mixed lengths, and score them again packed. Takes well
-    under two seconds."""
+    """Sample a few tokens for prompts of mixed lengths, and score them again packed.
+
+    It takes well under two seconds.
+    """
     size = policy.model.cfg.vocab_size
     room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
     requests = []

@@ -1,5 +1,4 @@
-"""One side of a co-training: a policy with its learner, its algorithm, and the model it started
-from."""
+"""One of two co-trained policies, with its learner, its algorithm and its reference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +10,19 @@ from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.train.checkpoint import Trained
-from whet.train.credit import credit, flatten
-from whet.train.learner import Learner, Metrics
+from whet.train.credit import credit, flatten, select
+from whet.train.learner import LocalLearner, Metrics, update
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy
-from whet.train.reference import Reference, reference_of
-from whet.train.update import update, with_reference
+from whet.train.reference import Reference, reference_of, with_reference
 from whet.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
     policy: Policy
-    learner: Learner
+    learner: LocalLearner
     algo: Algorithm
     sampling: Sampling
     reference: Reference | None
@@ -43,13 +41,14 @@ class Side:
         has_steps: bool = False,
         weights: Mapping[str, float] | None = None,
     ) -> tuple[Metrics, State]:
-        """Take one update on rewarded groups; `weights` multiply the advantages of a group, by its
-        name."""
+        """Take one update on rewarded groups; `weights` multiply advantages by group name."""
         algo = self.algo if has_steps else replace(self.algo, step_credit=None)
-        examples = flatten(groups, algo, temperature=self.sampling.temperature)
+        selection = select(groups, algo)
+        examples = flatten(selection, temperature=self.sampling.temperature)
         self.learner.make_room(examples)
-        examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
-        examples, baseline = credit(groups, examples, algo, baseline, progress=progress)
+        if self.reference is not None:
+            examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
+        examples, baseline = credit(selection, examples, algo, baseline, progress=progress)
         if weights is not None:
             examples = [
                 replace(each, advantage=each.advantage * weights[each.group]) for each in examples

@@ -22,10 +22,13 @@ from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import Learner, score_examples  # noqa: E402
+from whet.train.learner import (  # noqa: E402
+    LocalLearner,
+    score_examples,
+    update,
+)
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
-from whet.train.update import update  # noqa: E402
 from whet.types import Completion  # noqa: E402
 
 NUM_CHECKED = 16
@@ -86,7 +89,8 @@ def update_round(spec: Spec, model: Transformer) -> Round:
     ]
     found = learner.logprobs(unscored)
     examples = [
-        replace(example, logprob=logprob) for example, logprob in zip(unscored, found, strict=True)
+        replace(example, sampling_logprob=logprob)
+        for example, logprob in zip(unscored, found, strict=True)
     ]
     algo = build(AlgoConfig(), max_tokens=work.cap)
 
@@ -132,7 +136,7 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 
-def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learner:
+def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> LocalLearner:
     """Make a learner; where its updates need the room, the caches of these engines give way."""
     own = {
         name.removeprefix("train."): value
@@ -143,7 +147,7 @@ def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learne
     memory = DeviceMemory(model.device)
     for engine in engines:
         memory.add(engine)
-    return Learner(model, cfg, steps=1000, memory=memory)
+    return LocalLearner(model, cfg, steps=1000, memory=memory)
 
 
 def requests_of(spec: Spec, number: int) -> list[Request]:
@@ -178,7 +182,7 @@ def example_of(request: Request, completion: Completion, advantage: float = 0.0)
         start=len(request.prompt),
         group="",
         rollout=request.id,
-        logprob=completion.logprobs,
+        sampling_logprob=completion.logprobs,
         advantage=advantage,
     )
 
@@ -191,9 +195,9 @@ def checked(
     examples = [example_of(request, done[request.id]) for request in requests[:NUM_CHECKED]]
     again = score_examples(model, examples, 16 * spec.work.context)
     gaps = [
-        np.abs(new - e.logprob).max()
+        np.abs(new - e.sampling_logprob).max()
         for new, e in zip(again, examples, strict=True)
-        if e.logprob is not None
+        if e.sampling_logprob is not None
     ]
     return {"largest_logprob_gap": float(max(gaps))}
 

@@ -5,10 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.algos.steps import step_credit
+from whet.algos.step_credit import step_credit
 from whet.engine.scripted import ScriptedEngine
 from whet.rollout.collect import Player
-from whet.rollout.judging import minted, outcome_pairs, signed, step_pairs, with_steps
+from whet.rollout.verification import (
+    make_verifications,
+    mark_verifier,
+    outcome_pairs,
+    step_pairs,
+    with_steps,
+)
 from whet.tasks.game24.task import Game24
 from whet.tasks.verify import Verify
 from whet.testing.fakes import rollout
@@ -109,10 +115,11 @@ def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
         len(VERIFIER.prompt(problem.prompt)) for each in group[:2] if (problem := JUDGE.mint(each))
     ]
 
-    assert len(minted([group], JUDGE, player, max(lengths))) == 2
-    assert [problem.source_id for problem in minted([group], JUDGE, player, max(lengths) - 1)] == [
-        group[0].id
-    ]
+    assert len(make_verifications([group], JUDGE, player, max(lengths))) == 2
+    assert [
+        problem.source_id
+        for problem in make_verifications([group], JUDGE, player, max(lengths) - 1)
+    ] == [group[0].id]
 
 
 def test_pairs_hold_truth_and_verdict_of_outcomes_and_steps() -> None:
@@ -131,6 +138,6 @@ def test_pairs_hold_truth_and_verdict_of_outcomes_and_steps() -> None:
 
 
 def test_verifications_are_signed_as_such() -> None:
-    assert {each.role for group in signed([judged(solved(LINES), "yyy")]) for each in group} == {
-        Role.VERIFIER
-    }
+    assert {
+        each.role for group in mark_verifier([judged(solved(LINES), "yyy")]) for each in group
+    } == {Role.VERIFIER}

@@ -1,5 +1,4 @@
-"""A verifier's word on a generator's solutions: which can be judged, and what verdicts are worth to
-tokens."""
+"""A verifier's judgement of solutions: what can be judged, and what tokens gain by it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +14,10 @@ from whet.types import Group, Problem, Role, Rollout, Step
 Pairs = Iterator[tuple[bool, bool | None]]
 
 
-def minted(solved: Sequence[Group], judge: Verify, player: Player, room: int) -> list[Problem]:
-    """Make a problem of each solution that can be judged and whose prompt fits in `room` tokens:
-    none is cut."""
+def make_verifications(
+    solved: Sequence[Group], judge: Verify, player: Player, room: int
+) -> list[Problem]:
+    """Make a problem of each solution that can be judged and fits in `room` tokens."""
     problems = [judge.mint(rollout) for group in solved for rollout in group]
     return [
         problem
@@ -26,7 +26,7 @@ def minted(solved: Sequence[Group], judge: Verify, player: Player, room: int) ->
     ]
 
 
-def signed(judged: Sequence[Group]) -> list[Group]:
+def mark_verifier(judged: Sequence[Group]) -> list[Group]:
     """Mark rollouts as a verifier's."""
     return [tuple(replace(rollout, role=Role.VERIFIER) for rollout in group) for group in judged]
 
@@ -34,8 +34,7 @@ def signed(judged: Sequence[Group]) -> list[Group]:
 def with_steps(
     solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
 ) -> list[Group]:
-    """Give solutions their judged steps: of K steps each is worth ±1 / K, averaged over
-    verifications of all K.
+    """Give solutions their judged steps, each ±1 / K of K, averaged over verifications.
 
     `chat` is the generator's. A solution without such a verification has no steps.
     """
@@ -55,8 +54,7 @@ def outcome_pairs(judged: Sequence[Group], judge: Verify) -> Pairs:
 def step_pairs(
     solved: Sequence[Group], judged: Sequence[Group], judge: Verify, task: Task
 ) -> Pairs:
-    """Pair what the task knows of each step with each verdict on it; steps it knows nothing of are
-    left out."""
+    """Pair each step's label with each verdict on it; unlabelled steps are left out."""
     solutions = {rollout.id: rollout for group in solved for rollout in group}
     for group in judged:
         labels = judge.labels(task, solutions[str(group[0].problem.source_id)])

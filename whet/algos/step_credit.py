@@ -1,5 +1,4 @@
-"""Credit for steps of an answer that a verifier judged, and how it is blended with that for the
-outcome (Tango).
+"""Credit for the steps of an answer that a verifier judged, blended with the outcome's (Tango).
 
 The reward of a step stands at its last token. A token is worth the step rewards still to come:
 those of the steps that end with it or after it. Answers without judged steps get none.
@@ -12,8 +11,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from whet.algos.advantages import leave_one_out, zscore
-from whet.algos.returns import Array, rewards_to_go, whiten
+from whet.algos.advantages import Array, leave_one_out, rewards_to_go, whiten, zscore
 from whet.config import Config
 from whet.types import Step
 
@@ -61,14 +59,13 @@ def alpha_at(first: float, cfg: Blend, progress: float) -> float:
     return cfg.final_alpha + (first - cfg.final_alpha) * left
 
 
-def blended(outcome: Array, step: Array, alpha: float) -> Array:
+def blend(outcome: Array, step: Array, alpha: float) -> Array:
     """Both parts are normalised for themselves before: their rewards are of different kinds."""
     return (1 - alpha) * outcome + alpha * step
 
 
 def step_credit(rule: StepRule) -> StepCredit:
-    """Build the step credit of a rule: pooled in the group (zscore, leave_one_out), or whitened
-    over all tokens."""
+    """Build the step credit of a rule: pooled in the group, or whitened over all tokens."""
     if rule == "whiten":
         return _whitened
     return _pooled(zscore) if rule == "zscore" else _pooled(_scaled_leave_one_out)

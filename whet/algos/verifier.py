@@ -1,8 +1,11 @@
-"""How far a verifier's verdicts agree with the truth, and whether they say anything at all."""
+"""What a verifier is worth and how it learns both verdicts (Tango): agreement and class weights."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from whet.algos.advantages import State
 
 ONE_SIDED = 0.95
 """A verifier that gives one verdict at least this often says one thing always..."""
@@ -12,8 +15,7 @@ GUESSING = 0.55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Counts of (truth, verdict), each right or wrong; a verdict of None could not be read, and
-    agrees with nothing."""
+    """Counts of (truth, verdict); an unreadable verdict is None and agrees with nothing."""
 
     counts: Counter[tuple[bool, bool | None]]
 
@@ -43,8 +45,7 @@ class Agreement:
 
     @property
     def balanced_accuracy(self) -> float | None:
-        """The mean of the shares found among the right and among the wrong; None unless there are
-        both."""
+        """The mean of the shares among the right and the wrong; None unless both occur."""
         if not self._truly(True) or not self._truly(False):
             return None
         return (self.recall(True) + self.recall(False)) / 2
@@ -61,8 +62,7 @@ class Agreement:
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether nearly all verdicts are the same without being shown to be better than a
-        guess."""
+        """Whether nearly all verdicts are the same and no better than a guess."""
         share, accuracy = self.says_right, self.balanced_accuracy
         if share is None:
             return True
@@ -86,8 +86,7 @@ def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
 
 
 def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
-    """Name the figures of final verdicts, and of verdicts on steps where their exact labels are
-    known.
+    """Name the figures of final verdicts, and of steps whose labels are known.
 
     Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
     of finding a wrong one. What cannot be told, such as a balanced accuracy over solutions of one
@@ -106,3 +105,33 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
         "verifier/step_balanced_accuracy": steps.balanced_accuracy,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+BalanceRule = Literal["sqrt_inverse", "inverse"]
+DECAY = 0.8
+EPSILON = 1e-6
+
+
+def class_weights(
+    is_correct: Sequence[bool], state: State, *, rule: BalanceRule = "sqrt_inverse"
+) -> tuple[list[float], State]:
+    """Weigh answers of both kinds by the inverse of their running count; the mean is 1.
+
+    They multiply advantages. The first batch starts the counts.
+
+    >>> [round(weight, 4) for weight in class_weights([True, True, True, True, False], {})[0]]
+    [0.8333, 0.8333, 0.8333, 0.8333, 1.6667]
+    """
+    if not is_correct:
+        return [], state
+    counts = {"correct": float(sum(is_correct)), "wrong": float(len(is_correct) - sum(is_correct))}
+    running = {
+        name: DECAY * state.get(name, count) + (1 - DECAY) * count for name, count in counts.items()
+    }
+    power = 0.5 if rule == "sqrt_inverse" else 1.0
+    raw = [
+        1 / (running["correct" if correct else "wrong"] ** power + EPSILON)
+        for correct in is_correct
+    ]
+    mean = sum(raw) / len(raw)
+    return [weight / mean for weight in raw], running

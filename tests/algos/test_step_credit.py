@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from whet.algos.steps import Answer, Blend, alpha_at, blended, step_credit, to_tokens
+from whet.algos.step_credit import Answer, Blend, alpha_at, blend, step_credit, to_tokens
 from whet.types import Step
 
 
@@ -67,7 +67,7 @@ def test_no_steps_or_one_give_no_credit(rule: str) -> None:
 
 
 def test_the_blend_is_a_weighted_mean() -> None:
-    assert blended(np.array([1.0, 1.0]), np.array([-1.0, 3.0]), 0.25).tolist() == [0.5, 1.5]
+    assert blend(np.array([1.0, 1.0]), np.array([-1.0, 3.0]), 0.25).tolist() == [0.5, 1.5]
 
 
 @pytest.mark.parametrize(
