@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from whet.algos.weights import token_mean
 
 from whet.algos.catalog import sft_objective
+from whet.algos.losses import token_mean
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
