@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from whet.algos.step_credit import Answer, Blend, alpha_at, blend, step_credit, to_tokens
+from whet.algos.step_credit import Blend, JudgedAnswer, alpha_at, blend, step_credit, to_tokens
 from whet.types import Step
 
 
-def _answer(length: int, *steps: tuple[int, int, float]) -> Answer:
+def _answer(length: int, *steps: tuple[int, int, float]) -> JudgedAnswer:
     return [Step(start=start, end=end, reward=reward) for start, end, reward in steps], length
 
 

@@ -24,7 +24,7 @@ def test_the_figures_of_a_mixed_verifier() -> None:
     )
     assert found.f1(False) == pytest.approx(0.8)
     assert found.says_right == pytest.approx(4 / 9)
-    assert (found.base_rate, found.answered) == (0.5, 0.9)
+    assert (found.base_rate, found.readable_share) == (0.5, 0.9)
     assert not found.is_one_sided
 
 

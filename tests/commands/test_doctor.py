@@ -19,7 +19,7 @@ from whet.algos import catalog, losses
 from whet.data.examples import pack
 from whet.evals import passk
 from whet.models.attention import MergedAttention, PackedAttention
-from whet.proofs.base import Measure, Proof, tried
+from whet.proofs.base import Measure, Proof, try_proof
 from whet.proofs.catalog import PROOFS
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
@@ -245,7 +245,7 @@ def test_other_forms_of_the_faults_are_named_first(
     break_it, expected = OTHERS[name]
     break_it(monkeypatch)
 
-    assert next(proof.fault for proof in PROOFS if not tried(proof).ok) == expected
+    assert next(proof.fault for proof in PROOFS if not try_proof(proof).ok) == expected
 
 
 def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(
@@ -274,17 +274,17 @@ def test_a_proof_that_cannot_be_carried_through_has_failed() -> None:
     def measure() -> Measure:
         raise ZeroDivisionError("by nothing\nat all")
 
-    found = tried(Proof(name="n", claim="c", fault="f", remedy="r", measure=measure))
+    found = try_proof(Proof(name="n", claim="c", fault="f", remedy="r", measure=measure))
 
     assert not found.ok
-    assert found.said == "ZeroDivisionError: by nothing"
+    assert found.text == "ZeroDivisionError: by nothing"
     assert found.to_json()["gap"] is None and found.to_json()["fault"] == "f"
 
 
 @pytest.mark.parametrize("gap", [float("nan"), float("inf"), 1.1])
 def test_what_is_no_number_or_beyond_the_limit_is_not_ok(gap: float) -> None:
-    assert not Measure(gap=gap, limit=1.0, said="").ok
-    assert Measure(gap=1.0, limit=1.0, said="").ok
+    assert not Measure(gap=gap, limit=1.0, text="").ok
+    assert Measure(gap=1.0, limit=1.0, text="").ok
 
 
 def test_a_model_of_the_users_is_put_to_two_proofs_more(tiny: Pipeline) -> None:

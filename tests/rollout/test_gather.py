@@ -65,7 +65,7 @@ def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
     script, cfg = Script([1, 1], [1, 0]), GatherConfig()
     groups = gathered(script, cfg, 2)
 
-    assert rewards(cfg.trained(groups)) == [[1, 1], [1, 0]]
+    assert rewards(cfg.choose_groups(groups)) == [[1, 1], [1, 0]]
     assert cfg.metrics(groups, 0, problems=2, samples=2) == {"sampling/lag": 0.0}
 
 
@@ -82,7 +82,7 @@ def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
     groups = gathered(script, cfg, 2)
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
-    assert rewards(cfg.trained(groups)) == [[1, 0], [0, 1]]
+    assert rewards(cfg.choose_groups(groups)) == [[1, 0], [0, 1]]
     assert cfg.metrics(groups, 0, problems=2, samples=2) == {
         "sampling/lag": 0.0,
         "groups/extra": 2.0,
@@ -92,7 +92,7 @@ def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
 
 def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() -> None:
     script, cfg = Script([1, 1], [0, 0], [0, 0], [0, 1], [1, 0]), GatherConfig(refill=2)
-    trained = cfg.trained(gathered(script, cfg, 2))
+    trained = cfg.choose_groups(gathered(script, cfg, 2))
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert rewards(trained) == [[0, 1]]
@@ -106,7 +106,7 @@ def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() 
 def test_a_budget_of_zero_only_leaves_equal_groups_out() -> None:
     script, cfg = Script([1, 1], [1, 0]), GatherConfig(refill=0)
 
-    assert rewards(cfg.trained(gathered(script, cfg, 2))) == [[1, 0]]
+    assert rewards(cfg.choose_groups(gathered(script, cfg, 2))) == [[1, 0]]
 
 
 def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_not_graded() -> None:
@@ -165,8 +165,8 @@ def test_unfinished_answers_are_masked_where_asked_for() -> None:
         replace(rollout(reward=1.0, number=0), id="a"),
         replace(rollout(reward=0.0, number=1, finish=Finish.LENGTH), id="b"),
     )
-    assert GatherConfig(mask_unfinished=True).masked([siblings]) == {"b"}
-    assert GatherConfig().masked([siblings]) == set()
+    assert GatherConfig(mask_unfinished=True).masked_ids([siblings]) == {"b"}
+    assert GatherConfig().masked_ids([siblings]) == set()
     assert (
         GatherConfig(mask_unfinished=True).metrics([siblings], 0, problems=1, samples=2)[
             "length/masked"

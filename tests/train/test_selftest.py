@@ -92,12 +92,12 @@ def test_the_sentence_is_true_of_the_algorithm(
 ) -> None:
     cfg = AlgoConfig(minibatches=minibatches)
     needs_old, said = (
-        build(found.applied(cfg, lag=lag), max_tokens=8).needs_old,
+        build(found.apply(cfg, lag=lag), max_tokens=8).needs_old,
         found.sentence(cfg, lag=lag),
     )
 
     assert needs_old == ("computed" in said)
-    assert ("serve as the old ones" in said) == (found.applied(cfg, lag=lag).old == "engine")
+    assert ("serve as the old ones" in said) == (found.apply(cfg, lag=lag).old == "engine")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_sentence_is_true_of_the_algorithm(
 def test_only_exact_log_probabilities_save_the_pass_for_old_ones(
     found: Exactness, minibatches: int, lag: int, old: str, needs_old: bool
 ) -> None:
-    cfg = found.applied(AlgoConfig(minibatches=minibatches), lag=lag)
+    cfg = found.apply(AlgoConfig(minibatches=minibatches), lag=lag)
 
     assert cfg.old == old
     assert build(cfg, max_tokens=8).needs_old == needs_old

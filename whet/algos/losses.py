@@ -77,7 +77,7 @@ def nll(terms: TokenTerms) -> Tensor:
 
 def token_ratio(terms: TokenTerms) -> Tensor:
     """The probability of a token now over that at the start of the step; 1 at first use."""
-    return torch.exp(_bounded(terms.logprob_M - old_logprobs(terms)))
+    return torch.exp(_bound(terms.logprob_M - old_logprobs(terms)))
 
 
 def sequence_ratio(terms: TokenTerms) -> Tensor:
@@ -88,7 +88,7 @@ def sequence_ratio(terms: TokenTerms) -> Tensor:
     do not, credit stays with its token.
     """
     log_ratio_M = terms.logprob_M.detach() - old_logprobs(terms)
-    log_mean_M = segment_mean(_bounded(log_ratio_M), terms.segment_M)
+    log_mean_M = segment_mean(_bound(log_ratio_M), terms.segment_M)
     return torch.exp(terms.logprob_M - terms.logprob_M.detach() + log_mean_M)
 
 
@@ -128,7 +128,7 @@ def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tens
     for tokens the policy sampled: differentiating k1 gives zero in expectation, differentiating k3
     the forward KL's gradient.
     """
-    difference_M = _bounded(logprob_M - ref_logprob_M)
+    difference_M = _bound(logprob_M - ref_logprob_M)
     if estimator == "k1":
         return difference_M
     if estimator == "k2":
@@ -158,7 +158,7 @@ def step_kl(ratio_M: Tensor) -> Tensor:
     return ratio_M - 1 - ratio_M.log()
 
 
-def _bounded(log_ratio_M: Tensor) -> Tensor:
+def _bound(log_ratio_M: Tensor) -> Tensor:
     return log_ratio_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 

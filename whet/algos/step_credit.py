@@ -16,9 +16,9 @@ from whet.config import Config
 from whet.types import Step
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
-Answer = tuple[Sequence[Step], int]
+JudgedAnswer = tuple[Sequence[Step], int]
 """The judged steps of an answer, and its number of tokens."""
-StepCredit = Callable[[Sequence[Sequence[Answer]]], list[list[Array]]]
+StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[Array]]]
 Rule = Callable[[Sequence[float]], list[float]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
@@ -67,11 +67,11 @@ def blend(outcome: Array, step: Array, alpha: float) -> Array:
 def step_credit(rule: StepRule) -> StepCredit:
     """Build the step credit of a rule: pooled in the group, or whitened over all tokens."""
     if rule == "whiten":
-        return _whitened
-    return _pooled(zscore) if rule == "zscore" else _pooled(_scaled_leave_one_out)
+        return _whiten_steps
+    return _pool_groups(zscore) if rule == "zscore" else _pool_groups(_scaled_leave_one_out)
 
 
-def to_tokens(answer: Answer, rewards: Sequence[float]) -> Array:
+def to_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
     """Give each token the rewards of the steps that end with it or after it.
 
     >>> to_tokens(([Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)], 4), [1.0, 0.5]).tolist()
@@ -87,20 +87,20 @@ def to_tokens(answer: Answer, rewards: Sequence[float]) -> Array:
     return rewards_to_go(at_ends)
 
 
-def _pooled(rule: Rule) -> StepCredit:
-    def credit(groups: Sequence[Sequence[Answer]]) -> list[list[Array]]:
+def _pool_groups(rule: Rule) -> StepCredit:
+    def credit(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
         return [_of_group(group, rule) for group in groups]
 
     return credit
 
 
-def _of_group(group: Sequence[Answer], rule: Rule) -> list[Array]:
+def _of_group(group: Sequence[JudgedAnswer], rule: Rule) -> list[Array]:
     pool = [step.reward for steps, _ in group for step in steps]
     found = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
     return [to_tokens(answer, [next(found) for _ in answer[0]]) for answer in group]
 
 
-def _whitened(groups: Sequence[Sequence[Answer]]) -> list[list[Array]]:
+def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
     answers = [answer for group in groups for answer in group]
     raw = [to_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
     found = iter(whiten(raw, [bool(steps) for steps, _ in answers]))

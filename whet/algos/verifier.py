@@ -28,7 +28,7 @@ class Agreement:
         return (self.counts[True, True] + self.counts[False, False]) / max(self.total, 1)
 
     @property
-    def answered(self) -> float:
+    def readable_share(self) -> float:
         """The share of verdicts that could be read."""
         return 1 - (self.counts[True, None] + self.counts[False, None]) / max(self.total, 1)
 
@@ -40,8 +40,8 @@ class Agreement:
     @property
     def says_right(self) -> float | None:
         """The share of readable verdicts that say right; None where there are none."""
-        said = self._said(True) + self._said(False)
-        return self._said(True) / said if said else None
+        num_readable = self._num_verdicts(True) + self._num_verdicts(False)
+        return self._num_verdicts(True) / num_readable if num_readable else None
 
     @property
     def balanced_accuracy(self) -> float | None:
@@ -51,14 +51,14 @@ class Agreement:
         return (self.recall(True) + self.recall(False)) / 2
 
     def precision(self, kind: bool) -> float:
-        return self.counts[kind, kind] / max(self._said(kind), 1)
+        return self.counts[kind, kind] / max(self._num_verdicts(kind), 1)
 
     def recall(self, kind: bool) -> float:
         return self.counts[kind, kind] / max(self._truly(kind), 1)
 
     def f1(self, kind: bool) -> float:
         """The harmonic mean of precision and recall."""
-        return 2 * self.counts[kind, kind] / max(self._said(kind) + self._truly(kind), 1)
+        return 2 * self.counts[kind, kind] / max(self._num_verdicts(kind) + self._truly(kind), 1)
 
     @property
     def is_one_sided(self) -> bool:
@@ -71,7 +71,7 @@ class Agreement:
     def _truly(self, kind: bool) -> int:
         return sum(count for (truth, _), count in self.counts.items() if truth is kind)
 
-    def _said(self, kind: bool) -> int:
+    def _num_verdicts(self, kind: bool) -> int:
         return self.counts[True, kind] + self.counts[False, kind]
 
 
@@ -100,7 +100,7 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
         "verifier/f1": outcome.f1(True),
         "verifier/says_correct": outcome.says_right,
         "verifier/base_rate": outcome.base_rate,
-        "verifier/answered": outcome.answered,
+        "verifier/answered": outcome.readable_share,
         "verifier/step_f1": steps.f1(False) if steps.total else None,
         "verifier/step_balanced_accuracy": steps.balanced_accuracy,
     }

@@ -10,7 +10,7 @@ import typer
 from whet.engine.build import EngineConfig
 from whet.errors import visible
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.proofs.base import Finding, Proof, tried
+from whet.proofs.base import Finding, Proof, try_proof
 from whet.proofs.catalog import PROOFS, of_model
 from whet.train.policy import build_policy
 from whet.types import Json
@@ -22,7 +22,7 @@ def examine(place: str | None, *, as_json: bool) -> bool:
     proofs = [*PROOFS, *(_own(place) if place is not None else ())]
     findings = []
     for proof in proofs:
-        findings.append(tried(proof))
+        findings.append(try_proof(proof))
         if not as_json:
             typer.echo(visible(line(findings[-1])))
     seconds = time.monotonic() - start
@@ -36,7 +36,7 @@ def line(finding: Finding) -> str:
     """Write what a proof measured and its limit; of one that fails also the fault, and what to
     do."""
     limit = "" if finding.measure is None else f" (limit {finding.measure.limit:g})"
-    said = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.said}{limit}"
+    said = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.text}{limit}"
     return said if finding.ok else f"{said}\n      {finding.proof.fault}: {finding.proof.remedy}"
 
 

@@ -30,7 +30,7 @@ SHORTER = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class ScoredAnswer:
     rollout: Rollout
     example: Example
 
@@ -70,7 +70,7 @@ def preferences(
     seed: int,
 ) -> PairView:
     """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
-    problems: dict[str, dict[str, dict[str, Answer]]] = {}
+    problems: dict[str, dict[str, dict[str, ScoredAnswer]]] = {}
     faults: Counter[Fault] = Counter()
     num_answers = 0
     for rollout in rollouts:
@@ -80,7 +80,7 @@ def preferences(
             repr(rollout.problem.prompt), {}
         )
         found = _answer(rollout, answers, chat, max_tokens)
-        if isinstance(found, Answer):
+        if isinstance(found, ScoredAnswer):
             answers[rollout.text] = found
         else:
             faults[found] += 1
@@ -88,7 +88,7 @@ def preferences(
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
         drawn = [
-            _drawn(rule, id, prompts.values(), chat, notes, seed)
+            _draw_pairs(rule, id, prompts.values(), chat, notes, seed)
             for id, prompts in problems.items()
         ]
         kept = [pair for some in drawn for pair in some[:per_problem]]
@@ -107,8 +107,8 @@ def preferences(
 
 
 def _answer(
-    rollout: Rollout, known: dict[str, Answer], chat: ChatFormat, max_tokens: int
-) -> Answer | Fault:
+    rollout: Rollout, known: dict[str, ScoredAnswer], chat: ChatFormat, max_tokens: int
+) -> ScoredAnswer | Fault:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:
@@ -116,9 +116,11 @@ def _answer(
     is_own = _is_of(rollout, chat)
     if rollout.completion.finish is not Finish.STOP and not is_own:
         return "cut"
-    example = _as_sampled(rollout) if is_own else _as_written(rollout, chat)
+    example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
     return (
-        "too_long" if len(example.tokens) > max_tokens else Answer(rollout=rollout, example=example)
+        "too_long"
+        if len(example.tokens) > max_tokens
+        else ScoredAnswer(rollout=rollout, example=example)
     )
 
 
@@ -133,7 +135,7 @@ def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
     )
 
 
-def _as_sampled(rollout: Rollout) -> Example:
+def _from_tokens(rollout: Rollout) -> Example:
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, rollout.completion.tokens]),
         start=len(rollout.prompt_tokens),
@@ -142,7 +144,7 @@ def _as_sampled(rollout: Rollout) -> Example:
     )
 
 
-def _as_written(rollout: Rollout, chat: ChatFormat) -> Example:
+def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
     tokens, is_response = chat.conversation(
         [*rollout.problem.prompt, Message(role="assistant", content=rollout.text)]
     )
@@ -151,10 +153,10 @@ def _as_written(rollout: Rollout, chat: ChatFormat) -> Example:
     )
 
 
-def _drawn(
+def _draw_pairs(
     rule: PairRule,
     id: str,
-    prompts: Iterable[dict[str, Answer]],
+    prompts: Iterable[dict[str, ScoredAnswer]],
     chat: ChatFormat,
     notes: Notes,
     seed: int,
@@ -174,7 +176,7 @@ def _drawn(
     return pairs
 
 
-def _right_and_wrong(answers: Sequence[Answer], source: Random) -> list[Pair]:
+def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[Pair]:
     """Pair each answer of the larger side once, and those of the smaller about equally often."""
     right, wrong = _sides(answers)
     if not right or not wrong:
@@ -187,7 +189,7 @@ def _right_and_wrong(answers: Sequence[Answer], source: Random) -> list[Pair]:
     ]
 
 
-def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
+def _short_and_long(answers: Sequence[ScoredAnswer]) -> list[Pair]:
     """Pair the shortest right answer with the longest, the second with the next, and so on."""
     right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
@@ -199,7 +201,7 @@ def _short_and_long(answers: Sequence[Answer]) -> list[Pair]:
 
 
 def _first_wrong(
-    answers: Sequence[Answer], chat: ChatFormat, notes: Notes, source: Random
+    answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
 ) -> list[Pair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
@@ -224,18 +226,18 @@ def _first_wrong(
         ]
         if fitting:
             other, step = source.choice(fitting)
-            pairs.append(_parted(_until(other, step, chat), _until(item, own[index], chat)))
+            pairs.append(_trim_shared(_until(other, step, chat), _until(item, own[index], chat)))
     return pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _NotedStep:
     start: int
     end: int
     ok: bool | None
 
 
-def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
+def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedStep]:
     """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
     if chat.message(example.tokens[example.start :]) != text:
@@ -249,12 +251,13 @@ def _steps(answer: Answer, chat: ChatFormat, notes: Notes) -> list[_Step]:
         starts.append(place)
     ends = [*starts[1:], len(text)]
     steps = [
-        _Step(start=a, end=b, ok=note.ok) for a, b, note in zip(starts, ends, said, strict=True)
+        _NotedStep(start=a, end=b, ok=note.ok)
+        for a, b, note in zip(starts, ends, said, strict=True)
     ]
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 
 
-def _until(answer: Answer, step: _Step, chat: ChatFormat) -> Example:
+def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
     """The answer up to the end of a step; the last one keeps its stop token."""
     example = answer.example
     if step.end == len(answer.rollout.text):
@@ -264,7 +267,7 @@ def _until(answer: Answer, step: _Step, chat: ChatFormat) -> Example:
     return replace(example, tokens=example.tokens[: example.start + count])
 
 
-def _parted(chosen: Example, rejected: Example) -> Pair:
+def _trim_shared(chosen: Example, rejected: Example) -> Pair:
     """Let both responses begin where their tokens part; each keeps one at least."""
     length = min(len(chosen.tokens), len(rejected.tokens)) - 1
     is_other = chosen.tokens[:length] != rejected.tokens[:length]
@@ -272,7 +275,7 @@ def _parted(chosen: Example, rejected: Example) -> Pair:
     return Pair(chosen=replace(chosen, start=start), rejected=replace(rejected, start=start))
 
 
-def _sides(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
+def _sides(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
     return [item for item in answers if item.is_right], [
         item for item in answers if not item.is_right
     ]

@@ -9,11 +9,11 @@ from whet.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How far off something is. `said` tells a person what was measured, with its numbers."""
+    """How far off something is. `text` tells a person what was measured, with its numbers."""
 
     gap: float
     limit: float
-    said: str
+    text: str
 
     @property
     def ok(self) -> bool:
@@ -46,8 +46,8 @@ class Finding:
         return self.measure is not None and self.measure.ok
 
     @property
-    def said(self) -> str:
-        return self.broken if self.measure is None else self.measure.said
+    def text(self) -> str:
+        return self.broken if self.measure is None else self.measure.text
 
     def to_json(self) -> dict[str, Json]:
         gap, limit = (
@@ -57,7 +57,7 @@ class Finding:
             "name": self.proof.name,
             "claim": self.proof.claim,
             "ok": self.ok,
-            "measured": self.said,
+            "measured": self.text,
             "gap": gap if gap is not None and abs(gap) < float("inf") else None,
             "limit": limit,
             "fault": None if self.ok else self.proof.fault,
@@ -66,7 +66,7 @@ class Finding:
         }
 
 
-def tried(proof: Proof) -> Finding:
+def try_proof(proof: Proof) -> Finding:
     """Carry a proof out. One that ends in an error has failed like one that measures too much."""
     start = time.monotonic()
     measure, broken = None, ""

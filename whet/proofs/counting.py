@@ -35,12 +35,12 @@ def divisor() -> Measure:
     off: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
-        found = [example.weight for example in credit.weigh(specimen.written(), algo.weights)]
+        found = [example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)]
         off[name] = max(abs(ours / right - 1) for ours, right in zip(found, wanted, strict=True))
     worst = max(off, key=lambda name: off[name])
-    said = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
+    text = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
     return Measure(
-        gap=off[worst], limit=1e-12, said=said + (f" ({worst})" if off[worst] > 1e-12 else "")
+        gap=off[worst], limit=1e-12, text=text + (f" ({worst})" if off[worst] > 1e-12 else "")
     )
 
 
@@ -48,7 +48,7 @@ def targets() -> Measure:
     """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
     total = sum(LENGTHS)
     model = specimen.model(dtype=torch.float32)
-    examples = specimen.written()
+    examples = specimen.make_examples()
     missing = {}
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
@@ -63,8 +63,8 @@ def targets() -> Measure:
         missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
     worst = max(missing, key=lambda tokens: missing[tokens])
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
-    said = f"{missing[worst]} of {total} targets are missed or seen twice, {sizes}"
-    return Measure(gap=missing[worst], limit=0, said=said)
+    text = f"{missing[worst]} of {total} targets are missed or seen twice, {sizes}"
+    return Measure(gap=missing[worst], limit=0, text=text)
 
 
 def pass_at_k() -> Measure:
@@ -82,5 +82,5 @@ def pass_at_k() -> Measure:
     return Measure(
         gap=max(gaps),
         limit=1e-9,
-        said=f"off by {max(gaps):.1e} from enumeration, up to {n} answers",
+        text=f"off by {max(gaps):.1e} from enumeration, up to {n} answers",
     )

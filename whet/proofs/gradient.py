@@ -26,17 +26,17 @@ SEQUENCES = catalog.AlgoConfig(name="gspo")
 
 
 @torch.no_grad()
-def packed() -> Measure:
+def packing() -> Measure:
     """Score examples laid end to end and one by one."""
     model = specimen.model(dtype=torch.float32)
-    examples = credit.weigh(specimen.written(), _algo(PENALISED).weights)
+    examples = credit.weigh(specimen.make_examples(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
     gap = abs(losses / total - 1) if apart <= CLOSE else apart
-    said = f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} apart"
-    return Measure(gap=gap, limit=LIMIT, said=said)
+    text = f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} apart"
+    return Measure(gap=gap, limit=LIMIT, text=text)
 
 
 def splits() -> Measure:
@@ -45,7 +45,7 @@ def splits() -> Measure:
     model = specimen.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = credit.weigh(specimen.written(), algo.weights)
+        examples = credit.weigh(specimen.make_examples(), algo.weights)
         expected = _gradient(
             model, [[example] for example in examples], algo.objective, one_by_one=True
         )
@@ -62,14 +62,14 @@ def splits() -> Measure:
     return Measure(
         gap=off[worst],
         limit=LIMIT,
-        said=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})",
+        text=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})",
     )
 
 
 def ratio() -> Measure:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
     policy = specimen.policy()
-    examples = specimen.sampled(policy)
+    examples = specimen.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     off = {}
     names = [name for name, row in ROWS.items() if row.steps is None and row.advantage != "gae"]
@@ -83,8 +83,8 @@ def ratio() -> Measure:
             expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
             off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
     worst = max(off, key=lambda name: off[name])
-    said = f"first ratio of {len(names)} algorithms is off by {max(off[worst], 0):.1e}"
-    return Measure(gap=off[worst], limit=0.0, said=said + (f" ({worst})" if off[worst] > 0 else ""))
+    text = f"first ratio of {len(names)} algorithms is off by {max(off[worst], 0):.1e}"
+    return Measure(gap=off[worst], limit=0.0, text=text + (f" ({worst})" if off[worst] > 0 else ""))
 
 
 def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:

@@ -56,8 +56,8 @@ def kl() -> Measure:
         gaps[f"whole penalty in the {place}"] = float((found - slope_V).norm() / slope_V.norm())
         shares.append(f"{float(found @ slope_V / (slope_V @ slope_V)):.4f} times in the {place}")
     worst = max(gaps, key=lambda name: gaps[name])
-    said = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gaps[worst]:.1e}"
-    return Measure(gap=gaps[worst], limit=LIMIT, said=said)
+    text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gaps[worst]:.1e}"
+    return Measure(gap=gaps[worst], limit=LIMIT, text=text)
 
 
 def _gradient(value: Tensor, theta_V: Tensor) -> Tensor:

@@ -36,13 +36,13 @@ def resume() -> Measure:
     ]
     gap = max(float((ours - theirs).detach().abs().max()) for ours, theirs in pairs)
     same = sum(int(torch.equal(ours, theirs)) for ours, theirs in pairs)
-    said = f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest difference is {gap:.1e}"
-    return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, said=said)
+    text = f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest difference is {gap:.1e}"
+    return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
 
 
 def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
     policy.publish(step)
-    examples = specimen.sampled(policy)
+    examples = specimen.sample_examples(policy)
     was_settled = torch.are_deterministic_algorithms_enabled()
     set_determinism(True)
     try:

@@ -26,38 +26,40 @@ def engine() -> Measure:
     """Sample more requests than slots, some sharing a prompt, and score them packed."""
     policy = specimen.policy()
     found = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
-    return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
+    return Measure(gap=found.largest_gap, limit=_limit(policy), text=found.summary)
 
 
 def engine_of(policy: Policy) -> Measure:
     """Do the same with a model of the user's."""
     found = check_exact(policy)
-    return Measure(gap=found.largest_gap, limit=_limit(policy), said=found.measured)
+    return Measure(gap=found.largest_gap, limit=_limit(policy), text=found.summary)
 
 
 def publish() -> Measure:
     """Move the weights far, publish, and sample: engine and learner must agree."""
     policy = specimen.policy()
-    before = specimen.sampled(policy)
+    before = specimen.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
     update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
-    moved = float(np.abs(np.concatenate(learner.logprobs(before)) - _stated(before)).mean())
+    moved = float(
+        np.abs(np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)).mean()
+    )
     policy.publish(VERSION)
     asked = specimen.requests(policy.model.cfg.vocab_size)
     versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
-    after = specimen.sampled(policy)
+    after = specimen.sample_examples(policy)
     ours = np.concatenate(learner.logprobs(after))
-    theirs = _stated(after)
+    theirs = _engine_logprobs(after)
     gap = float(np.abs(ours - theirs).max())
-    said = (
+    text = (
         f"the update moves log-probabilities by {moved:.1f}; after it their sum is {theirs.sum():.3f} in the engine, "
         f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
     )
     is_telling = versions == [VERSION] and moved > 4 * ROUGH
-    return Measure(gap=gap if is_telling else float("inf"), limit=_rounding(policy), said=said)
+    return Measure(gap=gap if is_telling else float("inf"), limit=_rounding(policy), text=text)
 
 
-def _stated(examples: Sequence[Example]) -> Floats:
+def _engine_logprobs(examples: Sequence[Example]) -> Floats:
     """What the engine said of each token when it sampled it."""
     return np.concatenate(
         [example.sampling_logprob for example in examples if example.sampling_logprob is not None]

@@ -45,7 +45,7 @@ def policy(*, seed: int = 0, slots: int = 4) -> Policy:
     return build_policy(model(seed=seed), tokenizer(), EngineConfig(slots=slots), name="specimen")
 
 
-def written(*, seed: int = 0) -> list[Example]:
+def make_examples(*, seed: int = 0) -> list[Example]:
     """Sequences nobody sampled, of all lengths, with all that a loss can ask for."""
     source = numpy_stream(seed, "written")
     size = tokenizer().vocab_size
@@ -87,7 +87,7 @@ def requests(
     return made
 
 
-def sampled(source: Policy) -> list[Example]:
+def sample_examples(source: Policy) -> list[Example]:
     """What a policy answers to `requests`, as examples with some advantage, none of them zero."""
     asked = requests(source.model.cfg.vocab_size)
     done = dict(source.engine.generate(asked))

@@ -104,9 +104,9 @@ def stop_tokens() -> Measure:
     }
     lost["the engine"] = _cut_by_engine()
     worst = max(lost, key=lambda name: lost[name])
-    said = f"{sum(lost.values())} differences from tokens laid out by hand, chat formats {', '.join(SPEECHES)}"
+    text = f"{sum(lost.values())} differences from tokens laid out by hand, chat formats {', '.join(SPEECHES)}"
     return Measure(
-        gap=lost[worst], limit=0, said=said + (f"; most in {worst}" if lost[worst] else "")
+        gap=lost[worst], limit=0, text=text + (f"; most in {worst}" if lost[worst] else "")
     )
 
 
@@ -134,7 +134,7 @@ def stop_tokens_of(chat: ChatFormat) -> Measure:
     return Measure(
         gap=len(broken),
         limit=0,
-        said="; ".join(broken) or f"answers end with one of {stops}, and keep it",
+        text="; ".join(broken) or f"answers end with one of {stops}, and keep it",
     )
 
 

@@ -39,4 +39,4 @@ def noted(
         largest_gap=found.largest_gap,
         said=sentence,
     )
-    return found.applied(algo, lag=lag)
+    return found.apply(algo, lag=lag)

@@ -64,7 +64,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     exam = problems_of(pair.task, cfg.problems, cfg.exam.split)
     examiner = Examiner(cfg.exam, pair.grader, exam, cfg.sampling, seed=cfg.seed)
     generator, verifier = pair.generator, pair.verifier
-    others = {"verifier": verifier.trained}
+    others = {"verifier": verifier.checkpointed_pair}
     patience = {turn: Patience() for turn in Turn}
     parts: dict[str, Part] = {
         "feed": pair.feed,

@@ -36,11 +36,11 @@ class GatherConfig(Config):
     """Leave answers cut at the length limit out of the loss; their rewards still count for their
     siblings."""
 
-    def trained(self, groups: Sequence[Group]) -> list[Group]:
+    def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
         """Choose the groups to train on."""
         return [group for group in groups if self.refill is None or not is_equal(group)]
 
-    def masked(self, groups: Sequence[Group]) -> set[str]:
+    def masked_ids(self, groups: Sequence[Group]) -> set[str]:
         """Name the rollouts that have no loss of their own."""
         rollouts = [rollout for group in groups for rollout in group]
         return {
@@ -55,7 +55,7 @@ class GatherConfig(Config):
         self, groups: Sequence[Group], step: int, *, problems: int, samples: int
     ) -> dict[str, float]:
         """Count what these settings did to a step; nothing for those that are off."""
-        trained = self.trained(groups)
+        trained = self.choose_groups(groups)
         found = {
             "sampling/lag": fmean(
                 step - rollout.completion.version for group in groups for rollout in group
@@ -69,7 +69,7 @@ class GatherConfig(Config):
         if self.first is not None:
             found["groups/stopped"] = fmean(len(group) < samples for group in groups)
         if self.mask_unfinished:
-            found["length/masked"] = float(len(self.masked(trained)))
+            found["length/masked"] = float(len(self.masked_ids(trained)))
         return found
 
 
@@ -77,7 +77,7 @@ def gather(cfg: GatherConfig, new: NewAsks, answer: Answer, *, problems: int) ->
     """Gather the groups of a step; equal ones that were refilled stay in the result."""
     groups = _phases(cfg, new(0, problems), answer)
     budget = cfg.refill or 0
-    while budget > 0 and (missing := problems - len(cfg.trained(groups))) > 0:
+    while budget > 0 and (missing := problems - len(cfg.choose_groups(groups))) > 0:
         count = min(missing, budget)
         groups += _phases(cfg, new(len(groups), count), answer)
         budget -= count

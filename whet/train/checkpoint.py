@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 
 from whet.errors import DataError
 from whet.train.learner import Learner
-from whet.train.policy import Policy, load_trained
+from whet.train.policy import Policy, load_trained_weights
 from whet.types import Json
 
 STATE, OTHERS = "state.json", "others"
@@ -49,7 +49,7 @@ def load_training(
     folder: Path, policy: Policy, learner: Learner, others: Mapping[str, Trained] | None = None
 ) -> dict[str, Json]:
     """Take back weights, optimiser and state, in place."""
-    load_trained(policy.model, folder)
+    load_trained_weights(policy.model, folder)
     try:
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
         learner.load(folder, int(str(state["optimizer_steps"])))

@@ -41,10 +41,10 @@ def select(
     fewest = 1 if algo.advantage is None else 2
     scored = [
         tuple(rollout for rollout in group if rollout.reward is not None)
-        for group in gather.trained(groups)
+        for group in gather.choose_groups(groups)
     ]
     usable = [group for group in scored if len(group) >= fewest]
-    return Selection(groups=usable, masked=frozenset(gather.masked(usable)))
+    return Selection(groups=usable, masked=frozenset(gather.masked_ids(usable)))
 
 
 def flatten(selection: Selection, *, temperature: float) -> list[Example]:

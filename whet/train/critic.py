@@ -31,7 +31,7 @@ from whet.train.learner import (
     update,
 )
 from whet.train.optim import TrainConfig
-from whet.train.policy import load_trained, save_trained
+from whet.train.policy import load_trained_weights, save_weights
 from whet.types import Floats, Json
 
 OWN, HEAD = "critic", "value_head.safetensors"
@@ -104,7 +104,7 @@ class Critic:
     def save(self, folder: Path) -> Json:
         """Write all that its next step depends on into a folder of its own in a checkpoint."""
         own = folder / OWN
-        save_trained(self.model.body, own)
+        save_weights(self.model.body, own)
         save_file(
             {name: tensor.detach().cpu() for name, tensor in self.model.head.state_dict().items()},
             own / HEAD,
@@ -114,7 +114,7 @@ class Critic:
 
     def load(self, folder: Path, state: Json) -> None:
         """Take it all back, in place."""
-        load_trained(self.model.body, folder / OWN)
+        load_trained_weights(self.model.body, folder / OWN)
         try:
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:

@@ -47,7 +47,7 @@ class Ferry:
 
         `act` is told which piece it is. It works in the present stream, and nobody waits.
         """
-        main = _Queue.present(self.device)
+        main = _Queue.current(self.device)
         for start in range(0, len(homes[0]), self.piece):
             at = slice(start, min(start + self.piece, len(homes[0])))
             lane = self._next_lane(main)
@@ -93,7 +93,7 @@ class _Queue:
         return _Queue(torch.cuda.Stream(device) if device.type == "cuda" else None)  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def present(device: torch.device) -> "_Queue":
+    def current(device: torch.device) -> "_Queue":
         return _Queue(torch.cuda.current_stream(device) if device.type == "cuda" else None)
 
     def mark(self) -> Mark:

@@ -103,7 +103,7 @@ class Optimizer:
     @torch.no_grad()
     def step(self, lr: float) -> float:
         """Clip, move, clear. Returns the gradient's norm before clipping."""
-        gradients = self._found()
+        gradients = self._gradients_by_name()
         norm = torch.nn.utils.get_total_norm(list(gradients.values()))
         if not math.isfinite(float(norm)):
             raise TrainError(
@@ -132,7 +132,7 @@ class Optimizer:
     @torch.no_grad()
     def forget(self) -> None:
         """Set the gradients to zero; a step then only lets the moments fade."""
-        for gradient in self._found().values():
+        for gradient in self._gradients_by_name().values():
             gradient.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -172,7 +172,7 @@ class Optimizer:
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
         return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
 
-    def _found(self) -> dict[str, Tensor]:
+    def _gradients_by_name(self) -> dict[str, Tensor]:
         own = {
             name: weight.grad for name, weight in self.weights.items() if weight.grad is not None
         }

@@ -53,7 +53,7 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """Write a Hugging Face folder, or one of adapters."""
-        save_trained(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
+        save_weights(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
         self.tokenizer.save(folder)
 
 
@@ -71,7 +71,7 @@ def build_policy(
     return Policy(model, tokenizer, engine=built, name=name, memory=memory)
 
 
-def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+def save_weights(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
     """Write a Hugging Face folder, or in peft's format the adapters of one."""
     if isinstance(model, LoraTransformer):
         save_adapters(model, folder)
@@ -79,7 +79,7 @@ def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int
         save_model(model, folder, eos_tokens=eos_tokens)
 
 
-def load_trained(model: Transformer, folder: Path) -> None:
+def load_trained_weights(model: Transformer, folder: Path) -> None:
     """Fill what is trained, in place."""
     if isinstance(model, LoraTransformer):
         load_adapters(model, folder)

@@ -36,11 +36,11 @@ class Reference:
 
     def logprobs(self, examples: Sequence[Example], micro_tokens: int) -> list[Floats]:
         """Log-probabilities of each example's response tokens, in the order given."""
-        with self._present():
+        with self._on_device():
             return score_examples(self.model, examples, micro_tokens)
 
     @contextmanager
-    def _present(self) -> Iterator[None]:
+    def _on_device(self) -> Iterator[None]:
         homes = [weight.data for weight in self.far]
         for weight, home in zip(self.far, homes, strict=True):
             weight.data = home.to(self.device, non_blocking=True, copy=True)

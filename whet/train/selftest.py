@@ -32,7 +32,7 @@ class Exactness:
         return self.equal_share == 1.0
 
     @property
-    def measured(self) -> str:
+    def summary(self) -> str:
         share = math.floor(1000 * self.equal_share) / 10  # all of them is all of them
         return (
             f"{share} % of {self.num_tokens} log-probabilities have the same bits, "
@@ -42,7 +42,7 @@ class Exactness:
     def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
         """What training does about it."""
         agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
-        found = agreed if self.is_exact else f"close: {self.measured}"
+        found = agreed if self.is_exact else f"close: {self.summary}"
         if cfg.minibatches == 1:
             return f"{found}; one mini-batch a step needs no old log-probabilities"
         if cfg.old == "engine":
@@ -53,7 +53,7 @@ class Exactness:
             return f"{found}; old log-probabilities are computed all the same, since rollouts lag"
         return f"{found}, so the engine's log-probabilities serve as the old ones"
 
-    def applied(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
+    def apply(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
         """Use the engine's log-probabilities as old ones where they are exact; it saves a pass.
 
         Rollouts that lag behind the present weights still need that pass.

@@ -28,7 +28,7 @@ class Side:
     reference: Reference | None
 
     @property
-    def trained(self) -> Trained:
+    def checkpointed_pair(self) -> Trained:
         return Trained(self.policy, self.learner)
 
     def improve(
