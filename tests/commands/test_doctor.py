@@ -17,6 +17,7 @@ from torch import Tensor
 
 from whet.algos import catalog, losses
 from whet.data.examples import pack
+from whet.engine.native import NativeEngine
 from whet.evals import passk
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.proofs.base import Measure, Proof, try_proof
@@ -116,7 +117,11 @@ def _keep_stale_weights(patch: pytest.MonkeyPatch) -> None:
         right(self, *args, **settings)
         self.engine.model = copy.deepcopy(self.model)
 
+    def stamp(self: NativeEngine, named: object, version: int) -> None:
+        self.version = version
+
     patch.setattr(Policy, "__init__", init)
+    patch.setattr(NativeEngine, "load_weights", stamp)
 
 
 def _keep_the_version(patch: pytest.MonkeyPatch) -> None:
