@@ -21,9 +21,9 @@ STOPS = frozenset({3, 17})
 LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False), ("mistral", False)]
 BUILDS: dict[str, Build] = {
-    "slots": dense_cache.Slots,
-    "compiled": compiled.build_slots,
-    "pages": paged_cache.build_pages,
+    "slots": dense_cache.DenseCache,
+    "compiled": compiled.build_cpu_cache,
+    "pages": paged_cache.build_paged_cache,
 }
 """`compiled` is `slots` again on a machine without a compiler."""
 
@@ -54,7 +54,7 @@ def counting_model(positions: int = 64) -> CountingTransformer:
 
 def pool(num_pages: int) -> Build:
     """Make a cache of so many pages."""
-    return partial(paged_cache.Pages, pages=num_pages)
+    return partial(paged_cache.PagedCache, pages=num_pages)
 
 
 def random_prompts(number: int, longest: int = 12) -> list[Tokens]:

@@ -5,25 +5,25 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.engine.blocks import Blocks
+from whet.engine.blocks import PageAllocator
 
 PAGE, ROWS, LONGEST = 4, 6, 40
 
 
-def _blocks(pages: int) -> Blocks:
-    return Blocks(pages=pages, rows=ROWS, longest=LONGEST, page=PAGE)
+def _blocks(pages: int) -> PageAllocator:
+    return PageAllocator(pages=pages, rows=ROWS, longest=LONGEST, page=PAGE)
 
 
 def _rows(*rows: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64)
 
 
-def _held(blocks: Blocks, row: int) -> list[int]:
+def _held(blocks: PageAllocator, row: int) -> list[int]:
     return [int(page) for page in blocks.table_RP[row, : blocks.held_R[row]]]
 
 
 def _place(
-    blocks: Blocks,
+    blocks: PageAllocator,
     row: int,
     tokens: int,
     *,
@@ -126,7 +126,7 @@ def test_pages_are_free_or_held_and_shared_only_where_full(
 
 
 def _act(
-    blocks: Blocks, prompts: dict[int, int], name: str, one: int, two: int, three: int
+    blocks: PageAllocator, prompts: dict[int, int], name: str, one: int, two: int, three: int
 ) -> None:
     """Do one thing as the engine might; `prompts` holds the prompt length of each row in use."""
     if name == "place" and one not in prompts:
@@ -148,7 +148,7 @@ def _act(
         prompts[two] = prompts.pop(one)
 
 
-def _check(blocks: Blocks, prompts: dict[int, int]) -> None:
+def _check(blocks: PageAllocator, prompts: dict[int, int]) -> None:
     holders: dict[int, list[tuple[int, int]]] = {}
     for row in range(ROWS):
         assert (row in prompts) or blocks.held_R[row] == 0

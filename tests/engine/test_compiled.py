@@ -12,8 +12,8 @@ from engines import CountingTransformer, all_requests, assert_same, random_promp
 from torch import Tensor
 
 from whet.engine.base import Request, Sampling
-from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledSlots, build_slots
-from whet.engine.cpu.dense_cache import Slots
+from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledCache, build_cpu_cache
+from whet.engine.cpu.dense_cache import DenseCache
 from whet.engine.kv_cache import Build
 from whet.engine.loop import Loop
 from whet.engine.native import NativeEngine
@@ -107,7 +107,7 @@ def requests_for(vocab: int) -> list[Request]:
     return found
 
 
-def engine_of(model: Transformer, build: Build = build_slots, slots: int = 24) -> NativeEngine:
+def engine_of(model: Transformer, build: Build = build_cpu_cache, slots: int = 24) -> NativeEngine:
     return small_engine(model, build=build, stops=frozenset({1}), slots=slots)
 
 
@@ -117,7 +117,7 @@ def test_it_gives_what_plain_torch_gives(name: str) -> None:
     requests = requests_for(model.cfg.vocab_size)
 
     found = dict(engine_of(model).generate(requests))
-    wanted = dict(engine_of(model, Slots).generate(requests))
+    wanted = dict(engine_of(model, DenseCache).generate(requests))
 
     # Two ways to add up may part where two tokens are equally likely, or a number falls between
     # two.
@@ -140,8 +140,8 @@ def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch()
     unknown = SoftcappedConfig(**asdict(known.cfg) | {"attention_softcap": 30.0})
 
     assert unknown.features - known.cfg.features == {"attention_softcap"}
-    assert isinstance(build_slots(known, slots=2, context=8), CompiledSlots)
-    assert type(build_slots(Transformer(unknown), slots=2, context=8)) is Slots
+    assert isinstance(build_cpu_cache(known, slots=2, context=8), CompiledCache)
+    assert type(build_cpu_cache(Transformer(unknown), slots=2, context=8)) is DenseCache
 
 
 def test_two_threads_give_what_one_gives() -> None:
@@ -171,14 +171,14 @@ def running() -> Iterator[Loop]:
 
 def looked_at(loop: Loop, size: int, threads: int = 1) -> list[Tensor]:
     """Tokens, log-probabilities and final states of a step that is not recorded."""
-    assert isinstance(loop.store, CompiledSlots)
+    assert isinstance(loop.cache, CompiledCache)
     hidden_BH, before = torch.empty(size, 64), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        loop.store.step(loop.rows, size, hidden_BH)
+        loop.cache.step(loop.rows, size, hidden_BH)
     finally:
         torch.set_num_threads(before)
-    return [*loop.rows.filed(slice(0, size)), hidden_BH]
+    return [*loop.rows.latest(slice(0, size)), hidden_BH]
 
 
 def test_a_row_has_the_same_bits_whatever_runs_beside(running: Loop) -> None:
@@ -207,12 +207,12 @@ def test_it_records_what_torch_would(running: Loop) -> None:
     rows.live_R[3] = 0
     rows.is_stop_V[looked_at(running, used.stop)[0][5]] = True
     before = rows.ints_FR.clone()
-    rows.record(used, *rows.filed(used))
+    rows.record(used, *rows.latest(used))
     wanted, report = rows.ints_FR.clone(), rows.report_RX.clone()
 
     rows.ints_FR.copy_(before)
-    assert isinstance(running.store, CompiledSlots)
-    running.store.step(rows, used.stop)
+    assert isinstance(running.cache, CompiledCache)
+    running.cache.step(rows, used.stop)
 
     assert torch.equal(rows.ints_FR, wanted) and torch.equal(rows.report_RX, report)
     assert (
@@ -224,12 +224,12 @@ def test_it_records_what_torch_would(running: Loop) -> None:
 def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
     """A head of zeros makes all tokens equally likely, so that a token tells its number."""
     seed_B = torch.tensor([0, 1, -1, 2**62, -(2**63), 12345])
-    assert isinstance(running.store, CompiledSlots)
+    assert isinstance(running.cache, CompiledCache)
     running.rows.seed_R[: len(seed_B)] = seed_B
     running.rows.temperature_R.fill_(1.0)
     with torch.no_grad():
-        running.store.model.head_weight_VH.zero_()
-    running.store.start()
+        running.cache.model.head_weight_VH.zero_()
+    running.cache.start()
 
     token_B = looked_at(running, len(seed_B))[0]
 
@@ -238,8 +238,8 @@ def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
 
 
 def test_rows_that_move_keep_their_place(running: Loop) -> None:
-    assert isinstance(running.store, CompiledSlots)
-    slot_R = running.store.slot_R
+    assert isinstance(running.cache, CompiledCache)
+    slot_R = running.cache.slot_R
 
     assert sorted(slot_R.tolist()) == list(range(70))
     assert slot_R.tolist() != list(range(70))
@@ -295,10 +295,10 @@ def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch
     }
 
     for why, model in refused.items():
-        assert type(build_slots(model, slots=2, context=8)) is Slots, why
-    assert type(build_slots(shaped("norms"), slots=2, context=8)) is CompiledSlots
+        assert type(build_cpu_cache(model, slots=2, context=8)) is DenseCache, why
+    assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is CompiledCache
     monkeypatch.setattr("whet.engine.cpu.compiled.MOST_BYTES", 1000)
-    assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots
+    assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is DenseCache
     monkeypatch.undo()
     monkeypatch.setattr(c_library, "library", lambda: None)
-    assert type(build_slots(shaped("norms"), slots=2, context=8)) is Slots
+    assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is DenseCache

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.engine.cpu.dense_cache import BLOCK, Slots
-from whet.engine.kv_cache import Build, Store
-from whet.engine.paged_cache import Pages, build_pages
-from whet.engine.prompts import passes
-from whet.engine.rows import Rows
+from whet.engine.cpu.dense_cache import BLOCK, DenseCache
+from whet.engine.kv_cache import Build, KVCache
+from whet.engine.paged_cache import PagedCache, build_paged_cache
+from whet.engine.prefill import plan_passes
+from whet.engine.row_state import Rows
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.errors import EngineError
@@ -23,7 +23,10 @@ from whet.testing.tiny import tiny_model
 from whet.types import Tokens
 
 CPU, SLOTS, CONTEXT = torch.device("cpu"), 3, 200
-BUILDS = [pytest.param(Slots, id="slots"), pytest.param(partial(Pages, pages=12), id="pages")]
+BUILDS = [
+    pytest.param(DenseCache, id="slots"),
+    pytest.param(partial(PagedCache, pages=12), id="pages"),
+]
 
 
 def _sequence(length: int, seed: int = 0) -> Tokens:
@@ -41,36 +44,38 @@ def _whole(model: Transformer, tokens: Tokens) -> Tensor:
 
 
 def _prefill(
-    model: Transformer, store: Store, contexts: dict[int, Tokens], *, most: int = 999
+    model: Transformer, cache: KVCache, contexts: dict[int, Tokens], *, most: int = 999
 ) -> dict[int, Tensor]:
-    """Run contexts through a store; returns what the model makes of the last token of each."""
+    """Run contexts through a cache; returns what the model makes of the last token of each."""
     link = Link(CPU)
     ends: dict[int, Tensor] = {}
-    for layout in passes(contexts, most=most, splits=store.splits):
+    for layout in plan_passes(contexts, most=most, splits=cache.splits):
         tokens, positions = torch.from_numpy(layout.tokens_T), torch.from_numpy(layout.positions_T)
-        hidden = model(tokens, positions, store.prefill(layout, link))
+        hidden = model(tokens, positions, cache.prefill(layout, link))
         ends |= dict(zip(layout.row_E.tolist(), hidden[layout.end_E], strict=True))
     return ends
 
 
-def _place(store: Store, row: int, tokens: int, *, source: int | None = None) -> None:
-    assert store.room.place(row, tokens=tokens, ahead=tokens + 2, most=tokens + 2, source=source)
+def _place(cache: KVCache, row: int, tokens: int, *, source: int | None = None) -> None:
+    assert cache.allocator.place(
+        row, tokens=tokens, ahead=tokens + 2, most=tokens + 2, source=source
+    )
 
 
 def _rows() -> Rows:
     return Rows(SLOTS, 1, Link(CPU), torch.zeros(50, dtype=torch.bool))
 
 
-def _decode(model: Transformer, store: Store, newest: list[Tokens]) -> Tensor:
+def _decode(model: Transformer, cache: KVCache, newest: list[Tokens]) -> Tensor:
     """Run the last token of each sequence, whose others are cached in rows 0, 1 and so on."""
     rows, link, used = _rows(), Link(CPU), slice(0, len(newest))
     rows.first_R[used] = torch.tensor([len(tokens) - 1 for tokens in newest])
     rows.live_R[used] = 1
     longest = max(len(tokens) for tokens in newest)
-    if isinstance(store, Pages):
-        store.sync(len(newest), longest, link)
+    if isinstance(cache, PagedCache):
+        cache.sync(len(newest), longest, link)
     last = torch.tensor([int(tokens[-1]) for tokens in newest])
-    return model(last, rows.position_of(used), store.decode(rows, len(newest), longest))
+    return model(last, rows.position_of(used), cache.decode(rows, len(newest), longest))
 
 
 def _assert_same(found_H: Tensor, expected_H: Tensor) -> None:
@@ -89,13 +94,13 @@ def test_a_decoded_token_sees_what_the_whole_sequence_would(build: Build) -> Non
         tiny_model(positions=CONTEXT),
         [_sequence(3), _sequence(65, 1), _sequence(130, 2)],
     )
-    store = build(model, slots=SLOTS, context=CONTEXT)
+    cache = build(model, slots=SLOTS, context=CONTEXT)
     contexts = {row: tokens[:-1] for row, tokens in enumerate(sequences)}
     for row, tokens in contexts.items():
-        _place(store, row, len(tokens))
+        _place(cache, row, len(tokens))
 
-    ends = _prefill(model, store, contexts)
-    out = _decode(model, store, sequences)
+    ends = _prefill(model, cache, contexts)
+    out = _decode(model, cache, sequences)
 
     for row, tokens in enumerate(sequences):
         whole = _whole(model, tokens)
@@ -107,11 +112,11 @@ def test_a_decoded_token_sees_what_the_whole_sequence_would(build: Build) -> Non
 @pytest.mark.parametrize("most", [1, 7, 64, 100])
 def test_a_context_run_in_pieces_gives_the_same(most: int) -> None:
     model, contexts = tiny_model(positions=CONTEXT), {0: _sequence(90), 1: _sequence(131, 1)}
-    store = Pages(model, slots=SLOTS, context=CONTEXT, pages=12)
+    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, pages=12)
     for row, tokens in contexts.items():
-        _place(store, row, len(tokens))
+        _place(cache, row, len(tokens))
 
-    ends = _prefill(model, store, contexts, most=most)
+    ends = _prefill(model, cache, contexts, most=most)
 
     for row, tokens in contexts.items():
         _assert_same(ends[row], _whole(model, tokens)[-1])
@@ -122,16 +127,16 @@ def test_a_context_run_in_pieces_gives_the_same(most: int) -> None:
 @pytest.mark.parametrize("length", [5, 64, 100])
 def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -> None:
     model, prompt = tiny_model(positions=CONTEXT), _sequence(length)
-    store = build(model, slots=SLOTS, context=CONTEXT)
-    _place(store, 0, length)
+    cache = build(model, slots=SLOTS, context=CONTEXT)
+    _place(cache, 0, length)
     for row in (1, 2):
-        _place(store, row, length, source=0)
-    _prefill(model, store, {0: prompt})
-    store.copy(length, Link(CPU))
+        _place(cache, row, length, source=0)
+    _prefill(model, cache, {0: prompt})
+    cache.copy(length, Link(CPU))
     sequences = [np.append(prompt, np.int32(token)) for token in (3, 4, 5)]
 
-    first = _decode(model, store, sequences)
-    second = _decode(model, store, [np.append(tokens, np.int32(6)) for tokens in sequences])
+    first = _decode(model, cache, sequences)
+    second = _decode(model, cache, [np.append(tokens, np.int32(6)) for tokens in sequences])
 
     for row, tokens in enumerate(sequences):
         _assert_same(first[row], _whole(model, tokens)[-1])
@@ -142,37 +147,37 @@ def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_row_that_moves_takes_its_tokens_along(build: Build) -> None:
     model, sequences = tiny_model(positions=CONTEXT), [_sequence(20), _sequence(70, 1)]
-    store = build(model, slots=SLOTS, context=CONTEXT)
+    cache = build(model, slots=SLOTS, context=CONTEXT)
     for row, tokens in enumerate(sequences):
-        _place(store, row, len(tokens) - 1)
-    _prefill(model, store, {row: tokens[:-1] for row, tokens in enumerate(sequences)})
+        _place(cache, row, len(tokens) - 1)
+    _prefill(model, cache, {row: tokens[:-1] for row, tokens in enumerate(sequences)})
 
-    store.room.release(_indices(0))
-    store.room.move(_indices(1), _indices(0))
-    store.move(_indices(1), _indices(0))
+    cache.allocator.release(_indices(0))
+    cache.allocator.move(_indices(1), _indices(0))
+    cache.move(_indices(1), _indices(0))
 
-    _assert_same(_decode(model, store, [sequences[1]])[0], _whole(model, sequences[1])[-1])
+    _assert_same(_decode(model, cache, [sequences[1]])[0], _whole(model, sequences[1])[-1])
 
 
 @torch.no_grad()
 def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -> None:
     model, prompts = tiny_model(positions=CONTEXT), [_sequence(5), _sequence(20, 1)]
-    store = Slots(model, slots=SLOTS, context=CONTEXT)
-    _place(store, 0, 5)
-    _place(store, 1, 20)
-    _place(store, 2, 20, source=1)
-    _prefill(model, store, dict(enumerate(prompts)))
+    cache = DenseCache(model, slots=SLOTS, context=CONTEXT)
+    _place(cache, 0, 5)
+    _place(cache, 1, 20)
+    _place(cache, 2, 20, source=1)
+    _prefill(model, cache, dict(enumerate(prompts)))
     ahead = [_sequence(BLOCK + 9, seed) for seed in (3, 4, 5)]
     sequences = [np.concatenate([prompts[min(row, 1)], tokens]) for row, tokens in enumerate(ahead)]
     for left in range(BLOCK + 8, 2, -1):
-        _decode(model, store, [tokens[:-left] for tokens in sequences])
+        _decode(model, cache, [tokens[:-left] for tokens in sequences])
 
-    store.room.release(_indices(0))
-    store.room.move(_indices(2), _indices(0))
-    store.move(_indices(2), _indices(0))
+    cache.allocator.release(_indices(0))
+    cache.allocator.move(_indices(2), _indices(0))
+    cache.move(_indices(2), _indices(0))
 
     for left in (2, 1):
-        out = _decode(model, store, [sequences[2][:-left], sequences[1][:-left]])
+        out = _decode(model, cache, [sequences[2][:-left], sequences[1][:-left]])
         for row, tokens in enumerate((sequences[2], sequences[1])):
             _assert_same(out[row], _whole(model, tokens[:-left])[-1])
 
@@ -180,18 +185,18 @@ def test_rows_of_several_blocks_and_prompts_keep_their_tokens_when_they_move() -
 @torch.no_grad()
 def test_ended_rows_write_to_no_page() -> None:
     model, tokens = tiny_model(positions=CONTEXT), _sequence(10)
-    store = Pages(model, slots=SLOTS, context=CONTEXT, pages=4)
-    _place(store, 0, len(tokens))
-    _prefill(model, store, {0: tokens})
-    rows, before = _rows(), store.keys.clone()
+    cache = PagedCache(model, slots=SLOTS, context=CONTEXT, pages=4)
+    _place(cache, 0, len(tokens))
+    _prefill(model, cache, {0: tokens})
+    rows, before = _rows(), cache.keys.clone()
     rows.first_R[:1] = len(tokens)
-    store.sync(1, len(tokens) + 1, Link(CPU))
+    cache.sync(1, len(tokens) + 1, Link(CPU))
 
     out = model(
-        torch.tensor([7]), torch.tensor([len(tokens)]), store.decode(rows, 1, len(tokens) + 1)
+        torch.tensor([7]), torch.tensor([len(tokens)]), cache.decode(rows, 1, len(tokens) + 1)
     )
 
-    assert torch.equal(store.keys, before) and out.isfinite().all()
+    assert torch.equal(cache.keys, before) and out.isfinite().all()
 
 
 def test_a_pool_is_as_large_as_asked_but_not_larger_than_full_slots_need() -> None:
@@ -201,7 +206,7 @@ def test_a_pool_is_as_large_as_asked_but_not_larger_than_full_slots_need() -> No
     )  # keys and values, layers, heads, tokens, head size, float32
 
     def pages(kv_gb: float | None) -> int:
-        return build_pages(model, slots=SLOTS, context=CONTEXT, kv_gb=kv_gb).room.pages
+        return build_paged_cache(model, slots=SLOTS, context=CONTEXT, kv_gb=kv_gb).allocator.pages
 
     assert pages(5.5 * page_bytes / 2**30) == 5
     assert pages(1.0) == pages(None) == 4 * 4

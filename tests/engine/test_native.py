@@ -17,7 +17,7 @@ from engines import (
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.kv_cache import Build, Store
+from whet.engine.kv_cache import Build, KVCache
 from whet.errors import DataError, EngineError
 from whet.models.lora import LoraConfig, LoraTransformer, named_weights
 from whet.models.transformer import Transformer
@@ -183,25 +183,25 @@ def test_weights_moved_between_calls_are_used_at_once(build: Build) -> None:
 
 
 def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(build: Build) -> None:
-    stores = list[ReferenceType[Store]]()
+    caches = list[ReferenceType[KVCache]]()
 
-    def remembered(model: Transformer, *, slots: int, context: int) -> Store:
-        store = build(model, slots=slots, context=context)
-        stores.append(ref(store))
-        return store
+    def remembered(model: Transformer, *, slots: int, context: int) -> KVCache:
+        cache = build(model, slots=slots, context=context)
+        caches.append(ref(cache))
+        return cache
 
     engine, requests = (
         small_engine(build=remembered),
         all_requests(random_prompts(3), 2, Sampling(max_tokens=12)),
     )
     before = dict(engine.generate(requests))
-    assert stores[0]() is not None
+    assert caches[0]() is not None
 
     engine.sleep()
 
-    assert stores[0]() is None
+    assert caches[0]() is None
     assert_same(dict(engine.generate(requests)), before)
-    assert len(stores) == 2
+    assert len(caches) == 2
 
 
 def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_were(

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.engine.base import Request, Sampling
-from whet.engine.blocks import Blocks
+from whet.engine.blocks import PageAllocator
 from whet.engine.scheduler import LOOK_AHEAD, Scheduler
-from whet.engine.sequences import Report, Seats
+from whet.engine.sequences import Report, Sequences
 
 PAGE, CONTEXT = 4, 64
 
@@ -23,29 +23,29 @@ def _request(id: str, prompt: list[int], max_tokens: int = 20) -> Request:
 def _scheduler(
     pages: int, requests: list[Request], *, slots: int = 4, window: int = 4
 ) -> Scheduler:
-    blocks = Blocks(pages=pages, rows=slots + 1, longest=CONTEXT, page=PAGE)
+    blocks = PageAllocator(pages=pages, rows=slots + 1, longest=CONTEXT, page=PAGE)
     scheduler = Scheduler(
-        blocks, Seats(2 * slots, CONTEXT), slots=slots, context=CONTEXT, window=window
+        blocks, Sequences(2 * slots, CONTEXT), slots=slots, context=CONTEXT, window=window
     )
     scheduler.start(iter(requests))
     return scheduler
 
 
-def _blocks(scheduler: Scheduler) -> Blocks:
-    assert isinstance(scheduler.room, Blocks)
-    return scheduler.room
+def _blocks(scheduler: Scheduler) -> PageAllocator:
+    assert isinstance(scheduler.allocator, PageAllocator)
+    return scheduler.allocator
 
 
 def _read_all(scheduler: Scheduler) -> None:
     """Read back all that was asked for, as if no row had stopped."""
-    seats, seat_B = scheduler.seats, scheduler.running_B.copy()
-    count_B = seats.bound_S[seat_B].copy()
-    shape = (len(seat_B), int((count_B - seats.count_S[seat_B]).max(initial=0)))
+    sequences, sequence_B = scheduler.sequences, scheduler.running_B.copy()
+    count_B = sequences.bound_S[sequence_B].copy()
+    shape = (len(sequence_B), int((count_B - sequences.count_S[sequence_B]).max(initial=0)))
     tokens, logprobs = np.full(shape, 7, dtype=np.int32), np.zeros(shape, dtype=np.float32)
-    is_done_B = count_B >= seats.limit_S[seat_B]
-    seats.read(
+    is_done_B = count_B >= sequences.limit_S[sequence_B]
+    sequences.read(
         Report(
-            seat_B=seat_B,
+            sequence_B=sequence_B,
             is_done_B=is_done_B,
             count_B=count_B,
             tokens_BX=tokens,
@@ -129,7 +129,11 @@ def test_a_new_start_counts_anew_who_gave_way() -> None:
 def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
     scheduler = _scheduler(8, [_request(str(n), [n, 2, 3]) for n in range(9)])
     scheduler.admit()
-    assert [scheduler.seats.request(seat).id for seat in scheduler.running_B] == ["0", "1", "2"]
+    assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
+        "0",
+        "1",
+        "2",
+    ]
     scheduler.advance(4)
     _read_all(scheduler)
 
@@ -143,9 +147,12 @@ def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
     scheduler.drop([0])
     admission = scheduler.admit()
     assert admission is not None
-    assert [scheduler.seats.request(seat).id for seat in scheduler.running_B] == ["1", "2"]
+    assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
+        "1",
+        "2",
+    ]
     assert admission.fresh == [1]
-    assert scheduler.seats.context(int(scheduler.running_B[1])).tolist() == [2, 2, 3, *[7] * 5]
+    assert scheduler.sequences.context(int(scheduler.running_B[1])).tolist() == [2, 2, 3, *[7] * 5]
 
 
 def test_one_who_gave_way_is_not_taken_in_before_its_tokens_are_read() -> None:
@@ -157,7 +164,7 @@ def test_one_who_gave_way_is_not_taken_in_before_its_tokens_are_read() -> None:
     scheduler._waiting.append(youngest)
 
     assert scheduler.admit() is None
-    scheduler.seats.count_S[youngest] = scheduler.seats.bound_S[youngest]
+    scheduler.sequences.count_S[youngest] = scheduler.sequences.bound_S[youngest]
     assert scheduler.admit() is not None
 
 
@@ -168,7 +175,10 @@ def test_rows_from_the_end_close_the_gaps() -> None:
     source, target = scheduler.drop([0, 2])
 
     assert (source.tolist(), target.tolist()) == ([3], [0])
-    assert [scheduler.seats.request(seat).id for seat in scheduler.running_B] == ["d", "b"]
+    assert [scheduler.sequences.request(sequence).id for sequence in scheduler.running_B] == [
+        "d",
+        "b",
+    ]
 
 
 def test_rows_at_their_limit_are_known_without_a_look() -> None:
@@ -217,9 +227,9 @@ def test_under_pressure_every_request_ends_and_every_page_comes_back(
         scheduler.advance(window)
         _read_all(scheduler)
         full = scheduler.full()
-        ended.extend(scheduler.seats.request(int(scheduler.seat_R[row])).id for row in full)
+        ended.extend(scheduler.sequences.request(int(scheduler.sequence_R[row])).id for row in full)
         for row in full:
-            scheduler.seats.close(int(scheduler.seat_R[row]))
+            scheduler.sequences.close(int(scheduler.sequence_R[row]))
         scheduler.drop(full)
 
     assert sorted(ended, key=int) == [request.id for request in requests]

@@ -9,7 +9,7 @@ from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, samp
 
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeEngine
-from whet.engine.paged_cache import Pages
+from whet.engine.paged_cache import PagedCache
 from whet.models.lora import named_weights
 from whet.models.transformer import Transformer, initialise
 from whet.testing.contracts import check_engine
@@ -33,9 +33,9 @@ def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
         np.testing.assert_array_equal(done[example.rollout].logprobs, logprobs)
 
 
-def _pages(engine: NativeEngine) -> Pages:
-    assert engine._loop is not None and isinstance(engine._loop.store, Pages)
-    return engine._loop.store
+def _pages(engine: NativeEngine) -> PagedCache:
+    assert engine._loop is not None and isinstance(engine._loop.cache, PagedCache)
+    return engine._loop.cache
 
 
 @pytest.mark.parametrize("family", FAMILIES)

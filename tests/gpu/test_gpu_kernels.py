@@ -14,7 +14,7 @@ from whet.kernels.attention import (
 from whet.kernels.gate import plain_swiglu, swiglu
 from whet.kernels.head import head_logits, sample_rows, token_logprobs
 from whet.kernels.norm import add_norm, plain_add_norm
-from whet.kernels.rope import plain_turn, turn, turn_into
+from whet.kernels.rope import plain_split_heads, split_heads, split_heads_into
 from whet.kernels.shapes import Heads
 
 LENGTHS = [1, 64, 65, 300, 1100]
@@ -141,10 +141,10 @@ def test_rope_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype, has_nor
     positions_T = torch.arange(90, device=DEVICE) * 2
 
     norms = inputs[1:] or [None, None]
-    found = turn(inputs[0], table_PD, positions_T, 4, 2, *norms, EPS)
+    found = split_heads(inputs[0], table_PD, positions_T, 4, 2, *norms, EPS)
     exact_norms = exact_inputs[1:] or [None, None]
     split = Heads(queries=4, groups=2, eps=EPS)
-    exact = plain_turn(exact_inputs[0], table_PD.double(), positions_T, split, *exact_norms)
+    exact = plain_split_heads(exact_inputs[0], table_PD.double(), positions_T, split, *exact_norms)
 
     _close(list(found), list(exact), dtype)
     _close(grads_of(found, inputs), grads_of(exact, exact_inputs), dtype)
@@ -159,8 +159,8 @@ def test_rope_into_pages_writes_the_bits_of_rope() -> None:
     cell_T[5] = -1
 
     with torch.no_grad():
-        q_TND, k_TGD, v_TGD = turn(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS)
-    also_q = turn_into(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS, keys, values, cell_T)
+        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS)
+    also_q = split_heads_into(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS, keys, values, cell_T)
 
     assert torch.equal(also_q, q_TND)
     for pages, x_TGD in ((keys, k_TGD), (values, v_TGD)):

@@ -106,7 +106,7 @@ def test_logits_are_made_and_kept_a_chunk_at_a_time(has_gradient: bool, sizes: l
         logprob_M.sum().backward()
 
     assert len(logprob_M) == TARGETS
-    # Six chunks, made again on the way back; of a target 64 hidden numbers, label, temperature and
+    # Six chunks, made again in the backward pass; of a target 64 hidden numbers, label, temperature and
     # two sums are kept.
     assert len(sizes) == (12 if has_gradient else 6) and max(sizes) == 4 * 50
     assert sum(kept) == (TARGETS * (64 + 4) + 50 * 64 if has_gradient else 0)

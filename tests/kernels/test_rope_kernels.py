@@ -6,7 +6,7 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.rope import plain_turn, rotate, turn, turn_into
+from whet.kernels.rope import plain_split_heads, rotate, split_heads, split_heads_into
 from whet.kernels.shapes import Heads
 
 EPS, SIZE, POSITIONS = 1e-5, 16, 50
@@ -31,7 +31,7 @@ def test_a_quarter_turn_swaps_the_halves_by_hand() -> None:
     quarter = torch.tensor([[0.0, 1.0]])  # cosine 0, sine 1
     qkv = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
 
-    q, k, v = turn(qkv, quarter, None, 1, 1, None, None, EPS)
+    q, k, v = split_heads(qkv, quarter, None, 1, 1, None, None, EPS)
 
     assert q.tolist() == [[[-2.0, 1.0]]]
     assert k.tolist() == [[[-4.0, 3.0]]]
@@ -41,7 +41,7 @@ def test_a_quarter_turn_swaps_the_halves_by_hand() -> None:
 def test_twin_multiplies_by_complex_units_after_the_norm() -> None:
     (qkv_TX, positions_T), (q_norm_D, k_norm_D) = _projection(5, 4, 2), _norms(True)
 
-    q_TND, k_TGD, v_TGD = turn(qkv_TX, _table(), positions_T, 4, 2, q_norm_D, k_norm_D, EPS)
+    q_TND, k_TGD, v_TGD = split_heads(qkv_TX, _table(), positions_T, 4, 2, q_norm_D, k_norm_D, EPS)
 
     heads = qkv_TX.view(5, 8, SIZE)
     unit = heads / (heads.pow(2).mean(-1, keepdim=True) + EPS).sqrt()
@@ -58,7 +58,7 @@ def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
     inputs = leaves(qkv_TX, *_norms(has_norm))
     norms = inputs[1:] or [None, None]
 
-    found = grads_of(turn(inputs[0], _table(), positions_T, 4, 2, *norms, EPS), inputs)
+    found = grads_of(split_heads(inputs[0], _table(), positions_T, 4, 2, *norms, EPS), inputs)
 
     heads = inputs[0].view(5, 8, SIZE)
     turning = [heads[:, :4], heads[:, 4:6]]
@@ -74,9 +74,11 @@ def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
 def test_low_precision_rotates_in_float32_and_rounds_once() -> None:
     qkv_TX, positions_T = _projection(5, 4, 2)
 
-    q_TND, _, _ = turn(qkv_TX.bfloat16(), _table(), positions_T, 4, 2, None, None, EPS)
+    q_TND, _, _ = split_heads(qkv_TX.bfloat16(), _table(), positions_T, 4, 2, None, None, EPS)
 
-    exact_TND, _, _ = turn(qkv_TX.bfloat16().float(), _table(), positions_T, 4, 2, None, None, EPS)
+    exact_TND, _, _ = split_heads(
+        qkv_TX.bfloat16().float(), _table(), positions_T, 4, 2, None, None, EPS
+    )
     assert torch.equal(q_TND, exact_TND.bfloat16())
 
 
@@ -90,11 +92,11 @@ def test_rows_are_filed_in_their_cells_and_nowhere_else(has_norm: bool) -> None:
     )
     cell_B = torch.tensor([17, -1, 0, 15])
 
-    q_BND = turn_into(
+    q_BND = split_heads_into(
         qkv_BX, _table(), positions_B, heads, groups, *norms, EPS, keys, values, cell_B
     )
 
-    exact_BND, k_BGD, v_BGD = turn(qkv_BX, _table(), positions_B, heads, groups, *norms, EPS)
+    exact_BND, k_BGD, v_BGD = split_heads(qkv_BX, _table(), positions_B, heads, groups, *norms, EPS)
     assert torch.equal(q_BND, exact_BND)
     for pages, rows in ((keys, k_BGD), (values, v_BGD)):
         for row, (at, place) in {0: (2, 1), 2: (0, 0), 3: (1, 7)}.items():
@@ -109,10 +111,12 @@ def test_rows_are_filed_in_their_cells_and_nowhere_else(has_norm: bool) -> None:
 def test_triton_values_equal_the_twin(heads: int, groups: int, has_norm: bool) -> None:
     (qkv_TX, positions_T), norms = _projection(6, heads, groups), _norms(has_norm) or [None, None]
 
-    found = turn(qkv_TX, _table(), positions_T, heads, groups, *norms, EPS)
+    found = split_heads(qkv_TX, _table(), positions_T, heads, groups, *norms, EPS)
 
     split = Heads(queries=heads, groups=groups, eps=EPS)
-    torch.testing.assert_close(found, plain_turn(qkv_TX, _table(), positions_T, split, *norms))
+    torch.testing.assert_close(
+        found, plain_split_heads(qkv_TX, _table(), positions_T, split, *norms)
+    )
     assert all(x.is_contiguous() for x in found)
 
 
@@ -124,10 +128,12 @@ def test_triton_gradients_equal_those_of_the_twin(heads: int, groups: int, has_n
     inputs = leaves(qkv_TX, *_norms(has_norm))
     norms = inputs[1:] or [None, None]
 
-    found = grads_of(turn(inputs[0], _table(), positions_T, heads, groups, *norms, EPS), inputs)
+    found = grads_of(
+        split_heads(inputs[0], _table(), positions_T, heads, groups, *norms, EPS), inputs
+    )
 
     split = Heads(queries=heads, groups=groups, eps=EPS)
-    exact = grads_of(plain_turn(inputs[0], _table(), positions_T, split, *norms), inputs)
+    exact = grads_of(plain_split_heads(inputs[0], _table(), positions_T, split, *norms), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 
@@ -141,9 +147,9 @@ def test_triton_files_the_very_bits_that_the_packed_form_returns(has_norm: bool)
 def test_triton_without_positions_takes_a_table_row_a_token() -> None:
     qkv_TX, positions_T = _projection(6, 4, 2)
 
-    found = turn(qkv_TX, _table()[positions_T], None, 4, 2, None, None, EPS)
+    found = split_heads(qkv_TX, _table()[positions_T], None, 4, 2, None, None, EPS)
 
     for mine, theirs in zip(
-        found, turn(qkv_TX, _table(), positions_T, 4, 2, None, None, EPS), strict=True
+        found, split_heads(qkv_TX, _table(), positions_T, 4, 2, None, None, EPS), strict=True
     ):
         assert torch.equal(mine, theirs)

@@ -12,7 +12,7 @@ from torch import Tensor
 from whet.kernels.c import library as c_library
 from whet.kernels.gate import plain_swiglu, swiglu
 from whet.kernels.norm import add_norm, plain_add_norm
-from whet.kernels.rope import plain_turn, turn, turn_into
+from whet.kernels.rope import plain_split_heads, split_heads, split_heads_into
 from whet.kernels.shapes import Heads
 from whet.kernels.switch import IS_INTERPRETED
 
@@ -76,10 +76,10 @@ def _norm_case(rows: int, width: int, has_residual: bool) -> Case:
 def _turn_case(rows: int, heads: int, groups: int, size: int, has_norm: bool) -> Case:
     angle, split = 3 * draw(rows, size // 2, seed=4), Heads(queries=heads, groups=groups, eps=EPS)
     return Case(
-        kernel=lambda table, qkv, *norms: turn(
+        kernel=lambda table, qkv, *norms: split_heads(
             qkv, table, None, heads, groups, *(norms or (None, None)), EPS
         ),
-        twin=lambda table, qkv, *norms: plain_turn(
+        twin=lambda table, qkv, *norms: plain_split_heads(
             qkv, table, None, split, *(norms or (None, None))
         ),
         table=torch.cat([angle.cos(), angle.sin()], -1),
@@ -239,9 +239,9 @@ def test_positions_name_lines_of_the_table() -> None:
         torch.arange(40, 10, -5),
     )
 
-    found = turn(qkv_TX, table, positions_T, 4, 2, None, None, EPS)
+    found = split_heads(qkv_TX, table, positions_T, 4, 2, None, None, EPS)
 
-    given = turn(qkv_TX, table[positions_T], None, 4, 2, None, None, EPS)
+    given = split_heads(qkv_TX, table[positions_T], None, 4, 2, None, None, EPS)
     assert _same(found, given)
 
 
@@ -254,10 +254,10 @@ def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:
     )
     positions_B, cells_B = torch.tensor([3, 1, 4]), torch.tensor([5, 0, 7])
 
-    q_BND = turn_into(qkv_BX, table, positions_B, 4, 2, *norms, EPS, keys, values, cells_B)
+    q_BND = split_heads_into(qkv_BX, table, positions_B, 4, 2, *norms, EPS, keys, values, cells_B)
 
     filed = q_BND, keys[0][:, cells_B].transpose(0, 1), values[0][:, cells_B].transpose(0, 1)
-    returned = turn(qkv_BX, table, positions_B, 4, 2, *norms, EPS)
+    returned = split_heads(qkv_BX, table, positions_B, 4, 2, *norms, EPS)
     assert _same(filed, returned)
 
 
@@ -292,4 +292,4 @@ def _size(x: Tensor) -> float:
 def test_norms_of_queries_alone_are_refused() -> None:
     qkv_TX, rope_TD = torch.zeros(2, 4 * 16), torch.zeros(2, 16)
     with pytest.raises(AssertionError, match="neither"):
-        turn(qkv_TX, rope_TD, None, 2, 1, torch.ones(16), None, 1e-6)
+        split_heads(qkv_TX, rope_TD, None, 2, 1, torch.ones(16), None, 1e-6)

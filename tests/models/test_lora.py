@@ -15,7 +15,7 @@ from whet.errors import DataError
 from whet.models.adapters import load_adapters, read_adapter, save_adapters
 from whet.models.attention import PackedAttention
 from whet.models.load import named_views, save_model
-from whet.models.lora import TARGETS, Adapted, LoraConfig, LoraTransformer, Target, twin
+from whet.models.lora import TARGETS, LoraConfig, LoraLinear, LoraTransformer, Target, twin
 from whet.models.transformer import Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
@@ -59,7 +59,7 @@ def test_one_adapter_by_hand() -> None:
         tiny_model(), LoraConfig(rank=3, alpha=6.0, targets=("up_proj",)), base=""
     )
     projection = model.layers[0].mlp.gate_up
-    assert isinstance(projection, Adapted)
+    assert isinstance(projection, LoraLinear)
     projection.weight.zero_()
     projection.lora_A.zero_()[0, :3] = 1.0
     projection.lora_B.zero_()[:2, 0] = torch.tensor([1.0, 2.0])
@@ -82,13 +82,13 @@ def test_logits_are_those_of_weights_merged_by_hand(
     found = logits(model)
     torch.testing.assert_close(found, logits(by_hand), atol=logprob_bound(by_hand), rtol=0)
     assert (found - logits(tiny_model(family=family, tied=tied))).abs().max() > 0.01
-    torch.testing.assert_close(logits(model.merged()), found, atol=logprob_bound(by_hand), rtol=0)
+    torch.testing.assert_close(logits(model.merge()), found, atol=logprob_bound(by_hand), rtol=0)
 
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bool) -> None:
     """With W' = W + s B A and G the gradient of W': that of B is s G Aᵀ, that of A is s Bᵀ G."""
-    model, plain = adapted(family=family, tied=tied), adapted(family=family, tied=tied).merged()
+    model, plain = adapted(family=family, tied=tied), adapted(family=family, tied=tied).merge()
     pull = torch.randn(8, 50, generator=torch.Generator().manual_seed(3))
     (logits(model) * pull).sum().backward()
     (logits(plain) * pull).sum().backward()
@@ -96,7 +96,7 @@ def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bo
     checked = 0
     for layer, projections in enumerate(model.layers):
         for projection in (
-            module for module in projections.modules() if isinstance(module, Adapted)
+            module for module in projections.modules() if isinstance(module, LoraLinear)
         ):
             assert projection.lora_A.grad is not None and projection.lora_B.grad is not None
             parts = [part for part in projection.parts if part.is_adapted]

@@ -100,7 +100,7 @@ def test_as_many_layers_run_twice_as_it_takes_or_as_is_said(checkpointing, layer
         return 100.0 - 10 * count
 
     assert (
-        estimate.fewest_checkpointed(needed, free=75.0, layers=8, checkpointing=checkpointing)
+        estimate.layers_to_checkpoint(needed, free=75.0, layers=8, checkpointing=checkpointing)
         == layers
     )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 
 
-class Blocks:
+class PageAllocator:
     """Free pages as a stack, users of each page, and the pages of each row, in order of their
     tokens."""
 
@@ -21,7 +21,7 @@ class Blocks:
         self.pages = pages
         self.table_RP = np.zeros((rows, -(-longest // page)), dtype=np.int32)
         self.held_R, self.most_R = np.zeros((2, rows), dtype=np.int64)
-        """Pages each row holds now, and the most it can come to need."""
+        """PagedCache each row holds now, and the most it can come to need."""
         self.users_N = np.zeros(pages, dtype=np.int64)
         self._stack = np.arange(pages, dtype=np.int32)[::-1].copy()
         self.num_free = pages

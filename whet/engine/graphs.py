@@ -35,13 +35,13 @@ class DecodeGraphs:
         if key in self._graphs:
             self._graphs[key].replay()
         elif key in self._seen:
-            self._graphs[key] = self._recorded(step)
+            self._graphs[key] = self._record(step)
             self._graphs[key].replay()
         else:
             self._seen.add(key)
             step()
 
-    def _recorded(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _record(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
         # Not torch.cuda.graph: it waits for the device, collects garbage and empties the
         # allocator's cache.
         graph = torch.cuda.CUDAGraph()

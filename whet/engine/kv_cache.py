@@ -6,15 +6,15 @@ copied.
 
 from typing import Protocol
 
-from whet.engine.prompts import Layout
-from whet.engine.rows import Rows
-from whet.engine.scheduler import Room
+from whet.engine.prefill import Layout
+from whet.engine.row_state import Rows
+from whet.engine.scheduler import BlockAllocator
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.models.transformer import Attend, Transformer
 
 
-class Store(Protocol):
+class KVCache(Protocol):
     """Keys and values of all layers for the rows that `room` keeps the books of."""
 
     has_lag: bool
@@ -23,7 +23,7 @@ class Store(Protocol):
     """A long context can be run in pieces."""
 
     @property
-    def room(self) -> Room: ...
+    def allocator(self) -> BlockAllocator: ...
 
     def start(self) -> None:
         """Begin a call of the engine: weights may have moved since the last one."""
@@ -65,9 +65,9 @@ class Store(Protocol):
 
 
 class Build(Protocol):
-    """Makes a store for a model; called on first use, and again after sleep."""
+    """Makes a cache for a model; called on first use, and again after sleep."""
 
-    def __call__(self, model: Transformer, *, slots: int, context: int) -> Store: ...
+    def __call__(self, model: Transformer, *, slots: int, context: int) -> KVCache: ...
 
 
 def decode_step(

@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 
 from whet.engine.base import Request
-from whet.engine.kv_cache import Store
-from whet.engine.rows import HostRows, Rows
+from whet.engine.kv_cache import KVCache
+from whet.engine.row_state import HostRows, Rows
 from whet.engine.runner import Runner
 from whet.engine.scheduler import Scheduler
-from whet.engine.sequences import Report, Seats
+from whet.engine.sequences import Report, Sequences
 from whet.engine.transfer import Link
 from whet.models.transformer import Transformer
 from whet.types import Completion, Finish, Tokens
 
 Detokenize = Callable[[Tokens], str]
-Answer = tuple[str, Completion]
+Result = tuple[str, Completion]
 
 
 class Loop:
-    """Ties scheduler, seats and runner together over one store."""
+    """Ties scheduler, sequences and runner together over one cache."""
 
     def __init__(
         self,
         model: Transformer,
-        store: Store,
+        cache: KVCache,
         link: Link,
         *,
         slots: int,
@@ -41,35 +41,35 @@ class Loop:
         prefill_tokens: int,
         detokenize: Detokenize | None,
     ) -> None:
-        self.store = store
+        self.cache = cache
         self.link = link
         self.window = window
         self.stops = stops
         self.detokenize = detokenize
         # Requests that have left their row may still wait for their last tokens, so there are more
-        # seats than rows.
-        self.seats = Seats(2 * slots, context)
+        # sequences than rows.
+        self.sequences = Sequences(2 * slots, context)
         is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
         is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
         kind = HostRows if link.device.type == "cpu" else Rows
         self.rows = kind(slots, window, link, is_stop_V)
         self.scheduler = Scheduler(
-            store.room, self.seats, slots=slots, context=context, window=window
+            cache.allocator, self.sequences, slots=slots, context=context, window=window
         )
-        self.runner = Runner(model, store, self.rows, link, prefill_tokens=prefill_tokens)
+        self.runner = Runner(model, cache, self.rows, link, prefill_tokens=prefill_tokens)
         self.version = 0
         self._ended: list[int] = []
 
-    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Answer]]:
-        """Answer every request, stamped with a version; those that end together come together."""
+    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
+        """Result every request, stamped with a version; those that end together come together."""
         self.scheduler.start(requests)
         self.rows.clear()
-        self.store.start()
+        self.cache.start()
         self.version = version
         self._ended = []
-        return self._serve_ahead() if self.store.has_lag else self._serve_in_step()
+        return self._serve_ahead() if self.cache.has_lag else self._serve_in_step()
 
-    def _serve_in_step(self) -> Iterator[list[Answer]]:
+    def _serve_in_step(self) -> Iterator[list[Result]]:
         while True:
             self._begin()
             if not self.scheduler.num_rows:
@@ -78,7 +78,7 @@ class Loop:
             self._close(self._ended)
             self._decode()
 
-    def _serve_ahead(self) -> Iterator[list[Answer]]:
+    def _serve_ahead(self) -> Iterator[list[Result]]:
         while True:
             report = self._post() if self.scheduler.num_rows else None
             self._close([*self._ended, *self.scheduler.full()])
@@ -93,22 +93,24 @@ class Loop:
     def _begin(self) -> None:
         admission = self.scheduler.admit()
         if admission is not None:
-            self.runner.begin(admission, self.seats)
-            self.link.counts.begun += len(admission.seat_B)
+            self.runner.begin(admission, self.sequences)
+            self.link.counts.begun += len(admission.sequence_B)
 
     def _decode(self) -> None:
         """Enqueue a window, or less where no row has that far to go."""
-        seats, seat_B = self.seats, self.scheduler.running_B
-        steps = min(self.window, int((seats.limit_S - seats.bound_S)[seat_B].max(initial=0)))
+        sequences, sequence_B = self.sequences, self.scheduler.running_B
+        steps = min(
+            self.window, int((sequences.limit_S - sequences.bound_S)[sequence_B].max(initial=0))
+        )
         if steps:
             longest = self.scheduler.advance(steps)
-            has_cuts = bool(seats.has_cuts_S[seat_B].any())
-            self.runner.window(len(seat_B), steps, longest=longest, has_cuts=has_cuts)
+            has_cuts = bool(sequences.has_cuts_S[sequence_B].any())
+            self.runner.window(len(sequence_B), steps, longest=longest, has_cuts=has_cuts)
 
     def _post(self) -> Callable[[], Report]:
-        seat_B = self.scheduler.running_B.copy()
-        seat_B[self._ended] = -1
-        return self.rows.post(seat_B)
+        sequence_B = self.scheduler.running_B.copy()
+        sequence_B[self._ended] = -1
+        return self.rows.post(sequence_B)
 
     def _close(self, rows: Sequence[int]) -> None:
         if rows:
@@ -117,41 +119,47 @@ class Loop:
             self.runner.drop(source_M, target_M, before=before, after=self.scheduler.num_rows)
         self._ended = []
 
-    def _harvest(self, report: Report) -> list[Answer]:
+    def _harvest(self, report: Report) -> list[Result]:
         """Read a report; answer what ended, and note the rows that this leaves idle."""
-        ends = {seat: int(self.seats.count_S[seat]) for seat in self.seats.read(report)}
+        ends = {
+            sequence: int(self.sequences.count_S[sequence])
+            for sequence in self.sequences.read(report)
+        }
         by_text = self._ended_by_text(report)
         ends |= by_text
-        answers = [self._answer(seat, length, seat in by_text) for seat, length in ends.items()]
-        for seat in ends:
-            self.scheduler.withdraw(seat)
-            self.seats.close(seat)
+        answers = [
+            self._result(sequence, length, sequence in by_text) for sequence, length in ends.items()
+        ]
+        for sequence in ends:
+            self.scheduler.withdraw(sequence)
+            self.sequences.close(sequence)
         self._ended = self.scheduler.rows_of(ends)
         self.link.counts.tokens += sum(ends.values())
         self.link.counts.preemptions = self.scheduler.num_preempted
         return answers
 
-    def _answer(self, seat: int, length: int, is_stopped: bool) -> Answer:
-        tokens, logprobs = self.seats.output(seat, length)
+    def _result(self, sequence: int, length: int, is_stopped: bool) -> Result:
+        tokens, logprobs = self.sequences.output(sequence, length)
         finish = Finish.STOP if is_stopped or int(tokens[-1]) in self.stops else Finish.LENGTH
         completion = Completion(
             tokens=tokens, logprobs=logprobs, finish=finish, version=self.version
         )
-        return self.seats.request(seat).id, completion
+        return self.sequences.request(sequence).id, completion
 
     def _ended_by_text(self, report: Report) -> dict[int, int]:
-        """Find seats whose text holds a stop string, with the token count at which it is
+        """Find sequences whose text holds a stop string, with the token count at which it is
         complete."""
-        open_B = report.seat_B[report.seat_B >= 0]
+        open_B = report.sequence_B[report.sequence_B >= 0]
         found = {
-            seat: self._text_end(seat) for seat in open_B[self.seats.has_stops_S[open_B]].tolist()
+            sequence: self._text_end(sequence)
+            for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist()
         }
-        return {seat: end for seat, end in found.items() if end is not None}
+        return {sequence: end for sequence, end in found.items() if end is not None}
 
-    def _text_end(self, seat: int) -> int | None:
+    def _text_end(self, sequence: int) -> int | None:
         assert self.detokenize is not None, "stop strings need a tokenizer"
-        tokens = self.seats.tokens(seat)
-        words = self.seats.request(seat).sampling.stop
+        tokens = self.sequences.tokens(sequence)
+        words = self.sequences.request(sequence).sampling.stop
         for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
             text = self.detokenize(tokens[:end])
             if any(word in text for word in words):

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from whet.config import Config
 from whet.engine.base import Counts, Request
-from whet.engine.cpu.compiled import build_slots
-from whet.engine.kv_cache import Build, Store
-from whet.engine.loop import Answer, Detokenize, Loop
-from whet.engine.paged_cache import build_pages
-from whet.engine.prompts import PREFILL_TOKENS
+from whet.engine.cpu.compiled import build_cpu_cache
+from whet.engine.kv_cache import Build, KVCache
+from whet.engine.loop import Detokenize, Loop, Result
+from whet.engine.paged_cache import build_paged_cache
+from whet.engine.prefill import PREFILL_TOKENS
 from whet.engine.transfer import Link
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
@@ -70,7 +70,7 @@ class NativeEngine:
             keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
         self._build: Build = build or (
-            build_slots if is_cpu else partial(build_pages, kv_gb=cfg.kv_gb)
+            build_cpu_cache if is_cpu else partial(build_paged_cache, kv_gb=cfg.kv_gb)
         )
         self._link = Link(device)
         self._loop: Loop | None = None
@@ -98,7 +98,7 @@ class NativeEngine:
     def close(self) -> None:
         self.sleep()
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Answer]:
+    def generate(self, requests: Iterable[Request]) -> Iterator[Result]:
         """Sample every request; yield each with its id when it ends, in no promised order."""
         if self._is_running:
             raise EngineError(
@@ -113,16 +113,16 @@ class NativeEngine:
             self._is_running = False
 
     @torch.no_grad()
-    def _serve(self, requests: Iterable[Request]) -> Iterator[list[Answer]]:
+    def _serve(self, requests: Iterable[Request]) -> Iterator[list[Result]]:
         loop = self._ready_loop()
-        yield from loop.serve(self._checked(requests, loop.store), self.version)
+        yield from loop.serve(self._check_requests(requests, loop.cache), self.version)
 
     def _ready_loop(self) -> Loop:
         if self._loop is None:
-            store = self._build(self.model, slots=self.cfg.slots, context=self.context)
+            cache = self._build(self.model, slots=self.cfg.slots, context=self.context)
             self._loop = Loop(
                 self.model,
-                store,
+                cache,
                 self._link,
                 slots=self.cfg.slots,
                 context=self.context,
@@ -133,13 +133,13 @@ class NativeEngine:
             )
         return self._loop
 
-    def _checked(self, requests: Iterable[Request], store: Store) -> Iterator[Request]:
+    def _check_requests(self, requests: Iterable[Request], cache: KVCache) -> Iterator[Request]:
         prompt = None
         for request in requests:
             if request.prompt is not prompt:
                 self._check_prompt(request)
                 prompt = request.prompt
-            self._check(request, store)
+            self._check(request, cache)
             yield request
 
     def _check_prompt(self, request: Request) -> None:
@@ -159,13 +159,13 @@ class NativeEngine:
                     "use the tokenizer that belongs to the model"
                 )
 
-    def _check(self, request: Request, store: Store) -> None:
+    def _check(self, request: Request, cache: KVCache) -> None:
         if request.sampling.stop and self.detokenize is None:
             raise EngineError(
                 f"request {request.id} has stop strings, but this engine was built without a tokenizer"
             )
         longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
-        if not store.holds(longest):
+        if not cache.holds(longest):
             raise EngineError(
                 f"request {request.id} may grow to {longest} tokens, more than the whole cache holds; "
                 "lower sampling.max_tokens or raise engine.kv_gb"

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.engine.blocks import Blocks
+from whet.engine.blocks import PageAllocator
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
 from whet.engine.kv_cache import decode_step
-from whet.engine.prompts import Layout
-from whet.engine.rows import Rows
+from whet.engine.prefill import Layout
+from whet.engine.row_state import Rows
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.errors import EngineError
@@ -31,7 +31,7 @@ _SHARE_OF_FREE = 0.9
 graphs."""
 
 
-class Pages:
+class PagedCache:
     """The pool of all layers, the books of who holds what, and their copy on the device."""
 
     has_lag = splits = True
@@ -43,9 +43,9 @@ class Pages:
         # be a number.
         self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
-        self.room = Blocks(pages=pages, rows=slots + 1, longest=context, page=PAGE)
+        self.allocator = PageAllocator(pages=pages, rows=slots + 1, longest=context, page=PAGE)
         self.table_RP = torch.zeros(
-            self.room.table_RP.shape, dtype=torch.int32, device=model.device
+            self.allocator.table_RP.shape, dtype=torch.int32, device=model.device
         )
         self.graphs = DecodeGraphs() if model.device.type == "cuda" else None
 
@@ -53,10 +53,10 @@ class Pages:
         """Nothing is kept of the weights."""
 
     def holds(self, tokens: int) -> bool:
-        return self.room.holds(tokens)
+        return self.allocator.holds(tokens)
 
     def prefill(self, layout: Layout, link: Link) -> "Prefill":
-        table_RP = self.room.table_RP
+        table_RP = self.allocator.table_RP
         page_T = table_RP[layout.row_T, layout.positions_T // PAGE].astype(np.int64)
         used = -(-int(layout.positions_T.max() + 1) // PAGE)
         cell_T = page_T * PAGE + layout.positions_T % PAGE
@@ -65,7 +65,7 @@ class Pages:
         return Prefill(self, *link.send(cell_T, table_RP[layout.row_S, :used], starts_S1, before_S))
 
     def copy(self, longest: int, link: Link) -> None:
-        pairs_M2 = self.room.take_copies()
+        pairs_M2 = self.allocator.take_copies()
         if len(pairs_M2):
             source_M, target_M = link.send(pairs_M2[:, 0].copy(), pairs_M2[:, 1].copy())
             for keys, values in zip(self.keys, self.values, strict=True):
@@ -77,7 +77,7 @@ class Pages:
 
     def sync(self, num_rows: int, longest: int, link: Link) -> None:
         used = -(-longest // PAGE)
-        (self.table_RP[:num_rows, :used],) = link.send(self.room.table_RP[:num_rows, :used])
+        (self.table_RP[:num_rows, :used],) = link.send(self.allocator.table_RP[:num_rows, :used])
 
     def window(
         self,
@@ -117,15 +117,20 @@ class Prefill:
     """Attention over pieces of context, whose keys and values go to their pages first."""
 
     def __init__(
-        self, store: Pages, cell_T: Tensor, table_SP: Tensor, starts_S1: Tensor, before_S: Tensor
+        self,
+        cache: PagedCache,
+        cell_T: Tensor,
+        table_SP: Tensor,
+        starts_S1: Tensor,
+        before_S: Tensor,
     ) -> None:
-        self.store = store
+        self.cache = cache
         self.cell_T = cell_T
         self.where = table_SP, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.store.keys[layer]
-        values = self.store.values[layer]
+        keys = self.cache.keys[layer]
+        values = self.cache.values[layer]
         q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
         return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
 
@@ -134,12 +139,12 @@ class Decode:
     """Attention of one new token a row over the pages of the row. Ended rows write nowhere and read
     nothing."""
 
-    def __init__(self, store: Pages, position_B: Tensor, live_B: Tensor, longest: int) -> None:
-        self.store = store
+    def __init__(self, cache: PagedCache, position_B: Tensor, live_B: Tensor, longest: int) -> None:
+        self.cache = cache
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
         # The width of the table bounds what attention looks through, so it is cut to the longest
         # row.
-        self.table_BP = store.table_RP[: len(position_B), : -(-longest // PAGE)].contiguous()
+        self.table_BP = cache.table_RP[: len(position_B), : -(-longest // PAGE)].contiguous()
         # An ended row may stand beyond the longest live one: it looks at its first page instead,
         # and writes nowhere.
         page_B = self.table_BP.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
@@ -147,8 +152,8 @@ class Decode:
         self.length_B = (position_B + 1) * live_B
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.store.keys[layer]
-        values = self.store.values[layer]
+        keys = self.cache.keys[layer]
+        values = self.cache.values[layer]
         q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BP.shape[1] * PAGE)
@@ -157,9 +162,9 @@ class Decode:
         )
 
 
-def build_pages(
+def build_paged_cache(
     model: Transformer, *, slots: int, context: int, kv_gb: float | None = None
-) -> Pages:
+) -> PagedCache:
     """Make a pool of `kv_gb` GiB, or of what is free, but not beyond what full slots and the spare
     would fill."""
     cfg = model.cfg
@@ -175,4 +180,4 @@ def build_pages(
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; raise engine.kv_gb"
         )
-    return Pages(model, slots=slots, context=context, pages=pages)
+    return PagedCache(model, slots=slots, context=context, pages=pages)

@@ -80,16 +80,16 @@ def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
 def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
     """Hash seed and position to a number in [0, 1), by the mixing steps of SplitMix64 in wrapping
     int64."""
-    x = seed_B + (position_B + 1) * _wrapped(_GOLDEN)
-    x = (x ^ _shifted(x, 30)) * _wrapped(_MIX1)
-    x = (x ^ _shifted(x, 27)) * _wrapped(_MIX2)
-    return _shifted(x ^ _shifted(x, 31), 11).double() * 2.0**-53
+    x = seed_B + (position_B + 1) * _to_int64(_GOLDEN)
+    x = (x ^ _shift_right(x, 30)) * _to_int64(_MIX1)
+    x = (x ^ _shift_right(x, 27)) * _to_int64(_MIX2)
+    return _shift_right(x ^ _shift_right(x, 31), 11).double() * 2.0**-53
 
 
-def _wrapped(constant: int) -> int:
+def _to_int64(constant: int) -> int:
     return constant - 2**64 if constant >= 2**63 else constant
 
 
-def _shifted(x: Tensor, bits: int) -> Tensor:
+def _shift_right(x: Tensor, bits: int) -> Tensor:
     """Shift right without the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)

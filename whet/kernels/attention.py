@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from whet.kernels.c.attention_ops import attend, packed_lines
 from whet.kernels.shapes import CHUNK, TILE
-from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
@@ -62,13 +62,15 @@ def packed_attention(
         window = None
     if not _fits(q_TND):
         has_kernel = len(q_TND) > 0 and window is None
-        library = compiled(q_TND, k_TGD, v_TGD) if has_kernel else None
+        library = c_kernels(q_TND, k_TGD, v_TGD) if has_kernel else None
         if library is None:
             return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
         return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))
     tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
     if not needs_grad(q_TND, k_TGD, v_TGD):
-        return triton_attention.packed(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window)
+        return triton_attention.packed_forward(
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window
+        )
     out_TND: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
         q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window
     )
@@ -97,7 +99,7 @@ def paged_prefill(
             q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, window
         )
     tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
-    return triton_attention.paged(
+    return triton_attention.paged_forward(
         q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2, window=window
     )
 
@@ -249,7 +251,7 @@ def _context(pages: Tensor, table: Tensor) -> Tensor:
 
 def _fits(q: Tensor) -> bool:
     size = q.shape[-1]
-    return usable(q) and 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
+    return uses_triton(q) and 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
 
 
 class _Packed(torch.autograd.Function):
@@ -266,7 +268,7 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
-        out_TND = triton_attention.packed(
+        out_TND = triton_attention.packed_forward(
             q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT, window=window
         )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, compiled, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_gate
@@ -19,8 +19,8 @@ if HAS_TRITON:
 
 def swiglu(gate_up_TI: Tensor) -> Tensor:
     """Halve the rows: silu of the first half times the second."""
-    if not usable(gate_up_TI):
-        library = compiled(*gate_up_TI.chunk(2, dim=-1))
+    if not uses_triton(gate_up_TI):
+        library = c_kernels(*gate_up_TI.chunk(2, dim=-1))
         if library is None:
             return plain_swiglu(gate_up_TI)
         gated_TI: Tensor = _CompiledSwiGLU.apply(library, gate_up_TI)  # type: ignore[no-untyped-call]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.c import score_ops as c_scores
-from whet.kernels.switch import HAS_TRITON, compiled, usable
+from whet.kernels.switch import HAS_TRITON, c_kernels, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_head
@@ -65,10 +65,10 @@ def token_logprobs(
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
     if (
         not hidden_MH.is_cuda
-        and not usable(hidden_MH)
+        and not uses_triton(hidden_MH)
         and len(hidden_MH) * len(weight_VH) <= elements
     ):
-        library = compiled(hidden_MH, weight_VH)
+        library = c_kernels(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
             return c_scores.scores(
@@ -92,7 +92,7 @@ def sample_rows(
     The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
     most likely token is chosen, and its log-probability is that of temperature 1.
     """
-    if usable(logits_BV):
+    if uses_triton(logits_BV):
         return triton_head.sample(logits_BV, uniform_B, temperature_B)
     return plain_sample_rows(logits_BV, uniform_B, temperature_B)
 
@@ -107,16 +107,16 @@ def plain_sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Do the same in plain torch, on any device."""
-    scaled_BV = _scaled(logits_BV, temperature_B)
+    scaled_BV = _scale_logits(logits_BV, temperature_B)
     probs_BV = torch.softmax(scaled_BV, dim=-1)
-    token_B = _drawn(probs_BV, uniform_B)
+    token_B = _draw(probs_BV, uniform_B)
     is_greedy_B = temperature_B == 0
     if logits_BV.is_cuda or bool(is_greedy_B.any()):
         token_B = torch.where(is_greedy_B, logits_BV.argmax(-1), token_B)
     return token_B, scaled_BV.gather(1, token_B[:, None])[:, 0] - _lse(scaled_BV, probs_BV)
 
 
-def _drawn(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
+def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """Find each row's block of tokens first, then the token in the block: most are added up only
     once, in float32."""
     rows, vocab = probs_BV.shape
@@ -124,14 +124,14 @@ def _drawn(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
     sums_BK = blocks_BKJ.sum(-1).cumsum(-1, dtype=torch.float64)
     target_B = uniform_B * sums_BK[:, -1]
-    block_B1 = _found(sums_BK, target_B)[:, None]
+    block_B1 = _first_above(sums_BK, target_B)[:, None]
     inside_BJ = blocks_BKJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
     before_B = F.pad(sums_BK, (1, 0)).gather(1, block_B1)[:, 0]
-    place_B = _found(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
+    place_B = _first_above(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
     return (block_B1[:, 0] * _BLOCK + place_B).clamp(max=vocab - 1)
 
 
-def _found(sums_BK: Tensor, target_B: Tensor) -> Tensor:
+def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
     """Find the first sum above each target; a target that rounds up to the total would point past
     the last one."""
     within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
@@ -145,7 +145,7 @@ def plain_measure(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of
     exponentials."""
-    scaled_RV = _scaled(logits_RV, temperature_R)
+    scaled_RV = _scale_logits(logits_RV, temperature_R)
     probs_RV = torch.softmax(scaled_RV, dim=-1)
     lse_R = _lse(scaled_RV, probs_RV)
     logprob_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - lse_R
@@ -195,7 +195,7 @@ def _scale(temperature_R: Tensor) -> Tensor:
     return torch.where(temperature_R == 0, 1.0, temperature_R)
 
 
-def _scaled(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
+def _scale_logits(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
     if not logits_RV.is_cuda and bool(((temperature_R == 1) | (temperature_R == 0)).all()):
         return logits_RV
     return logits_RV / _scale(temperature_R).to(logits_RV.dtype)[:, None]
@@ -204,7 +204,7 @@ def _scaled(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
 def _measure(
     logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    how = triton_head.measure if usable(logits_RV) else plain_measure
+    how = triton_head.measure if uses_triton(logits_RV) else plain_measure
     return how(logits_RV, label_R, temperature_R, has_entropy=has_entropy)
 
 
@@ -265,7 +265,7 @@ def _slope(
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_RV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]
-    how = triton_head.slope if usable(logits_RV) else plain_slope
+    how = triton_head.slope if uses_triton(logits_RV) else plain_slope
     measures = entropy_M[at], lse_M[at]
     return how(
         logits_RV,

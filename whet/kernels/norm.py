@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, address, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_norm
@@ -22,8 +22,8 @@ def add_norm(
     x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
     """Return the norm of x + residual, and that sum. Without a residual the sum is x itself."""
-    if not usable(x_TH):
-        library = compiled(x_TH, residual_TH, weight_H)
+    if not uses_triton(x_TH):
+        library = c_kernels(x_TH, residual_TH, weight_H)
         if library is None:
             return plain_add_norm(x_TH, residual_TH, weight_H, eps)
         found: tuple[Tensor, Tensor] = _CompiledAddNorm.apply(  # type: ignore[no-untyped-call]

@@ -16,13 +16,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.kernels.shapes import Heads
-from whet.kernels.switch import HAS_TRITON, address, compiled, needs_grad, usable
+from whet.kernels.switch import HAS_TRITON, address, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_rope
 
 
-def turn(
+def split_heads(
     qkv_TX: Tensor,
     rope_PD: Tensor,
     positions_T: Tensor | None,
@@ -38,29 +38,29 @@ def turn(
     torch may return views of one tensor.
     """
     split = Heads(queries=heads, groups=groups, eps=eps)
-    if not usable(qkv_TX):
-        library = compiled(qkv_TX, rope_PD, q_norm_D, k_norm_D)
+    if not uses_triton(qkv_TX):
+        library = c_kernels(qkv_TX, rope_PD, q_norm_D, k_norm_D)
         if library is None:
-            return plain_turn(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
+            return plain_split_heads(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
         rope_TD = rope_PD if positions_T is None else rope_PD[positions_T]
         given = (
             None if x is None else x.contiguous() for x in (qkv_TX, rope_TD, q_norm_D, k_norm_D)
         )
-        split_up: tuple[Tensor, Tensor, Tensor] = _CompiledTurn.apply(  # type: ignore[no-untyped-call]
+        split_up: tuple[Tensor, Tensor, Tensor] = _CompiledSplit.apply(  # type: ignore[no-untyped-call]
             library, split, *given
         )
         return split_up
     positions_T = _row_each(qkv_TX) if positions_T is None else positions_T
     if not needs_grad(qkv_TX, q_norm_D, k_norm_D):
         return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
-    turned: tuple[Tensor, Tensor, Tensor] = _Turn.apply(  # type: ignore[no-untyped-call]
+    turned: tuple[Tensor, Tensor, Tensor] = _TritonSplit.apply(  # type: ignore[no-untyped-call]
         qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D
     )
     return turned
 
 
 @torch.no_grad()
-def turn_into(
+def split_heads_into(
     qkv_BX: Tensor,
     rope_PD: Tensor,
     positions_B: Tensor | None,
@@ -80,13 +80,15 @@ def turn_into(
     size`; where its cell is negative it is not filed.
     """
     split = Heads(queries=heads, groups=groups, eps=eps)
-    if usable(qkv_BX):
+    if uses_triton(qkv_BX):
         norms = q_norm_D, k_norm_D
         positions_B = _row_each(qkv_BX) if positions_B is None else positions_B
         return triton_rope.forward_into(
             qkv_BX, rope_PD, positions_B, split, *norms, keys_pages, values_pages, cell_B
         )
-    q_BND, k_BGD, v_BGD = turn(qkv_BX, rope_PD, positions_B, heads, groups, q_norm_D, k_norm_D, eps)
+    q_BND, k_BGD, v_BGD = split_heads(
+        qkv_BX, rope_PD, positions_B, heads, groups, q_norm_D, k_norm_D, eps
+    )
     is_filed_B = cell_B >= 0
     page_B = cell_B[is_filed_B] // keys_pages.shape[2]
     place_B = cell_B[is_filed_B] % keys_pages.shape[2]
@@ -95,7 +97,7 @@ def turn_into(
     return q_BND
 
 
-def plain_turn(
+def plain_split_heads(
     qkv_TX: Tensor,
     rope_PD: Tensor,
     positions_T: Tensor | None,
@@ -149,7 +151,7 @@ def _projection(rope_TD: Tensor, split: Heads, *given: Tensor | None) -> _Projec
     )
 
 
-class _CompiledTurn(torch.autograd.Function):
+class _CompiledSplit(torch.autograd.Function):
     """The kernels in C; the same way forward with and without gradients."""
 
     @staticmethod
@@ -176,10 +178,10 @@ class _CompiledTurn(torch.autograd.Function):
         )
         q_TND, k_TGD, v_TGD = (qkv_TX.new_empty(shape) for shape in shapes)
         projection = _projection(rope_TD, split, qkv_TX, q_norm_D, k_norm_D)
-        library.rows_turn(
+        library.rows_rope(
             ctypes.byref(projection), q_TND.data_ptr(), k_TGD.data_ptr(), v_TGD.data_ptr()
         )
-        # Without norms the way back is a rotation alone: the projection need not be kept.
+        # Without norms the backward pass is a rotation alone: the projection need not be kept.
         ctx.save_for_backward(rope_TD, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX)
         ctx.library = library
         ctx.split = split
@@ -197,12 +199,12 @@ class _CompiledTurn(torch.autograd.Function):
         parts = rope_TD.new_empty(ctx.library.rows_blocks(rows), 2, size)
         projection = _projection(rope_TD, ctx.split, qkv_TX, q_norm_D, k_norm_D)
         slopes = (address(x) for x in (d_q_TND, d_k_TGD, d_v_TGD, d_qkv_TX, d_norms_2D, parts))
-        ctx.library.rows_turn_back(ctypes.byref(projection), *slopes)
+        ctx.library.rows_rope_back(ctypes.byref(projection), *slopes)
         d_norms = (None, None) if d_norms_2D is None else d_norms_2D.unbind()
         return None, None, d_qkv_TX, None, *d_norms
 
 
-class _Turn(torch.autograd.Function):
+class _TritonSplit(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -213,7 +215,7 @@ class _Turn(torch.autograd.Function):
         q_norm_D: Tensor | None,
         k_norm_D: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # Without norms the way back is a rotation alone: the projection need not be kept.
+        # Without norms the backward pass is a rotation alone: the projection need not be kept.
         ctx.save_for_backward(
             rope_PD, positions_T, q_norm_D, k_norm_D, None if q_norm_D is None else qkv_TX
         )

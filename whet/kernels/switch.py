@@ -20,13 +20,13 @@ LANES = 16
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def usable(x: Tensor | torch.device) -> bool:
+def uses_triton(x: Tensor | torch.device) -> bool:
     """Say whether Triton kernels can take a tensor, or those of a device; else plain twins do."""
     device = x.device if isinstance(x, Tensor) else x
     return HAS_TRITON and (device.type == "cuda" or IS_INTERPRETED)
 
 
-def compiled(*tensors: Tensor | None) -> ctypes.CDLL | None:
+def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
     """Give the C kernels where they can take these tensors: float32 on a CPU, rows that whole
     vectors fit."""
     given = [x for x in tensors if x is not None]

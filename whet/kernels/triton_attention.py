@@ -25,7 +25,7 @@ PREFILL = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
 DECODE = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
 
 
-def packed(
+def packed_forward(
     q_TND: Tensor,
     k_TGD: Tensor,
     v_TGD: Tensor,
@@ -36,13 +36,13 @@ def packed(
     window: int | None = None,
 ) -> Tensor:
     q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
-    return _tiled(
+    return _launch_prefill(
         q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT,
         page=0, width=0, window=window,
     )  # fmt: skip
 
 
-def paged(
+def paged_forward(
     q_TND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
@@ -55,7 +55,7 @@ def paged(
 ) -> Tensor:
     page = _page_size(keys_pages, values_pages)
     table_SP = table_SP.contiguous()
-    return _tiled(
+    return _launch_prefill(
         q_TND.contiguous(), keys_pages, values_pages, starts_S1, tiles_X2, before_S, table_SP, None,
         page=page, width=table_SP.shape[1], window=window,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def decode(
     return out_BND
 
 
-def _tiled(
+def _launch_prefill(
     q_TND: Tensor,
     keys: Tensor,
     values: Tensor,

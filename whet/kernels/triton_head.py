@@ -111,7 +111,7 @@ def _measured_blocks(
 
 
 @triton.jit
-def _scaled(logit, temperature):
+def _scale(logit, temperature):
     if (temperature != 1.0) & (temperature != 0.0):
         logit = tl.div_rn(logit, temperature)
     return logit
@@ -136,7 +136,7 @@ def _blocks(
     block = tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
-    logit = _scaled(logit, tl.load(temperatures + row))
+    logit = _scale(logit, tl.load(temperatures + row))
     top = tl.max(logit, 0)
     below = logit - tl.where(top > float("-inf"), top, 0.0)
     power = tl.exp(below)
@@ -163,7 +163,7 @@ def _combine(
     lse = row_top + tl.log(total)
     tl.store(lses + row, lse)
     logit = tl.load(logits + row * width + tl.load(labels + row))
-    tl.store(logprobs + row, _scaled(logit, tl.load(temperatures + row)) - lse)
+    tl.store(logprobs + row, _scale(logit, tl.load(temperatures + row)) - lse)
     if HAS_ENTROPY:
         # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m)
         # exp(m - M).
@@ -208,7 +208,7 @@ def _pick_token(
     column = block * BLOCK + place
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     temperature = tl.load(temperatures + row)
-    logit = _scaled(logit, temperature)
+    logit = _scale(logit, temperature)
     power = tl.exp(logit - tl.load(tops + row * blocks + block))
     running = tl.cumsum(power.to(tl.float64), 0)
     inner = tl.sum(tl.where(running <= tl.load(rests + row), 1, 0), 0)
@@ -231,12 +231,12 @@ def _slope(
     is_real = column < width
     temperature = tl.load(temperatures + row)
     logit = tl.load(logits + row * width + column, mask=is_real, other=float("-inf"))
-    logprob = _scaled(logit, temperature) - tl.load(lses + row)
+    logprob = _scale(logit, temperature) - tl.load(lses + row)
     share = tl.exp(logprob)
     d_logprob = tl.load(d_logprobs + row)
     slope = -d_logprob * share
     if HAS_ENTROPY:
         own = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
         slope -= tl.load(d_entropies + row) * share * own
-    slope = _scaled(slope + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
+    slope = _scale(slope + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
     tl.store(slopes + row * width + column, slope.to(slopes.dtype.element_ty), mask=is_real)

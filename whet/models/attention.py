@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from whet.kernels.attention import packed_attention, tile_table, window_mask
 from whet.kernels.c.attention_ops import attend
-from whet.kernels.switch import compiled, usable
+from whet.kernels.switch import c_kernels, uses_triton
 from whet.models.rope import AttentionSpec
 
 
@@ -28,7 +28,7 @@ class PackedAttention:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
         self.tiles_X2: Tensor | None = None
-        if usable(lengths_S):
+        if uses_triton(lengths_S):
             tokens = int(lengths_S.sum()) if tokens is None else tokens
             self.tiles_X2 = tile_table(self.starts_S1, tokens)
 
@@ -58,7 +58,7 @@ class MergedAttention:
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         q_UND, k_UGD, v_UGD = spec.split(qkv_TX)
         mask_CC = window_mask(self.longest, spec.window, q_UND.device)
-        library = compiled(q_UND, k_UGD, v_UGD) if mask_CC is None else None
+        library = c_kernels(q_UND, k_UGD, v_UGD) if mask_CC is None else None
         if library is not None:
             return attend(
                 library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U

@@ -55,7 +55,7 @@ class LoraConfig(Config):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FusedMatrix:
     """One matrix of a fused projection: its Hugging Face name within a layer, and its rows."""
 
     name: str
@@ -63,10 +63,10 @@ class Part:
     is_adapted: bool
 
 
-class Adapted(nn.Linear):
+class LoraLinear(nn.Linear):
     """A frozen projection and its adapters, over the memory of the projection it replaces."""
 
-    def __init__(self, frozen: nn.Linear, parts: tuple[Part, ...], cfg: LoraConfig) -> None:
+    def __init__(self, frozen: nn.Linear, parts: tuple[FusedMatrix, ...], cfg: LoraConfig) -> None:
         super().__init__(
             frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta"
         )
@@ -123,14 +123,14 @@ class LoraTransformer(Transformer):
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
             for name, parts in _projections(model.cfg, lora).items():
                 if any(part.is_adapted for part in parts):
-                    adapted = Adapted(layer.get_submodule(name), parts, lora)  # type: ignore[arg-type]
+                    adapted = LoraLinear(layer.get_submodule(name), parts, lora)  # type: ignore[arg-type]
                     _draw(adapted.lora_A, source)
                     layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to
         the model."""
-        for index, adapted in self._adapted():
+        for index, adapted in self._lora_linears():
             for part, A_RI, B_OR in adapted.slices():
                 yield (
                     f"model.layers.{index}.{adapted.parts[part].name}",
@@ -139,7 +139,7 @@ class LoraTransformer(Transformer):
                 )
 
     @torch.no_grad()
-    def merged(self) -> Transformer:
+    def merge(self) -> Transformer:
         """Add the adapters to the weights, in float32, and give the plain decoder; this one is used
         up."""
         views = dict(named_views(self))
@@ -156,10 +156,10 @@ class LoraTransformer(Transformer):
         plain.rope_PD = self.rope_PD
         return plain
 
-    def _adapted(self) -> Iterator[tuple[int, Adapted]]:
+    def _lora_linears(self) -> Iterator[tuple[int, LoraLinear]]:
         for index, layer in enumerate(self.layers):
             yield from (
-                (index, module) for module in layer.modules() if isinstance(module, Adapted)
+                (index, module) for module in layer.modules() if isinstance(module, LoraLinear)
             )
 
 
@@ -189,14 +189,14 @@ def twin(model: Transformer) -> Transformer:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
-def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[Part, ...]]:
+def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMatrix, ...]]:
     """The fused projections of a layer, and the matrices in each."""
     queries = cfg.num_heads * cfg.head_dim
     keys = cfg.num_kv_heads * cfg.head_dim
 
-    def parts(block: str, **rows: int) -> tuple[Part, ...]:
+    def parts(block: str, **rows: int) -> tuple[FusedMatrix, ...]:
         return tuple(
-            Part(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets)
+            FusedMatrix(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets)
             for name, count in rows.items()
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from whet.kernels.rope import turn, turn_into
+from whet.kernels.rope import split_heads, split_heads_into
 from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
 
 
@@ -45,7 +45,7 @@ class AttentionSpec:
 
     def split(self, qkv_TX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Split into heads, normalise and rotate: q_TND, k_TGD, v_TGD."""
-        return turn(
+        return split_heads(
             qkv_TX,
             self.rope_PD,
             self.positions_T,
@@ -58,7 +58,7 @@ class AttentionSpec:
 
     def split_into(self, qkv_BX: Tensor, keys: Tensor, values: Tensor, cell_B: Tensor) -> Tensor:
         """Do the same, writing keys and values to the pages of a layer; returns the queries."""
-        return turn_into(
+        return split_heads_into(
             qkv_BX,
             self.rope_PD,
             self.positions_T,

@@ -136,7 +136,7 @@ def _open_adapters(
     )
     load_adapters(model, folder)
     tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base)
-    return (model.merged() if lora is None else model), tokenizer
+    return (model.merge() if lora is None else model), tokenizer
 
 
 def _words(lora: LoraConfig) -> str:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from whet.kernels.gate import swiglu
 from whet.kernels.head import head_logits
 from whet.kernels.norm import add_norm
-from whet.kernels.switch import usable
+from whet.kernels.switch import uses_triton
 from whet.models.config import ModelConfig
 from whet.models.rope import AttentionSpec, rope_table
 
@@ -31,7 +31,7 @@ class Transformer(nn.Module):
 
     rope_PD: Tensor
     num_checkpointed = 0
-    """Layers, the first ones, that keep their inputs alone for the way back and run a second time
+    """Layers, the first ones, that keep their inputs alone for the backward pass and run a second time
     then."""
 
     def __init__(
@@ -68,7 +68,9 @@ class Transformer(nn.Module):
         stream_TH = None
         added_TH = self.embed(tokens_T)
         rope, positions = (
-            (self.rope_PD, positions_T) if usable(added_TH) else (self.rope_PD[positions_T], None)
+            (self.rope_PD, positions_T)
+            if uses_triton(added_TH)
+            else (self.rope_PD[positions_T], None)
         )
         num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
         for index, layer in enumerate(self.layers):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from whet.engine.build import EngineConfig
-from whet.engine.prompts import PREFILL_TOKENS
+from whet.engine.prefill import PREFILL_TOKENS
 from whet.plan import memory as estimate
 from whet.plan.cost import Cost
 from whet.plan.memory import GB, Card
@@ -140,7 +140,7 @@ def fitted(job: Job, card: Card) -> Fit:
     at_least = layers if train.checkpointing == "on" else 0
     keeps = needed(at_least) <= free - cache
     room = free - cache if keeps else free
-    count = estimate.fewest_checkpointed(
+    count = estimate.layers_to_checkpoint(
         needed, free=room, layers=layers, checkpointing=train.checkpointing
     )
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)

@@ -55,7 +55,7 @@ _MATMUL = 0.75
 _LAYER_SECONDS = 32e-6
 """What a layer of a decode step takes besides: nine small kernels, one after the other."""
 _PASSES = 8
-"""How often an update reads or writes each byte that it keeps for the way back."""
+"""How often an update reads or writes each byte that it keeps for the backward pass."""
 _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
 """What it takes to give a cache back and take it again: memory is asked for, cleared, and steps are
@@ -103,7 +103,7 @@ def update_seconds(
     offload: bool = False,
 ) -> float:
     """Forward, backward and one optimiser step; `passes` is the number of micro-batches."""
-    # The head's logits are made again on the way back: a fourth product besides the three.
+    # The head's logits are made again in the backward pass: a fourth product besides the three.
     flops = cost.update_flops(length, scored) + 2.0 * cost.head * scored
     flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
     kept = cost.activation_bytes * length * _PASSES
@@ -184,7 +184,7 @@ def update_bytes(
     }
 
 
-def fewest_checkpointed(
+def layers_to_checkpoint(
     needed: Callable[[int], float],
     *,
     free: float,
@@ -194,7 +194,7 @@ def fewest_checkpointed(
     """How many layers have to run twice for what is needed then to fit; all of them where even that
     is not enough.
 
-    >>> fewest_checkpointed(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
+    >>> layers_to_checkpoint(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
     3
     """
     if checkpointing != "auto":

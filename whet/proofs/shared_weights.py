@@ -7,7 +7,7 @@ import torch
 
 from whet.algos.catalog import AlgoConfig, build
 from whet.data.examples import Example
-from whet.kernels.switch import usable
+from whet.kernels.switch import uses_triton
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.proofs.gradient import CLOSE
@@ -68,7 +68,7 @@ def _engine_logprobs(examples: Sequence[Example]) -> Floats:
 
 def _limit(policy: Policy) -> float:
     """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
-    return 0.0 if usable(policy.model.device) else _rounding(policy)
+    return 0.0 if uses_triton(policy.model.device) else _rounding(policy)
 
 
 def _rounding(policy: Policy) -> float:

@@ -19,7 +19,7 @@ from whet.algos.losses import TokenTerms, is_too_far
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs
-from whet.kernels.switch import usable
+from whet.kernels.switch import uses_triton
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.models.transformer import Transformer
 from whet.rng import stream
@@ -206,7 +206,7 @@ def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) 
     if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
         tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
-    return pack(examples, tokens, is_padded=not usable(model.device))
+    return pack(examples, tokens, is_padded=not uses_triton(model.device))
 
 
 def score_batch(
@@ -229,7 +229,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     On a CPU, what sequences have in common at their start is run once, and their last tokens are
     not run at all.
     """
-    if batch.tokens_T.is_cuda or usable(model.device):
+    if batch.tokens_T.is_cuda or uses_triton(model.device):
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
         return hidden_TH[batch.source_M]

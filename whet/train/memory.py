@@ -14,7 +14,7 @@ from whet.engine.base import Engine
 from whet.engine.graphs import recorded_bytes
 from whet.models.transformer import Transformer
 from whet.plan.cost import Cost
-from whet.plan.memory import SHARE_OF_MEMORY, fewest_checkpointed, update_bytes
+from whet.plan.memory import SHARE_OF_MEMORY, layers_to_checkpoint, update_bytes
 from whet.train.optim import Optimizer
 
 
@@ -61,7 +61,7 @@ class DeviceMemory:
         if needed(at_least) > self._free():
             for engine in self.engines:
                 engine.sleep()
-        return fewest_checkpointed(
+        return layers_to_checkpoint(
             needed, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
         )
 

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whet.engine.cpu.dense_cache import Prefill, Slots
-from whet.engine.prompts import Layout
-from whet.engine.rows import Rows
+from whet.engine.cpu.dense_cache import DenseCache, Prefill
+from whet.engine.prefill import Layout
+from whet.engine.row_state import Rows
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.errors import EngineError
 from whet.kernels.c import library as c_library
 from whet.kernels.switch import LANES
-from whet.models.lora import Adapted
+from whet.models.lora import LoraLinear
 from whet.models.transformer import Layer, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
@@ -69,20 +69,20 @@ class _Rows(ctypes.Structure):
     )
 
 
-def build_slots(model: Transformer, *, slots: int, context: int) -> Slots:
+def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> DenseCache:
     """Take the kernel where it can serve: a small float32 model on a CPU, of even sizes, without
     adapters."""
     library = c_library.library() if _is_fit(model) else None
     if library is None:
-        return Slots(model, slots=slots, context=context)
-    return CompiledSlots(model, library, slots=slots, context=context)
+        return DenseCache(model, slots=slots, context=context)
+    return CompiledCache(model, library, slots=slots, context=context)
 
 
 def _is_fit(model: Transformer) -> bool:
     cfg = model.cfg
     if type(model) is not Transformer or model.device.type != "cpu" or model.dtype != torch.float32:
         return False
-    if any(isinstance(module, Adapted) for module in model.modules()):
+    if any(isinstance(module, LoraLinear) for module in model.modules()):
         return False
     num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
@@ -91,7 +91,7 @@ def _is_fit(model: Transformer) -> bool:
     )
 
 
-class CompiledSlots(Slots):
+class CompiledCache(DenseCache):
     """The dense cache as the kernel reads it, with a copy of the weights in its layout.
 
     Keys lie transposed: those that rows add in their blocks, those of prompts in a copy. Rows that
@@ -135,7 +135,7 @@ class CompiledSlots(Slots):
         )
 
     def prefill(self, layout: Layout, link: Link) -> Prefill:
-        self._filed.update(self.room.prompt_R[layout.row_T].tolist())
+        self._filed.update(self.allocator.prompt_R[layout.row_T].tolist())
         return super().prefill(layout, link)
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
@@ -174,7 +174,7 @@ class CompiledSlots(Slots):
         chosen = rows.choose(used, self.model.logits(hidden_BH), True)
         token_B, logprob_B = (
             torch.where(are_cut_B, cut_B, kept_B)
-            for cut_B, kept_B in zip(chosen, rows.filed(used), strict=True)
+            for cut_B, kept_B in zip(chosen, rows.latest(used), strict=True)
         )
         rows.record(used, token_B, logprob_B)
 
@@ -205,7 +205,7 @@ class CompiledSlots(Slots):
         """Look addresses up once: all that a step needs of the rows stays where it is."""
         ints = rows.token_R, rows.count_R, rows.live_R, rows.first_R, rows.base_R, rows.limit_R
         tensors = *ints, rows.seed_R, rows.temperature_R, rows.report_RX
-        arrays = self.slot_R, self.room.prompt_R, self.room.length_P
+        arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_P
         addresses = *(x.data_ptr() for x in tensors), *(x.ctypes.data for x in arrays)
         return _Rows(0, 1, rows.columns, *addresses, rows.is_stop_V.data_ptr())
 

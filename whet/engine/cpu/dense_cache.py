@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from whet.engine.kv_cache import decode_step
-from whet.engine.prompts import Layout
-from whet.engine.rows import Rows
+from whet.engine.prefill import Layout
+from whet.engine.row_state import Rows
 from whet.engine.sequences import Indices
 from whet.engine.transfer import Link
 from whet.models.attention import PackedAttention
@@ -52,7 +52,7 @@ class Grid:
 
 
 class SharedPrompts:
-    """Room that never runs out: a prompt is kept once, for as long as a row continues it."""
+    """BlockAllocator that never runs out: a prompt is kept once, for as long as a row continues it."""
 
     def __init__(self, rows: int) -> None:
         self.prompt_R = np.full(rows, -1, dtype=np.int64)
@@ -118,7 +118,7 @@ class SharedPrompts:
         )
 
 
-class Slots:
+class DenseCache:
     """Keys and values of every layer, written in place."""
 
     has_lag = splits = False
@@ -126,7 +126,7 @@ class Slots:
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         cfg = model.cfg
         # The last row is the scheduler's spare; it holds a prompt and nothing else.
-        self.room = SharedPrompts(slots + 1)
+        self.allocator = SharedPrompts(slots + 1)
         self.prompts = torch.zeros(
             cfg.num_layers, 2, 0, cfg.num_kv_heads, 0, cfg.head_dim, dtype=model.dtype
         )
@@ -143,7 +143,7 @@ class Slots:
         return True
 
     def prefill(self, layout: Layout, link: Link) -> "Prefill":
-        prompt_T = self.room.prompt_R[layout.row_T]
+        prompt_T = self.allocator.prompt_R[layout.row_T]
         self._reserve(int(prompt_T.max()) + 1, int(layout.positions_T.max()) + 1)
         line_T, column_T, starts_S1 = link.send(prompt_T, layout.positions_T, layout.starts_S1)
         return Prefill(self, line_T, column_T, starts_S1.diff())
@@ -177,7 +177,7 @@ class Slots:
 
     def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
         """Attend from the newest token of the first `size` rows to all that each has cached."""
-        grid = self.room.grid(size)
+        grid = self.allocator.grid(size)
         column_B = rows.position_of(slice(0, size)) - torch.from_numpy(grid.before_B)
         attend = Decode(self, grid, column_B)
         self.reserve_blocks(attend.num_blocks)
@@ -205,15 +205,17 @@ class Slots:
 class Prefill:
     """Packed attention over contexts that also files their keys and values."""
 
-    def __init__(self, store: Slots, line_T: Tensor, column_T: Tensor, lengths_S: Tensor) -> None:
-        self.store = store
+    def __init__(
+        self, cache: DenseCache, line_T: Tensor, column_T: Tensor, lengths_S: Tensor
+    ) -> None:
+        self.cache = cache
         self.packed = PackedAttention(lengths_S)
         self.line_T = line_T
         self.column_T = column_T
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         q_TND, k_TGD, v_TGD = spec.split(qkv_TX)
-        for cached, new_TGD in zip(self.store.prompts[layer], (k_TGD, v_TGD), strict=True):
+        for cached, new_TGD in zip(self.cache.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
         return self.packed.mix(q_TND, k_TGD, v_TGD, window=spec.window)
 
@@ -226,12 +228,12 @@ class Decode:
     one product.
     """
 
-    def __init__(self, store: Slots, grid: Grid, column_B: Tensor) -> None:
-        self.store = store
+    def __init__(self, cache: DenseCache, grid: Grid, column_B: Tensor) -> None:
+        self.cache = cache
         self.grid = grid
         self.before = int(grid.before_B.max())
         used = int(column_B.max()) + 1
-        # Blocks are read whole: to skip what nobody has filled yet takes longer.
+        # PageAllocator are read whole: to skip what nobody has filled yet takes longer.
         self.num_blocks = -(-used // BLOCK)
         self.total = self.before + self.num_blocks * BLOCK
         self.end = self.before + used
@@ -243,7 +245,7 @@ class Decode:
     def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
         """Say for each block that new tokens go to: which rows they are of, and their places, head
         by head."""
-        group_G = torch.arange(self.store.prompts.shape[3])
+        group_G = torch.arange(self.cache.prompts.shape[3])
         block_B = column_B // BLOCK
         found = []
         for number in sorted(set(block_B.tolist())):
@@ -287,7 +289,7 @@ class Decode:
         q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
         for number, row_M, place_M in self.writes:
             for cached, new_BGD in zip(
-                self.store.blocks[number][layer], (k_BGD, v_BGD), strict=True
+                self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
             ):
                 filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
                 cached.view(-1, spec.head_dim).index_copy_(
@@ -330,13 +332,13 @@ class Decode:
         found = []
         for number in range(self.num_blocks):
             column = self.before + number * BLOCK
-            cached_ZCD = self.store.blocks[number][layer, which, :rows].flatten(0, 1)
+            cached_ZCD = self.cache.blocks[number][layer, which, :rows].flatten(0, 1)
             found.append((cached_ZCD, slice(column, column + BLOCK)))
         return found
 
     def _prompts(self, layer: int, which: int) -> Tensor:
         first = self.grid.first
-        return self.store.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[
+        return self.cache.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[
             :, : self.before
         ]
 

@@ -1,4 +1,4 @@
-/* Causal attention of packed sequences, and the way back, for float32 on a CPU.
+/* Causal attention of packed sequences, and the backward pass, for float32 on a CPU.
  *
  * Sequences are lines of cells, and several may have tokens in common at their start: `node` says which token stands in
  * a cell, `cell` which cell answers for a token. Only those are computed as queries. Every query is computed by itself in
@@ -14,13 +14,13 @@ typedef struct {
     const i64 *node, *cell;        /* [lines, longest], [tokens] */
     const float *q, *k, *v;        /* [tokens, heads, size], [tokens, groups, size] twice */
     float *out, *lse;              /* [tokens, heads, size], [tokens, heads] */
-    const float *d_out;            /* from here on for the way back */
+    const float *d_out;            /* from here on for the backward pass */
     float *d_q, *d_k, *d_v, *room; /* room for the gradients of keys and values: [2, lines, groups, longest, size] */
 } Attention;
 
 static inline i64 whole(i64 n, i64 of) { return (n + of - 1) / of * of; }
 
-/* y[ROWS, PANEL] += x[k, ROWS] turned around, times a panel [k, PANEL]. */
+/* y[ROWS, PANEL] += x[k, ROWS] rotated around, times a panel [k, PANEL]. */
 static inline void add_outer(i64 k, const float *x, i64 ldx, const float *w, float *y, i64 ldy) {
     vec acc[ROWS][COLS];
     for (int r = 0; r < ROWS; r++)

@@ -1,4 +1,4 @@
-"""Attention of packed sequences in C, and the way back.
+"""Attention of packed sequences in C, and the backward pass.
 
 Shapes: U tokens, S lines of C cells, N query heads, G key/value heads, D head size.
 """

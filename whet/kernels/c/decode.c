@@ -49,7 +49,7 @@ static void add_norm(i64 rows, i64 n, const float *added, i64 ld, float *stream,
 }
 
 /* Norm of a head where the family has one, rotation, and a factor. */
-static void turn(const float *x, i64 n, const float *table, const float *weight, float eps, float factor, float *to) {
+static void rotate(const float *x, i64 n, const float *table, const float *weight, float eps, float factor, float *to) {
     float scale = weight ? factor * scale_of(x, n, eps) : factor;
     i64 half = n / 2, i = 0;
     for (; i + LANES <= half; i += LANES) {
@@ -113,7 +113,7 @@ typedef struct {
 
 typedef struct {
     i64 used, threads, columns;
-    i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/rows.py */
+    i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/row_state.py */
     const i64 *first, *base, *limit, *seed;
     const float *temperature;
     int32_t *report;
@@ -131,22 +131,22 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
     i64 place = column % BLOCK, padded = (before + LANES - 1) / LANES * LANES, total = padded + (block + 1) * BLOCK;
     const float *table = m->rope + position * n;
     i64 apart = cache->slots * m->groups * BLOCK * n; /* from keys to values, and half of a layer */
-    float turned[n];
+    float rotated[n];
     for (i64 g = 0; g < m->groups; g++) {
         i64 line = rows->prompt[b] * m->groups + g, lines = cache->prompts * m->groups;
         i64 own = 2 * layer * apart + (slot * m->groups + g) * BLOCK * n;
         const float *keys = cache->keys + (layer * lines + line) * n * cache->columns;
         const float *values = cache->prompt + ((2 * layer + 1) * lines + line) * n * cache->length;
-        turn(qkv + (m->heads + g) * n, n, table, w->k_norm, m->eps, 1.0f, turned);
+        rotate(qkv + (m->heads + g) * n, n, table, w->k_norm, m->eps, 1.0f, rotated);
         float *file = cache->blocks[block] + own;
-        for (i64 i = 0; i < n; i++) file[i * BLOCK + place] = turned[i];
+        for (i64 i = 0; i < n; i++) file[i * BLOCK + place] = rotated[i];
         memcpy(file + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
         for (i64 y = g * (m->heads / m->groups); y < (g + 1) * (m->heads / m->groups); y++) {
-            turn(qkv + y * n, n, table, w->q_norm, m->eps, 1.0f / sqrtf((float)n), turned);
-            for (i64 c = 0; c < padded; c += LANES) store(scores + c, score(turned, keys + c, cache->columns, n));
+            rotate(qkv + y * n, n, table, w->q_norm, m->eps, 1.0f / sqrtf((float)n), rotated);
+            for (i64 c = 0; c < padded; c += LANES) store(scores + c, score(rotated, keys + c, cache->columns, n));
             for (i64 c = before; c < padded; c++) scores[c] = -INFINITY;
             for (i64 j = 0; j <= block; j++)
-                store(scores + padded + j * BLOCK, score(turned, cache->blocks[j] + own, BLOCK, n));
+                store(scores + padded + j * BLOCK, score(rotated, cache->blocks[j] + own, BLOCK, n));
             for (i64 c = padded + column + 1; c < total; c++) scores[c] = -INFINITY;
             vec top = load(scores), all = {0};
             for (i64 c = LANES; c < total; c += LANES) top = pick(load(scores + c) > top, load(scores + c), top);
@@ -212,7 +212,7 @@ static double uniform(uint64_t seed, uint64_t count) {
     return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
 }
 
-/* Draw a row's next token and file it in the report, as `record` does in whet/engine/rows.py. */
+/* Draw a row's next token and file it in the report, as `record` does in whet/engine/row_state.py. */
 static void next(const Model *m, const Rows *rows, i64 b, const float *logits, float *work) {
     i64 token, column = 2 + rows->count[b] - rows->base[b];
     float logprob;

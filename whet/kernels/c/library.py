@@ -43,8 +43,8 @@ SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
     "rows_blocks": ((_INT,), _INT),
     "rows_swiglu": ((_INT, _INT, *[_POINTER] * 2, _INT), None),
     "rows_swiglu_back": ((_INT, _INT, *[_POINTER] * 3, _INT), None),
-    "rows_turn": ((_POINTER,) * 4, None),
-    "rows_turn_back": ((_POINTER,) * 7, None),
+    "rows_rope": ((_POINTER,) * 4, None),
+    "rows_rope_back": ((_POINTER,) * 7, None),
     "scores_measure": (
         (_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, *(_POINTER,) * 3, _INT),
         ctypes.c_int,

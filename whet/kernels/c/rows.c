@@ -96,13 +96,13 @@ void rows_add_norm_back(i64 rows, i64 n, const float *total, const float *weight
 typedef struct {
     i64 rows, heads, groups, size; /* a row of qkv holds query heads, key heads and as many value heads */
     const float *qkv, *rope;       /* rope has a line a row: cosines, then sines */
-    const float *q_norm, *k_norm;  /* missing where the family has none; then the way back has no qkv either */
+    const float *q_norm, *k_norm;  /* missing where the family has none; then the backward pass has no qkv either */
     float eps;
     i64 threads;
 } Projection;
 
 /* Norm where there is a weight, then rotation. */
-static inline void turn(i64 n, const float *x, const float *table, const float *weight, float eps, float *to) {
+static inline void rotate(i64 n, const float *x, const float *table, const float *weight, float eps, float *to) {
     float scale = weight ? inverse_rms(x, n, eps) : 1.0f;
     i64 middle = n / 2;
     for (i64 i = 0; i < middle; i += HALF) {
@@ -115,14 +115,14 @@ static inline void turn(i64 n, const float *x, const float *table, const float *
 }
 
 /* q[rows, heads, size], k[rows, groups, size] and v, of the same shape. */
-void rows_turn(const Projection *p, float *q, float *k, float *v) {
+void rows_rope(const Projection *p, float *q, float *k, float *v) {
     i64 n = p->size, wide = (p->heads + 2 * p->groups) * n;
 #pragma omp parallel for num_threads(team(p->rows * wide, p->threads))
     for (i64 r = 0; r < p->rows; r++) {
         const float *x = p->qkv + r * wide, *table = p->rope + r * n;
-        for (i64 h = r * p->heads; h < (r + 1) * p->heads; h++, x += n) turn(n, x, table, p->q_norm, p->eps, q + h * n);
+        for (i64 h = r * p->heads; h < (r + 1) * p->heads; h++, x += n) rotate(n, x, table, p->q_norm, p->eps, q + h * n);
         for (i64 g = r * p->groups; g < (r + 1) * p->groups; g++, x += n)
-            turn(n, x, table, p->k_norm, p->eps, k + g * n);
+            rotate(n, x, table, p->k_norm, p->eps, k + g * n);
         memcpy(v + r * p->groups * n, x, p->groups * n * sizeof(float));
     }
 }
@@ -141,7 +141,7 @@ static inline void turn_back(i64 n, const float *x, const float *table, const fl
 }
 
 /* The way back. d_norms[2, size] may be missing; where it is not, parts has room for two lines a block. */
-void rows_turn_back(const Projection *p, const float *d_q, const float *d_k, const float *d_v, float *d_qkv,
+void rows_rope_back(const Projection *p, const float *d_q, const float *d_k, const float *d_v, float *d_qkv,
                     float *d_norms, float *parts) {
     i64 n = p->size, wide = (p->heads + 2 * p->groups) * n, blocks = rows_blocks(p->rows);
 #pragma omp parallel for num_threads(team(p->rows * wide, p->threads))

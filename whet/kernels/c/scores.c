@@ -1,6 +1,6 @@
-/* Log-probability and entropy of training, and the way back to the logits.
+/* Log-probability and entropy of training, and the backward pass to the logits.
  *
- * A row of logits is read twice while it lies in cache, and nothing of its size is written before the way back, where
+ * A row of logits is read twice while it lies in cache, and nothing of its size is written before the backward pass, where
  * the exponentials are taken again: that costs less than to write them and read them. Everything is measured from the
  * row's largest logit, and the tokens that have it are counted apart from the sum of the others, so neither large logits
  * nor a distribution that is almost one point lose digits. whet/kernels/c/score_ops.py lays out the arguments.
@@ -11,7 +11,7 @@
 #define LEAST -100.0f   /* further below the largest logit than this is 0 all the same, and -inf would give 0 * inf */
 #define ALONE (1 << 15) /* logits that are not worth a second thread */
 
-/* What the way back needs of a row: its largest logit, 1 / sum of exponentials, mean distance from the largest. */
+/* What the backward pass needs of a row: its largest logit, 1 / sum of exponentials, mean distance from the largest. */
 typedef struct {
     float top, share, mean;
 } kept;

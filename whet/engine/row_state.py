@@ -90,7 +90,7 @@ class Rows:
         """Say which column of the report the next token of each row goes to."""
         return (self.count_R[rows] - self.base_R[rows])[:, None]
 
-    def filed(self, rows: slice) -> tuple[Tensor, Tensor]:
+    def latest(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Give what stands in those columns: a token and its log-probability."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
@@ -114,9 +114,9 @@ class Rows:
         count_B += live_B
         live_B.masked_fill_(self.is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
-    def post(self, seat_B: Indices) -> Callable[[], Report]:
-        """Ask for a report of the first rows, which serve these seats, and begin the next one."""
-        used = slice(0, len(seat_B))
+    def post(self, sequence_B: Indices) -> Callable[[], Report]:
+        """Ask for a report of the first rows, which serve these sequences, and begin the next one."""
+        used = slice(0, len(sequence_B))
         self.report_RX[used, 0] = self.live_R[used]
         self.report_RX[used, 1] = self.count_R[used]
         wait = self.link.fetch(self.report_RX[used])
@@ -130,7 +130,7 @@ class Rows:
             is_done = found[:, 0] == 0
             count = found[:, 1].astype(np.int64)
             return Report(
-                seat_B=seat_B,
+                sequence_B=sequence_B,
                 is_done_B=is_done,
                 count_B=count,
                 tokens_BX=tokens,
@@ -162,14 +162,14 @@ class HostRows(Rows):
         )
         self._filed = self._tokens_RX.numpy(), self._logprobs_RX.numpy()
 
-    def post(self, seat_B: Indices) -> Callable[[], Report]:
+    def post(self, sequence_B: Indices) -> Callable[[], Report]:
         self.link.counts.fetches += 1
-        used = slice(0, len(seat_B))
+        used = slice(0, len(sequence_B))
         is_done_B = self._live[used] == 0
         count_B = self._count[used].copy()
         tokens_BX, logprobs_BX = (each[used].copy() for each in self._filed)
         report = Report(
-            seat_B=seat_B,
+            sequence_B=sequence_B,
             is_done_B=is_done_B,
             count_B=count_B,
             tokens_BX=tokens_BX,

@@ -41,7 +41,7 @@ class Layout:
     row_E: Indices
 
 
-def passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layout]:
+def plan_passes(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[Layout]:
     """Spread the contexts of rows over passes of at most `most` tokens.
 
     Without `splits` a context stays whole, even one that is longer.
