@@ -48,6 +48,12 @@ class EarlyStop(Config):
             )
         return self
 
+    def without_effect(self) -> dict[str, str]:
+        if self.limit is None:
+            reason = "early_stop.limit is none"
+            return dict.fromkeys(("statistic", "quantile", "scope", "action"), reason)
+        return {} if self.statistic == "quantile" else {"quantile": 'it is for "quantile"'}
+
 
 def watched(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
     """What the statistic is the mean of."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from whet.config import Config, to_table
+from whet.config import Config
 from whet.errors import ConfigError, TrainError
 from whet.grading.limits import Limits
 from whet.grading.worker import KILL, State, score_of
@@ -83,7 +83,7 @@ class Crew:
     """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
 
     def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
-        hello = {"own": loaded_files(), "limits": to_table(limits), "tasks": _packed(tasks)}
+        hello = {"own": loaded_files(), "limits": limits.model_dump(), "tasks": _packed(tasks)}
         ours, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(  # noqa: S603 - our own interpreter and our own words

@@ -32,6 +32,7 @@ _SYSTEM = (
 class JudgeConfig(Config):
     name: Literal["judge"] = "judge"
     endpoint: EndpointConfig = EndpointConfig()
+    """Where the judging model answers."""
 
 
 class Judge(Task):
