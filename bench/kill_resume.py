@@ -26,6 +26,7 @@ from whet.store.run import RunStore
 
 PIPELINE = """
 kind = "run"
+task.name = "game24"
 seed = 5
 [stages.traces]
 kind = "teach"
@@ -39,7 +40,7 @@ batch = 32
 model = { new = "tiny", positions = 48 }
 train = { lr = 3e-3, warmup = 5 }
 sampling = { max_tokens = 24 }
-exam = { every = 30, samples = 1 }
+validation = { every = 30, samples = 1 }
 save = { every = 7 }
 [stages.rl]
 kind = "rl"
@@ -51,7 +52,7 @@ sampling = { max_tokens = 24 }
 reward = { weights = { correct = 0.55, process = 0.3, length = 0.15 } }
 algo = { name = "game24", kl = 0.01, minibatches = 2 }
 train = { lr = 1e-3 }
-exam = { every = 12, samples = 1 }
+validation = { every = 12, samples = 1 }
 save = { every = 5 }
 """
 STAGES = ("02-sft", "03-rl")
@@ -142,7 +143,7 @@ def reached(folder: Path) -> str:
 
 
 def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
-    """Hashes of the last weights and optimiser, and every metric row, exam and rollout, of the
+    """Hashes of the last weights and optimiser, and every metric row, validation and rollout, of the
     training stages."""
     found: dict[str, object] = {}
     for stage in stages:

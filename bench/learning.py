@@ -49,7 +49,7 @@ TUNING_SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """One run that ended: pass@1 on test problems before and after, the last exam on dev, and what
+    """One run that ended: pass@1 on test problems before and after, the last validation on dev, and what
     the guard did."""
 
     before: Estimate
@@ -170,12 +170,12 @@ class Study:
         return self.out / f"{plain}-{seed}"
 
     def dev(self, name: str, seed: int = TUNING_SEED) -> float | None:
-        """What the last exam of a run found on dev problems; None where the run has not ended."""
+        """What the last validation of a run found on dev problems; None where the run has not ended."""
         folder = self.folder(name, seed)
         if not (folder / "summary.json").is_file():
             return None
         rows = RunStore.view(stage_folder(folder, "train")).metrics()
-        return [row["exam/pass@1"] for row in rows if "exam/pass@1" in row][-1]
+        return [row["validation/pass@1"] for row in rows if "validation/pass@1" in row][-1]
 
     def _job(self, seed: int, name: str, method: Method) -> Job:
         begun = self.out / f"start-{seed}"
@@ -257,7 +257,7 @@ def _row(seeds: Sequence[int], name: str, found: Found | None) -> list[str]:
 def _back(run: Ended) -> str:
     """Say when a run went back, and from what."""
     return "".join(
-        f"; step {row['step']}: dev fell to {100 * float(str(row['exam'])):.1f} %, back to step {row['best']}"
+        f"; step {row['step']}: dev fell to {100 * float(str(row['validation'])):.1f} %, back to step {row['best']}"
         for row in run.restores
     )
 

@@ -4,7 +4,7 @@
 
 For each seed the pipeline of experiments/game24_cpu.toml runs (or is found finished in --out). The
 control starts from the same traces and random weights and runs SFT alone, its schedule stretched so
-that it takes the time of SFT and RL together; its checkpoint is picked by the same exams on dev
+that it takes the time of SFT and RL together; its checkpoint is picked by the same validations on dev
 hands. Everything is measured on the same test hands.
 """
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from whet.cli import main
 
 TINY = """kind = "run"
+task.name = "game24"
 seed = 3
 
 [stages.problems]
@@ -34,7 +35,7 @@ batch = 32
 model = { new = "tiny", positions = 48 }
 train = { lr = 5e-3, warmup = 5 }
 sampling = { max_tokens = 24 }
-exam = { every = 20, samples = 1 }
+validation = { every = 20, samples = 1 }
 save = { every = 10 }
 
 [stages.sft_eval]
@@ -57,7 +58,7 @@ final_temperature = 0.5
 reward = { weights = { finished = 1.0, lines = -0.1 } }
 algo = { name = "game24", kl = 0.01, minibatches = 2 }
 train = { lr = 1e-3 }
-exam = { every = 3, samples = 1 }
+validation = { every = 3, samples = 1 }
 save = { every = 2 }
 
 [stages.rl_eval]

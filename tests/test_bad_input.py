@@ -14,8 +14,8 @@ from small import Pipeline, Said, half_written, whet, write
 
 from whet.store.lock import Lock
 
-SFT = 'kind = "sft"\ndata = "{data}"\nsteps = 2\nmodel = {{ {model} }}\nexam = {{ samples = 1 }}\n'
-RL = 'kind = "rl"\nsteps = 2\nproblems_per_step = 2\ngroup_size = 2\nmodel = {{ path = "{model}" }}\n'
+SFT = 'kind = "sft"\ntask.name = "game24"\ndata = "{data}"\nsteps = 2\nmodel = {{ {model} }}\nvalidation = {{ samples = 1 }}\n'
+RL = 'kind = "rl"\ntask.name = "game24"\nsteps = 2\nproblems_per_step = 2\ngroup_size = 2\nmodel = {{ path = "{model}" }}\n'
 NEW = 'new = "tiny", positions = 48'
 
 
@@ -39,7 +39,7 @@ def rl(tmp_path: Path, model: object, *flags: object) -> Said:
 def test_an_unknown_key_gets_the_nearest_name(tmp_path: Path) -> None:
     file = write(
         tmp_path / "x.toml",
-        'kind = "sft"\ndata = "x"\nmodel = { new = "tiny" }\n[train]\nlearning_rat = 1.0\nwarmupp = 3\n',
+        'kind = "sft"\ntask.name = "game24"\ndata = "x"\nmodel = { new = "tiny" }\n[train]\nlearning_rat = 1.0\nwarmupp = 3\n',
     )
     said = whet("sft", file, "--out", tmp_path / "run")
     assert is_one_sentence(said)
@@ -64,19 +64,21 @@ def test_a_flag_of_another_verb_is_not_taken_for_a_name_that_it_hardly_resembles
 
 def test_a_flag_for_a_stage_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     file = write(
-        tmp_path / "p.toml", 'kind = "run"\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "teach"\n'
+        tmp_path / "p.toml",
+        'kind = "run"\ntask.name = "game24"\n[stages.a]\nkind = "make"\n[stages.b]\nkind = "teach"\n',
     )
     said = whet("run", file, "--stages.xx.steps", 3)
     assert is_one_sentence(said)
     assert said.last == 'whet: unknown flag --stages.xx.steps; there is no "stages.xx", only a, b'
     assert whet("show", file, "--stages.xx.kind", "make").code == 0
-    said = whet("show", write(file, 'kind = "run"\n[stages.a]\nseed = 1\n'))
+    said = whet("show", write(file, 'kind = "run"\ntask.name = "game24"\n[stages.a]\nseed = 1\n'))
     assert said.last.startswith("whet: stages.a.kind = none: should be one of ")
 
 
 def test_an_unknown_key_of_a_stage_gets_the_nearest_name(tmp_path: Path) -> None:
     file = write(
-        tmp_path / "p.toml", 'kind = "run"\n[stages.traces]\nkind = "teach"\nper_problm = 3\n'
+        tmp_path / "p.toml",
+        'kind = "run"\ntask.name = "game24"\n[stages.traces]\nkind = "teach"\nper_problm = 3\n',
     )
     said = whet("run", file, "--out", tmp_path / "run")
     assert is_one_sentence(said)
@@ -99,7 +101,9 @@ def test_a_wrong_type_is_named_with_its_value(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("text", ["", "steps = 3\n", 'steps = 3\nkind = "sft"\n'])
+@pytest.mark.parametrize(
+    "text", ["", "steps = 3\n", 'steps = 3\nkind = "sft"\ntask.name = "game24"\n']
+)
 def test_a_file_without_a_kind_in_its_first_line_is_refused(tmp_path: Path, text: str) -> None:
     said = whet("show", write(tmp_path / "x.toml", text))
     assert is_one_sentence(said)
@@ -124,7 +128,7 @@ def test_an_unknown_kind_is_answered_with_the_known_ones(tmp_path: Path) -> None
 
 
 def test_a_file_of_a_kind_without_a_verb_is_not_sent_to_one(tmp_path: Path) -> None:
-    file = write(tmp_path / "x.toml", 'kind = "make"\n')
+    file = write(tmp_path / "x.toml", 'kind = "make"\ntask.name = "game24"\n')
     said = whet("run", file)
     assert is_one_sentence(said)
     assert said.last == f"whet: {file} is of kind 'make', but `whet run` runs files of kind 'run'"
@@ -205,9 +209,7 @@ def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
     tmp_path: Path, setting: str, words: str
 ) -> None:
     model = "" if setting.startswith("model") else 'model = { path = "@sft" }\n'
-    text = (
-        'kind = "run"\n[stages.problems]\nkind = "make"\n[stages.sft]\nkind = "sft"\ndata = "x"\n'
-    )
+    text = 'kind = "run"\ntask.name = "game24"\n[stages.problems]\nkind = "make"\n[stages.sft]\nkind = "sft"\ndata = "x"\n'
     text += f'model = {{ new = "tiny" }}\n[stages.rl]\nkind = "rl"\n{model}{setting}\n'
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
     assert is_one_sentence(said), said.err
@@ -217,7 +219,7 @@ def test_a_mistake_that_the_settings_show_is_told_before_the_first_stage(
 
 @pytest.mark.parametrize(
     ("flag", "most"),
-    [("engine.slots", 65536), ("engine.window", 4096), ("sampling.top_k", 1000000)],
+    [("engine.slots", 65536), ("sampling.top_k", 1000000)],
 )
 def test_a_number_beyond_all_machines_is_answered_with_the_most(
     tmp_path: Path, flag: str, most: int
@@ -238,7 +240,7 @@ def test_more_answers_than_a_person_reads_are_refused(tiny: Pipeline) -> None:
 def test_settings_nested_too_deeply_are_one_sentence(tmp_path: Path, depth: int) -> None:
     lists = "[" * depth + "]" * depth
     for text in (f"x = {lists}", f"[{'a.' * depth}a]", f"x = {'{a=' * depth}1{'}' * depth}"):
-        file = write(tmp_path / "x.toml", f'kind = "rl"\n{text}\n')
+        file = write(tmp_path / "x.toml", f'kind = "rl"\ntask.name = "game24"\n{text}\n')
         said = whet("rl", file)
         assert is_one_sentence(said)
         assert said.last == f"whet: {file} nests tables or lists too deeply to be read"
@@ -250,12 +252,14 @@ def test_settings_nested_too_deeply_are_one_sentence(tmp_path: Path, depth: int)
 def test_a_new_model_for_rl_is_refused(tmp_path: Path) -> None:
     said = whet(
         "rl",
-        write(tmp_path / "rl.toml", 'kind = "rl"\nmodel = { new = "tiny" }\n'),
+        write(
+            tmp_path / "rl.toml", 'kind = "rl"\ntask.name = "game24"\nmodel = { new = "tiny" }\n'
+        ),
         "--out",
         tmp_path / "run",
     )
     assert is_one_sentence(said)
-    assert "only sft can start a new model" in said.last
+    assert "rl needs a model that can answer" in said.last
 
 
 def test_data_that_are_nowhere_are_named(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from study.curves import Line, Panel, draw  # noqa: E402
 from study.jobs import Clock, Job, Machine, run_all  # noqa: E402
 
 MAKE = """kind = "run"
+task.name = "game24"
 [stages.problems]
 kind = "make"
 task = {{ name = "countdown", count = {count}, level = [0.0, 0.199] }}

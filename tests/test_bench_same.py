@@ -78,7 +78,7 @@ def test_steps_of_zero_gradient_do_not_count_as_steps(tmp_path: Path) -> None:
     rows = [
         {"step": 1, "train/grad_norm": 0.5},
         {"step": 2, "train/grad_norm": 0.0},
-        {"step": 3, "exam/pass@1": 1.0},
+        {"step": 3, "validation/pass@1": 1.0},
     ]
     (tmp_path / "01-rl" / "metrics.jsonl").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows)

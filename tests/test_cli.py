@@ -41,7 +41,10 @@ def test_the_module_runs_as_the_command_does(tmp_path: Path) -> None:
 
 
 def test_show_prints_every_value_with_its_origin(tmp_path: Path) -> None:
-    file = write(tmp_path / "x.toml", 'kind = "rl"\nsteps = 7\nmodel = { path = "m" }\n')
+    file = write(
+        tmp_path / "x.toml",
+        'kind = "rl"\ntask.name = "game24"\nsteps = 7\nmodel = { path = "m" }\n',
+    )
     said = whet("show", file, "--group_size", 5)
     rows = {
         line.split()[0]: line.split(" = ", 1)[1].rsplit("  # ", 1) for line in said.out.splitlines()
@@ -50,9 +53,13 @@ def test_show_prints_every_value_with_its_origin(tmp_path: Path) -> None:
     assert [text.strip() for text in rows["steps"]] == ["7", "x.toml"]
     assert [text.strip() for text in rows["group_size"]] == ["5", "cli"]
     assert [text.strip() for text in rows["train.clip"]] == ["1.0", "default"]
-    assert {"sampling.top_p", "engine.slots", "exam.every", "save.keep", "track.project"} <= set(
-        rows
-    )
+    assert {
+        "sampling.top_p",
+        "engine.slots",
+        "validation.every",
+        "save.keep",
+        "track.sinks",
+    } <= set(rows)
 
 
 def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
@@ -65,7 +72,8 @@ def test_show_of_a_pipeline_prints_every_stage(tiny: Pipeline) -> None:
 
 def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Path) -> None:
     file = write(
-        tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n'
+        tmp_path / "t.toml",
+        'kind = "teach"\ntask.name = "game24"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n',
     )
     said = whet("teach", file, "--out", tmp_path / "run")
     assert said.code == 0
@@ -75,7 +83,8 @@ def test_a_single_stage_prints_its_settings_and_where_the_result_is(tmp_path: Pa
 
 def test_a_finished_stage_is_not_repeated(tmp_path: Path) -> None:
     file = write(
-        tmp_path / "t.toml", 'kind = "teach"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n'
+        tmp_path / "t.toml",
+        'kind = "teach"\ntask.name = "game24"\nsplit = "dev"\nper_problem = 1\nworkers = 1\n',
     )
     assert whet("teach", file, "--out", tmp_path / "run").code == 0
     said = whet("teach", file, "--out", tmp_path / "run")
@@ -84,7 +93,7 @@ def test_a_finished_stage_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_eval_of_a_trained_model_says_how_many_it_solves(tiny: Pipeline, tmp_path: Path) -> None:
-    text = f'kind = "eval"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
+    text = f'kind = "eval"\ntask.name = "game24"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
     said = whet("eval", write(tmp_path / "e.toml", text), "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert re.search(
@@ -96,6 +105,9 @@ def test_without_out_the_run_is_named_after_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = write(tmp_path / "small.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\n')
+    file = write(
+        tmp_path / "small.toml",
+        'kind = "run"\ntask.name = "game24"\n[stages.problems]\nkind = "make"\n',
+    )
     assert whet("run", file).code == 0
     assert (tmp_path / "runs" / "small" / "summary.json").is_file()

@@ -259,9 +259,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 def test_the_first_line_says_the_kind(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
-    path.write_text('# what it shows\nkind = "rl"\nsteps = 1\n')
+    path.write_text('# what it shows\nkind = "rl"\ntask.name = "game24"\nsteps = 1\n')
     assert kind_of(path) == "rl"
-    for text in ('steps = 1\nkind = "rl"\n', "kind = 3\n", ""):
+    for text in ('steps = 1\nkind = "rl"\ntask.name = "game24"\n', "kind = 3\n", ""):
         path.write_text(text)
         with pytest.raises(ConfigError, match="its first line should be like"):
             kind_of(path)

@@ -10,16 +10,15 @@ import pytest
 import torch
 from small import gradient_norms, whet
 
-from whet import toml
 from whet.algos.catalog import resolve
 from whet.algos.rows import ROWS, AlgoName
 from whet.config import differences, to_table
-from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke
+from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke, load_stages
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
-from whet.recipes.turns import TangoConfig, Turn, num_turns
+from whet.recipes.tango import TangoConfig, Turn, num_turns
 from whet.rewards.spec import RewardSpec
 from whet.rewards.spec import load as load_reward
 from whet.tables import flat
@@ -57,9 +56,7 @@ def by_name(file: Path) -> str:
 
 
 def stages_of(file: Path) -> dict[str, Table]:
-    stages = toml.read(file)["stages"]
-    assert isinstance(stages, dict)
-    return {name: stage for name, stage in stages.items() if isinstance(stage, dict)}
+    return {name: to_table(stage) for name, stage in load_stages(file, []).items()}
 
 
 def test_every_promised_recipe_is_there() -> None:

@@ -17,6 +17,7 @@ from whet.store.run import RunStore
 
 STAGES = ("01-sft", "02-rl")
 SHORT = """kind = "run"
+task.name = "game24"
 seed = 5
 [stages.sft]
 kind = "sft"
@@ -26,7 +27,7 @@ batch = 32
 model = {{ new = "tiny", positions = 48 }}
 train = {{ lr = 3e-3, warmup = 5, schedule = "cosine" }}
 sampling = {{ max_tokens = 24 }}
-exam = {{ every = 20, samples = 1 }}
+validation = {{ every = 20, samples = 1 }}
 save = {{ every = 7 }}
 [stages.rl]
 kind = "rl"
@@ -40,7 +41,7 @@ final_temperature = 0.8
 reward = {{ weights = {{ finished = 1.0, lines = -0.1 }} }}
 algo = {{ name = "game24", kl = 0.01, minibatches = 2 }}
 train = {{ lr = 1e-3 }}
-exam = {{ every = 6, samples = 1 }}
+validation = {{ every = 6, samples = 1 }}
 save = {{ every = 4 }}
 """
 
@@ -103,14 +104,14 @@ def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(
     assert events == ["start", "resume", "resume", "finish"]
 
 
-def test_each_step_has_one_row_of_training_and_at_most_one_exam(straight: Straight) -> None:
+def test_each_step_has_one_row_of_training_and_at_most_one_validation(straight: Straight) -> None:
     for stage, steps in zip(STAGES, (40, 14), strict=True):
         rows = RunStore.view(straight.folder / stage).metrics()
-        exams = [row["step"] for row in rows if "exam/pass@1" in row]
-        assert [row["step"] for row in rows if "exam/pass@1" not in row] == list(
+        validations = [row["step"] for row in rows if "validation/pass@1" in row]
+        assert [row["step"] for row in rows if "validation/pass@1" not in row] == list(
             range(1, steps + 1)
         )
-        assert len(exams) == len(set(exams))
+        assert len(validations) == len(set(validations))
 
 
 def cut_short(file: Path) -> None:
@@ -214,7 +215,7 @@ group_size = 4
 sampling = {{ max_tokens = 24 }}
 algo = {{ name = "game24", minibatches = 2, staleness = {{ rule = "truncate" }} }}
 train = {{ lr = 3e-4 }}
-exam = {{ every = 4, samples = 1 }}
+validation = {{ every = 4, samples = 1 }}
 save = {{ every = 2, keep = 9 }}
 """
 SETTINGS = {
@@ -270,7 +271,7 @@ def test_a_kill_in_the_middle_of_sampling_ahead_changes_nothing(
     )
     file = write(
         tmp_path / "pipeline.toml",
-        f'kind = "run"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n',
+        f'kind = "run"\ntask.name = "game24"\n{stage}lag = 2\ngather = {{ refill = 4, first = 2 }}\n',
     )
     said = whet("run", file, "--out", tmp_path / "straight")
     assert said.code == 0, said.err

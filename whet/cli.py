@@ -24,8 +24,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-VERBS = ("run", "sft", "rl", "dpo", "distill", "tango", "teach", "eval")
-"""Kinds of files that have a verb of their own."""
+STAGES = {
+    "sft": "Fine-tune a model on stored answers.",
+    "rl": "Train a model by reinforcement on verifiable problems.",
+    "dpo": "Train a model to prefer the better of two answers.",
+    "distill": "Bring a model closer to a teacher, on answers of its own.",
+    "tango": "Train a generator and a verifier of its steps together.",
+    "teach": "Write worked answers for a model to imitate.",
+    "eval": "Measure a model, with intervals.",
+}
+"""Kinds of stages that have a command of their own; the others stand in pipelines only."""
 tasks = typer.Typer(help="Problems and graders by name.", rich_markup_mode=None)
 data = typer.Typer(
     help="Problems in files: import, make, show.", no_args_is_help=True, rich_markup_mode=None
@@ -39,6 +47,7 @@ File = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Run folder; runs/NAME of the file by default.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Say what each setting means.")]
 Smoke = Annotated[
     bool, typer.Option("--smoke", help="All stages in seconds, on tiny random models.")
 ]
@@ -57,63 +66,26 @@ def run(
         run_file(file, ctx.args, out, resume=resume, smoke=smoke)
 
 
-@app.command(context_settings=SETTINGS)
-def sft(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Fine-tune a model on stored answers."""
-    _single("sft", file, ctx.args, out, resume)
+def _add_stage(kind: str, meaning: str) -> None:
+    """Add the command that runs a file of one kind."""
+
+    @app.command(kind, help=meaning, context_settings=SETTINGS)
+    def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+        with _stoppable():
+            _run_alone(kind, file, ctx.args, out, resume)
+
+
+for _kind, _meaning in STAGES.items():
+    _add_stage(_kind, _meaning)
 
 
 @app.command(context_settings=SETTINGS)
-def rl(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Train a model by reinforcement on verifiable problems."""
-    _single("rl", file, ctx.args, out, resume)
-
-
-@app.command(context_settings=SETTINGS)
-def dpo(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Train a model to prefer the better of two answers."""
-    _single("dpo", file, ctx.args, out, resume)
-
-
-@app.command(context_settings=SETTINGS)
-def distill(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Bring a model closer to a teacher, on answers of its own."""
-    _single("distill", file, ctx.args, out, resume)
-
-
-@app.command(context_settings=SETTINGS)
-def tango(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Train a generator and a verifier of its steps together."""
-    _single("tango", file, ctx.args, out, resume)
-
-
-@app.command(context_settings=SETTINGS)
-def teach(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Write worked answers for a model to imitate."""
-    _single("teach", file, ctx.args, out, resume)
-
-
-@app.command("eval", context_settings=SETTINGS)
-def evaluate(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-    """Measure a model, with intervals."""
-    _single("eval", file, ctx.args, out, resume)
-
-
-@app.command(context_settings=SETTINGS)
-def show(ctx: typer.Context, file: File) -> None:
+def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
-    from whet.config import kind_of, load
-    from whet.config import show as shown
-    from whet.pipeline.pipeline import load_pipeline
-    from whet.pipeline.stages import KINDS
+    from whet.config import show as show_settings
+    from whet.pipeline.pipeline import load_file
 
-    kind = kind_of(file)
-    if kind == "run":
-        typer.echo(shown(load_pipeline(file, ctx.args)), nl=False)
-    elif kind in KINDS:
-        typer.echo(shown(load(KINDS[kind], file, ctx.args)), nl=False)
-    else:
-        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
+    typer.echo(show_settings(load_file(file, ctx.args), explain=explain), nl=False)
 
 
 @app.command(context_settings=SETTINGS)
@@ -131,9 +103,9 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import plan as predicted
+    from whet.pipeline.predict import plan as predict
 
-    if not predicted(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+    if not predict(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
 
 
@@ -250,7 +222,7 @@ def import_(
     from whet.commands.problem_files import import_file
     from whet.types import SPLITS
 
-    known = {each: each for each in SPLITS}
+    known = {name: name for name in SPLITS}
     if split is not None and split not in known:
         raise ConfigError(f"--split {split} should be one of {', '.join(known)}")
     pairs = [*(map or ()), *ctx.args]
@@ -286,21 +258,16 @@ def show_data(
     show_problems(file, n)
 
 
-def _single(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
-    with _stoppable():
-        _run_alone(kind, file, args, out, resume)
-
-
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load
-    from whet.config import show as shown
+    from whet.config import show as show_settings
     from whet.pipeline.stages import IGNORED, KINDS, run_stage
     from whet.store.run import RunStore
 
     _expect(file, kind)
     loaded = load(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
-    say(shown(loaded))
+    say(show_settings(loaded))
     with RunStore.open(
         folder, loaded.config, loaded.origin, resume=resume, ignore=IGNORED
     ) as store:
@@ -314,15 +281,14 @@ def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume:
 def _expect(file: Path, kind: str) -> None:
     from whet.config import kind_of
 
-    found = kind_of(file)
-    if found in VERBS and found != kind:
+    own = kind_of(file)
+    if own == kind:
+        return
+    if own in ("run", *STAGES):
         raise ConfigError(
-            f"{file} is of kind {found!r}: use `whet {found} {file}`, or give a file of kind {kind!r}"
+            f"{file} is of kind {own!r}: use `whet {own} {file}`, or give a file of kind {kind!r}"
         )
-    if found != kind:
-        raise ConfigError(
-            f"{file} is of kind {found!r}, but `whet {kind}` runs files of kind {kind!r}"
-        )
+    raise ConfigError(f"{file} is of kind {own!r}, but `whet {kind}` runs files of kind {kind!r}")
 
 
 @contextmanager

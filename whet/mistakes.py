@@ -9,12 +9,11 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from whet import tables, toml
+from whet.tables import TAGS
 from whet.toml import Table
 from whet.types import Json
 
 Model = type[BaseModel]
-TAGS = ("kind", "name")
-"""Fields that name the variant of a union, where their type is a Literal."""
 WANTED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -44,10 +43,15 @@ WANTED: Mapping[str, str] = {
 }
 
 
+MOVED: Mapping[str, str] = {"exam": "validation"}
+"""Settings of older files, by their dotted keys in a stage, and what they are called now."""
+
+
 def sentence(
     kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
 ) -> str:
-    """Say the first mistake, and how many keys have one besides it."""
+    """Say the first mistake, and how many keys have one besides it; one that moved comes first."""
+    errors = sorted(errors, key=lambda error: _moved_to(".".join(path(error["loc"], tree))) is None)
     keys = [".".join(path(error["loc"], tree)) for error in errors]
     alike = [error for error, key in zip(errors, keys, strict=True) if key == keys[0]]
     more = len(set(keys)) - 1
@@ -136,13 +140,13 @@ def _one(kind: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, ori
         choices = ", ".join(
             toml.literal(name) for model in _models_at(kind, error["loc"]) for name in tags(model)
         )
-        found = toml.literal(_at(tree, [*key.split("."), tag]))
-        return f"{key}.{tag} = {found}{where}: should be one of {choices}"
-    wanted = dict.fromkeys(_wanted(row) for row in errors)
+        given = toml.literal(_at(tree, [*key.split("."), tag]))
+        return f"{key}.{tag} = {given}{where}: should be one of {choices}"
+    wanted = dict.fromkeys(_expectation(row) for row in errors)
     return f"{key} = {given}{where}: should be {' or '.join(wanted)}"
 
 
-def _wanted(error: ErrorDetails) -> str:
+def _expectation(error: ErrorDetails) -> str:
     if template := WANTED.get(error["type"]):
         return template.format(**error.get("ctx", {})).replace("'", '"')
     return error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
@@ -150,6 +154,8 @@ def _wanted(error: ErrorDetails) -> str:
 
 def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:
     parent, _, last = key.rpartition(".")
+    if (new := _moved_to(key)) is not None:
+        return f'; it is called "{new}" now'
     known = sorted({name for model in _models_at(kind, loc[:-1]) for name in model.model_fields})
     if close := get_close_matches(last, known, n=1, cutoff=0.65):
         return f'; did you mean "{parent + "." if parent else ""}{close[0]}"?'
@@ -159,9 +165,22 @@ def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:
     return f"; known keys{' of ' + parent if parent else ''}: {', '.join(known)}"
 
 
+def _moved_to(key: str) -> str | None:
+    """Find what a key of an older file is called now, in a stage or above all of them."""
+    for old, new in MOVED.items():
+        stage = f".{key}".removesuffix(f".{old}")
+        if stage != f".{key}":
+            return f"{stage}.{new}".removeprefix(".")
+    return None
+
+
 def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
     here = [kind]
+    is_name = False
     for part in loc:
+        if is_name:  # a key of a dict, such as a stage's name
+            is_name = False
+            continue
         fields = [
             model.model_fields[part]
             for model in here
@@ -169,6 +188,7 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
         ]
         if fields:
             here = [model for field in fields for model in models(field.annotation)]
+            is_name = any(get_origin(field.annotation) is dict for field in fields)
         else:
             here = [model for model in here if part in set(tags(model))] or here
     return here

@@ -8,16 +8,26 @@ from whet.errors import ConfigError
 from whet.toml import Table
 from whet.types import Json
 
+TAGS = ("kind", "name")
+"""Fields that name the variant of a union, where their type is a Literal."""
 
-def merged(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
-    """Lay one table over another, key by key; lists and values are replaced whole."""
+
+def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
+    """Lay one table over another, key by key; lists and values are replaced whole.
+
+    So is a table where the new one picks another variant by its `kind` or `name`.
+    """
     both = dict(old)
     for key, item in new.items():
         before = both.get(key)
-        both[key] = (
-            merged(before, item) if isinstance(before, dict) and isinstance(item, dict) else item
-        )
+        if isinstance(before, dict) and isinstance(item, dict) and not _is_other(before, item):
+            item = merge(before, item)
+        both[key] = item
     return both
+
+
+def _is_other(old: Table, new: Table) -> bool:
+    return any(tag in new and tag in old and new[tag] != old[tag] for tag in TAGS)
 
 
 def flat(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
@@ -31,7 +41,7 @@ def flat(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
         path = f"{prefix}{toml.name(key)}"
         if isinstance(item, list) and item and all(isinstance(row, dict) for row in item):
             item = {str(index): row for index, row in enumerate(item)}
-        values |= flat(item, f"{path}.") if isinstance(item, dict) else {path: item}
+        values |= flat(item, f"{path}.") if isinstance(item, dict) and item else {path: item}
     return values
 
 
@@ -41,7 +51,7 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
     >>> with_value({"a": [{"b": 1}, {"b": 2}]}, "a.1.b", 3)
     {'a': [{'b': 1}, {'b': 3}]}
     """
-    changed = _changed(dict(table), key.split("."), item, key)
+    changed = _set(dict(table), key.split("."), item, key)
     assert isinstance(changed, dict), "a table stays a table"
     return changed
 
@@ -65,15 +75,13 @@ def from_flags(arguments: Sequence[str]) -> dict[str, str]:
     return flags
 
 
-def _changed(here: Json, way: Sequence[str], item: Json, key: str) -> Json:
+def _set(here: Json, way: Sequence[str], item: Json, key: str) -> Json:
     if not way:
         return item
     part = way[0]
     rest = way[1:]
     if isinstance(here, dict):
-        return here | {part: _changed(here.get(part, {}), rest, item, key)}
+        return here | {part: _set(here.get(part, {}), rest, item, key)}
     if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
-        return [
-            _changed(row, rest, item, key) if i == int(part) else row for i, row in enumerate(here)
-        ]
+        return [_set(row, rest, item, key) if i == int(part) else row for i, row in enumerate(here)]
     raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {toml.literal(here)}")

@@ -115,7 +115,7 @@ def _plain(item: object, text: str, depth: int = 0) -> Json:
 
 
 def _broken(file: Path, message: str) -> str:
-    what, _, where = message.partition(" (at ")
-    line = re.match(r"line (\d+)", where)
-    place = f"line {line[1]}" if line else "at its end"
-    return f"broken TOML in {file} {place}: {what[:1].lower()}{what[1:]}"
+    what, _, position = message.partition(" (at ")
+    line = re.match(r"line (\d+)", position)
+    where = f"line {line[1]}" if line else "at its end"
+    return f"broken TOML in {file} {where}: {what[:1].lower()}{what[1:]}"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from study.jobs import Job
 from whet import toml
+from whet.config import to_table
+from whet.pipeline.pipeline import load_stages
 from whet.types import Json
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "tango_small.toml"
@@ -75,7 +77,7 @@ class Plan:
         steps = [self.step(arm, update) for update in self.updates]
         every = gcd(*steps[:-1]) or steps[-1]  # the last step has a checkpoint anyway
         saved: Json = {"every": every, "keep": steps[-1] // every + 2}
-        return {arm: {**self.stages[arm], "save": saved, "exam": {"samples": 1}}}
+        return {arm: {**self.stages[arm], "save": saved, "validation": {"samples": 1}}}
 
     def _curve(self, seed: int, arm: str) -> Stages:
         """Measure those checkpoints."""
@@ -125,19 +127,21 @@ class Plan:
 
 def settings(file: Path, changes: Sequence[str], samples: int) -> Stages:
     """The stages of an experiment, with some settings changed."""
-    stages = toml.read(file)["stages"]
-    assert isinstance(stages, dict), "an experiment has stages"
-    found: Stages = {name: dict(stage) for name, stage in stages.items() if isinstance(stage, dict)}
-    found["sft_eval"]["samples"] = samples
+    stages: Stages = {}
+    for name, config in load_stages(file, []).items():
+        table = to_table(config, keep_none=False)
+        del table["seed"]  # a stage takes that of its pipeline
+        stages[name] = table
+    stages["sft_eval"]["samples"] = samples
     for change in changes:
-        place, _, text = change.partition("=")
-        stage, _, key = place.partition(".")
-        if stage not in found or not key or not text:
+        setting, _, text = change.partition("=")
+        stage, _, key = setting.partition(".")
+        if stage not in stages or not key or not text:
             raise SystemExit(
-                f"--set {change}: a setting is STAGE.KEY=VALUE, and stages are {', '.join(found)}"
+                f"--set {change}: a setting is STAGE.KEY=VALUE, and stages are {', '.join(stages)}"
             )
-        found[stage][key] = toml.value(text)
-    return found
+        stages[stage][key] = toml.value(text)
+    return stages
 
 
 def check(plan: Plan) -> None:

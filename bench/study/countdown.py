@@ -31,7 +31,7 @@ batch = 64
 train = {{ lr = 6e-3, schedule = "cosine", warmup = 30, weight_decay = 0.1, micro_tokens = 8192 }}
 sampling = {{ max_tokens = 16 }}
 engine = {{ slots = 512 }}
-exam = {{ samples = 8 }}
+validation = {{ samples = 8 }}
 """
 EVAL = """
 [stages.eval]
@@ -59,12 +59,12 @@ save = {{ every = 1000 }}
 RL = """problems_per_step = 32
 group_size = 8
 algo = {{ {algo} }}
-exam = {{ samples = 8 }}
+validation = {{ samples = 8 }}
 """
 DPO = """batch = 64
 own = {{ samples = 16 }}
 loss = {{ beta = {beta} }}
-exam = {{ samples = 8 }}
+validation = {{ samples = 8 }}
 """
 COLLAPSE = """problems_per_step = 32
 group_size = 8
@@ -124,6 +124,6 @@ COLLAPSES = {
     "GRPO, rate far too high": Method(lr=0.1, share=0.05, weight=0.2, settings=COLLAPSE.format(more="")),
     "the same with the guard": Method(
         lr=0.1, share=0.25, weight=0.4,
-        settings=COLLAPSE.format(more="exam = { every = 5 }\nguard = { restores = 3, lr_factor = 0.1 }\n"),
+        settings=COLLAPSE.format(more="validation = { every = 5 }\nguard = { restores = 3, lr_factor = 0.1 }\n"),
     ),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from whet.algos.catalog import AlgoConfig, build, policy_objective, resolve, sft
 from whet.algos.losses import EarlyStop, Staleness, TokenTerms
 from whet.algos.rows import ROWS, AlgoName
 from whet.algos.step_credit import Blend
-from whet.config import Config, load, to_table
+from whet.config import Config, load
 from whet.errors import ConfigError
 from whet.toml import Table
 from whet.types import Json
@@ -196,7 +196,7 @@ def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
-    known = set(tables.flat(to_table(AlgoConfig())))
+    known = set(tables.flat(AlgoConfig().model_dump()))
     for name, row in ROWS.items():
         assert row.paper
         own = {key: value for key, value in row.source.items() if key in known}

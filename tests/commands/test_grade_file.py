@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.commands.check_graders import check_file, check_task
 from whet.commands.grade_file import grade_file
+from whet.commands.task_list import check_file, check_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.check_task import check_first

@@ -7,7 +7,7 @@ import pytest
 
 from whet.engine.build import EngineConfig
 from whet.models.config import ModelConfig
-from whet.pipeline.phases import Job, Phase, fits, fitted, phases, way_out
+from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
 from whet.plan.cost import Cost
 from whet.plan.memory import CARDS, GB, Card
 from whet.train.optim import TrainConfig
@@ -41,7 +41,7 @@ def by_name(job: Job, on: Card) -> dict[str, Phase]:
 
 def test_with_room_for_all_nothing_gives_way() -> None:
     # State 6.9, update 2.0 + 15.9 + 3.8, cache 3.6 and the logits of recorded steps 0.3: 32.5 GB.
-    assert fitted(JOB, card(33.0)).keeps_cache
+    assert find_fit(JOB, card(33.0)).keeps_cache
     found = by_name(JOB, card(33.0))
     assert [*found] == ["sample", "update"]
     assert found["update"].peak == pytest.approx(32.5e9, rel=0.01)
@@ -49,7 +49,7 @@ def test_with_room_for_all_nothing_gives_way() -> None:
 
 
 def test_the_cache_goes_before_activations_do() -> None:
-    found = fitted(JOB, card(30.0))
+    found = find_fit(JOB, card(30.0))
     assert (found.keeps_cache, found.checkpointed) == (False, 0)
     assert by_name(JOB, card(30.0))["sample"].note == "the cache is given back for the update"
     assert "cache" not in {
@@ -58,11 +58,11 @@ def test_the_cache_goes_before_activations_do() -> None:
 
 
 def test_then_layers_run_twice_and_no_more_than_it_takes() -> None:
-    found = fitted(JOB, card(20.0))
+    found = find_fit(JOB, card(20.0))
     assert not found.keeps_cache and 0 < found.checkpointed < 24
     assert JOB.train is not None
     held = [
-        sum((JOB.state | JOB.needed(JOB.train, found.checkpointed - less)).values())
+        sum((JOB.state | JOB.update_bytes(JOB.train, found.checkpointed - less)).values())
         for less in (0, 1)
     ]
     assert held[0] <= 20.0 * GB < held[1]

@@ -65,13 +65,14 @@ def test_the_question_to_ask_is_one_of_the_task_itself_where_it_fits_on_a_line(
     )
     write_problems(tmp_path / "own", "dev", [problem])
     text = f"""kind = "run"
+task.name = "game24"
 [stages.sft]
 kind = "sft"
 steps = 1
 data = "{tiny.folder}/02-traces"
 problems = "{tmp_path}/own"
 model = {{ new = "tiny", positions = 128 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 """
     said = whet("run", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
     assert f'Ask it   whet try {tmp_path}/run "{shown}"' in said.err.splitlines(), said.err
@@ -79,7 +80,8 @@ exam = {{ samples = 1 }}
 
 def test_a_pipeline_with_one_evaluation_tells_of_it_alone(tiny: Pipeline, tmp_path: Path) -> None:
     text = f"""kind = "run"
-[stages.exam]
+task.name = "game24"
+[stages.validation]
 kind = "eval"
 split = "dev"
 samples = 1
@@ -95,7 +97,10 @@ sampling = {{ max_tokens = 16 }}
 
 
 def test_a_pipeline_without_evaluations_still_has_a_summary_and_a_report(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.toml", 'kind = "run"\n[stages.problems]\nkind = "make"\n')
+    file = write(
+        tmp_path / "p.toml",
+        'kind = "run"\ntask.name = "game24"\n[stages.problems]\nkind = "make"\n',
+    )
     said = whet("run", file, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert said.last == f"Report   {tmp_path}/run/report.html", (

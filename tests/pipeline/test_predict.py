@@ -9,6 +9,7 @@ from small import whet, write
 from whet.models.config import ModelConfig, to_json
 
 RL = """kind = "rl"
+task.name = "game24"
 model = {{ path = "{model}" }}
 problems_per_step = 64
 group_size = 8
@@ -104,6 +105,7 @@ def test_adapters_need_no_more_than_their_own_gradients(seven: Path, tmp_path: P
 
 
 OTHERS = """kind = "{kind}"
+task.name = "game24"
 model = {{ path = "{model}" }}
 {more}
 sampling = {{ max_tokens = 512 }}
@@ -135,12 +137,12 @@ def test_every_kind_that_trains_is_planned(
 def test_solutions_to_be_verified_are_planned_and_the_last_line_says_what_is_not_counted(
     seven: Path, tmp_path: Path
 ) -> None:
-    text = f'kind = "verifications"\nmodel = {{ path = "{seven}" }}\nsampling = {{ max_tokens = 512 }}\n'
+    text = f'kind = "verifications"\ntask.name = "game24"\nmodel = {{ path = "{seven}" }}\nsampling = {{ max_tokens = 512 }}\n'
     said = whet("plan", write(tmp_path / "v.toml", text))
     assert said.code == 0, said.err
     assert {"verifications", "sample"} <= set(said.out.split())
     last = said.out.splitlines()[-1]
-    assert last.startswith("not counted: exams, ") and "as if of 512 problems" in last
+    assert last.startswith("not counted: validation, ") and "as if of 512 problems" in last
 
 
 def test_an_unknown_card_and_a_model_that_is_nowhere_are_one_sentence(tmp_path: Path) -> None:

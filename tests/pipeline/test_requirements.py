@@ -26,7 +26,9 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recipe(folder: Path, stages: str) -> Path:
-    return write(folder / "recipe.toml", f'kind = "run"\n# A recipe.\n{stages}')
+    return write(
+        folder / "recipe.toml", f'kind = "run"\ntask.name = "game24"\n# A recipe.\n{stages}'
+    )
 
 
 def test_all_that_is_missing_is_one_sentence_with_code_2_and_nothing_is_written(

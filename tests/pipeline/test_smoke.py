@@ -16,6 +16,7 @@ from whet.toml import Table
 from whet.types import SPLITS, Verdict
 
 OUTSIDE = """kind = "run"
+task.name = "game24"
 # From outside: a model, answers, and problems of mathematics; then rewards and an algorithm of a recipe's own.
 seed = 5
 
@@ -132,6 +133,7 @@ def test_a_flag_may_choose_another_variant_of_a_table(file: Path) -> None:
 
 def test_numbers_stay_above_those_that_a_flag_sets(file: Path) -> None:
     flags = ["--stages.rl.gather.first", "5", "--stages.rl.critic.head_start", "4"]
+    flags += ["--stages.rl.algo.name", "ppo"]
     rl = load_smoke(file, flags, Path("here")).config.stages["rl"]
 
     assert isinstance(rl, RLConfig)
@@ -142,7 +144,7 @@ def test_a_student_has_something_to_learn_from_the_stand_in_of_its_teacher(tmp_p
     models = """model = { path = "Qwen/Qwen3-0.6B" }\nteacher = { path = "Qwen/Qwen3-8B" }\n"""
     file = write(
         tmp_path / "d.toml",
-        f'kind = "run"\n[stages.d]\nkind = "distill"\ntask = "countdown"\n{models}',
+        f'kind = "run"\ntask.name = "game24"\n[stages.d]\nkind = "distill"\ntask = "countdown"\n{models}',
     )
     ended = whet("run", file, "--smoke", "--out", tmp_path / "run")
 

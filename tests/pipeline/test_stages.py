@@ -27,34 +27,34 @@ def test_a_gpu_without_enough_memory_is_one_sentence_that_says_what_to_change(
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of"
         )
 
-    monkeypatch.setattr(kinds, "make", full)
+    monkeypatch.setitem(kinds.RECIPES, MakeConfig, full)
     said = r"make stage needs .* train\.offload = true; `whet plan` says what fits$"
     with (
-        RunStore.open(tmp_path / "run", MakeConfig(), {}, resume=False) as run,
+        RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),
     ):
-        kinds.run_stage(MakeConfig(), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)
 
 
 @pytest.mark.parametrize("ask", [lambda: np.zeros(1 << 50), lambda: torch.zeros(1 << 50)])
 def test_a_machine_without_enough_memory_is_one_sentence_that_says_what_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object]
 ) -> None:
-    monkeypatch.setattr(kinds, "make", lambda cfg, run: ask())
+    monkeypatch.setitem(kinds.RECIPES, MakeConfig, lambda cfg, run: ask())
     said = r"make stage needs more memory than this machine has: lower engine.slots or .* says what fits$"
     with (
-        RunStore.open(tmp_path / "run", MakeConfig(), {}, resume=False) as run,
+        RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(TrainError, match=said),
     ):
-        kinds.run_stage(MakeConfig(), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)
 
 
 def test_a_fault_that_is_not_of_memory_is_not_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kinds, "make", lambda cfg, run: torch.zeros(2) + torch.zeros(3))
+    monkeypatch.setitem(kinds.RECIPES, MakeConfig, lambda cfg, run: torch.zeros(2) + torch.zeros(3))
     with (
-        RunStore.open(tmp_path / "run", MakeConfig(), {}, resume=False) as run,
+        RunStore.open(tmp_path / "run", MakeConfig(task="game24"), {}, resume=False) as run,
         pytest.raises(RuntimeError),
     ):
-        kinds.run_stage(MakeConfig(), run)
+        kinds.run_stage(MakeConfig(task="game24"), run)

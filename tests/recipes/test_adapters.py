@@ -16,6 +16,7 @@ from whet.testing.fakes import example
 from whet.train.learner import score_examples
 
 FILE = """kind = "run"
+task.name = "game24"
 seed = 4
 [stages.sft]
 kind = "sft"
@@ -25,7 +26,7 @@ batch = 16
 model = {{ path = "{folder}/03-sft", lora = {{ rank = 4, alpha = 8.0 }} }}
 train = {{ lr = 1e-2 }}
 sampling = {{ max_tokens = 24 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 [stages.rl]
 kind = "rl"
 model = {{ path = "@sft", lora = {{ rank = 4, alpha = 8.0 }} }}
@@ -37,7 +38,7 @@ sampling = {{ max_tokens = 24 }}
 reward = {{ weights = {{ lines = -1.0 }} }}
 algo = {{ kl = 0.01 }}
 train = {{ lr = 1e-2 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 save = {{ every = 1 }}
 [stages.eval]
 kind = "eval"
@@ -66,7 +67,7 @@ task = "{task}:Additions"
 own = {{ problems = 16, samples = 8 }}
 sampling = {{ max_tokens = 24 }}
 train = {{ lr = 1e-2 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 """
 
 

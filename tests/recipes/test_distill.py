@@ -12,6 +12,7 @@ from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy
 
 DISTILL = """kind = "distill"
+task.name = "game24"
 seed = 4
 steps = 20
 problems_per_step = 16
@@ -21,7 +22,7 @@ teacher = {{ path = "{teacher}" }}
 problems = "{folder}/01-problems"
 sampling = {{ max_tokens = 24 }}
 train = {{ lr = 4e-3 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 save = {{ every = 4 }}
 """
 
@@ -42,7 +43,7 @@ def place(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [row for row in RunStore.view(folder).metrics() if "exam/pass@1" not in row]
+    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
 
 
 def test_the_kl_to_the_teacher_falls(place: Path) -> None:
@@ -123,7 +124,7 @@ def test_stages_of_a_pipeline_can_be_model_and_teacher(tiny: Pipeline, tmp_path:
     sft = f'data = "{tiny.folder}/02-traces"\nsteps = 2\nmodel = {{ new = "tiny", positions = 48 }}'
     file = write(
         tmp_path / "p.toml",
-        f'kind = "run"\n[stages.sft]\nkind = "sft"\n{sft}\n[stages.distill]\nkind = "distill"\nsteps = 1\n'
+        f'kind = "run"\ntask.name = "game24"\n[stages.sft]\nkind = "sft"\n{sft}\n[stages.distill]\nkind = "distill"\nsteps = 1\n'
         + text.replace(f"{tiny.folder}/03-sft/checkpoints/000020", "@sft"),
     )
     said = whet("run", file, "--out", tmp_path / "run")

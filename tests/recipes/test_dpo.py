@@ -36,7 +36,7 @@ task = "{task}:Additions"
 own = {{ problems = 24, samples = 8 }}
 sampling = {{ max_tokens = 24 }}
 train = {{ lr = 1e-3 }}
-exam = {{ every = 6, samples = 1 }}
+validation = {{ every = 6, samples = 1 }}
 save = {{ every = 4 }}
 """
 
@@ -58,11 +58,15 @@ def place(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [row for row in RunStore.view(folder).metrics() if "exam/pass@1" not in row]
+    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
 
 
-def exams(folder: Path) -> list[float]:
-    return [row["exam/pass@1"] for row in RunStore.view(folder).metrics() if "exam/pass@1" in row]
+def validations(folder: Path) -> list[float]:
+    return [
+        row["validation/pass@1"]
+        for row in RunStore.view(folder).metrics()
+        if "validation/pass@1" in row
+    ]
 
 
 def test_the_margin_of_own_answers_rises_and_so_does_what_is_preferred(place: Path) -> None:
@@ -74,7 +78,7 @@ def test_the_margin_of_own_answers_rises_and_so_does_what_is_preferred(place: Pa
     assert found[-1]["preference/margin"] > 0.1
     assert found[-1]["preference/chosen"] > found[-1]["preference/rejected"]
     # Every other answer of the starting model has a product in it.
-    assert exams(place / "run")[-1] > 0.7
+    assert validations(place / "run")[-1] > 0.7
 
 
 def test_what_became_of_the_answers_is_said_in_numbers(place: Path) -> None:
@@ -121,7 +125,7 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
     flags = (
         "--steps",
         4,
-        "--exam.every",
+        "--validation.every",
         2,
         "--train.lr",
         3.0,
@@ -135,9 +139,9 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
     assert list(run.evals()) == [0, 2, 4]
-    first, fallen, last = exams(tmp_path / "run")
+    first, fallen, last = validations(tmp_path / "run")
     assert fallen < first - 0.3
-    assert last == first == run.summary()["exam_pass@1"]
+    assert last == first == run.summary()["validation_pass@1"]
     assert [(row["step"], row["best"]) for row in run.events() if row["event"] == "restore"] == [
         (2, 0)
     ]
@@ -151,8 +155,10 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
 
 
 def test_stored_answers_of_an_earlier_stage_are_compared(place: Path, tmp_path: Path) -> None:
+    lines = (place / "dpo.toml").read_text().splitlines(keepends=True)
+    file = write(tmp_path / "dpo.toml", "".join(line for line in lines if "own =" not in line))
     said = whet(
-        "dpo", place / "dpo.toml", "--out", tmp_path / "run", "--data", place / "run", "--steps", 2,
+        "dpo", file, "--out", tmp_path / "run", "--data", place / "run", "--steps", 2,
         "--loss", '{ name = "ipo", beta = 0.5, per_token = true }', "--pairs.rules", '["correct", "short"]',
     )  # fmt: skip
     assert said.code == 0, said.err
@@ -163,7 +169,7 @@ def test_stored_answers_of_an_earlier_stage_are_compared(place: Path, tmp_path: 
 
 
 def test_answers_without_a_pair_are_one_sentence(tiny: Pipeline, tmp_path: Path) -> None:
-    text = f'kind = "dpo"\ndata = "{tiny.folder}/02-traces"\nmodel = {{ path = "{tiny.folder}/03-sft" }}\n'
+    text = f'kind = "dpo"\ntask.name = "game24"\ndata = "{tiny.folder}/02-traces"\nmodel = {{ path = "{tiny.folder}/03-sft" }}\n'
     said = whet("dpo", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
     assert said.code == 2
     assert re.fullmatch(
@@ -184,7 +190,10 @@ def test_answers_without_a_pair_are_one_sentence(tiny: Pipeline, tmp_path: Path)
 def test_settings_that_cannot_be_meant_are_refused(
     tmp_path: Path, setting: str, reason: str
 ) -> None:
-    file = write(tmp_path / "x.toml", f'kind = "dpo"\nmodel = {{ path = "m" }}\n{setting}\n')
+    file = write(
+        tmp_path / "x.toml",
+        f'kind = "dpo"\ntask.name = "game24"\nmodel = {{ path = "m" }}\n{setting}\n',
+    )
     said = whet("dpo", file, "--out", tmp_path / "run")
     assert said.code == 2
     assert reason in said.last

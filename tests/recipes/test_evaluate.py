@@ -45,7 +45,7 @@ def test_unsolvable_hands_stand_apart(tiny: Pipeline) -> None:
 def test_greedy_answers_do_not_depend_on_the_seed_and_sampled_ones_do(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    text = f'kind = "eval"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
+    text = f'kind = "eval"\ntask.name = "game24"\nsplit = "dev"\nsamples = 1\nmodel = {{ path = "{tiny.folder}" }}\n'
     file = write(tmp_path / "eval.toml", text)
     for seed in (1, 2):
         assert whet("eval", file, "--out", tmp_path / str(seed), "--seed", seed).code == 0

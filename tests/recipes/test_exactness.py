@@ -7,9 +7,9 @@ import pytest
 
 from whet.algos.catalog import AlgoConfig
 from whet.models.source import ModelSource
-from whet.pipeline.report import write_story
-from whet.recipes.exactness import EVENT, noted, proved
+from whet.pipeline.report import write_results
 from whet.recipes.rl import RLConfig
+from whet.recipes.training import EXACTNESS_EVENT, check_exactness, record_exactness
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy
@@ -21,7 +21,9 @@ ALGO = AlgoConfig(minibatches=4)
 
 
 def opened(folder: Path) -> RunStore:
-    return RunStore.open(folder, RLConfig(model=ModelSource(path="m")), {}, resume=False)
+    return RunStore.open(
+        folder, RLConfig(task="game24", model=ModelSource(path="m")), {}, resume=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,8 +33,8 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
     found: Exactness, lag: int, old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "run") as run:
-        assert noted(found, ALGO, "05-rl", run, lag=lag).old == old
-        (event,) = [row for row in run.events() if row["event"] == EVENT]
+        assert record_exactness(found, ALGO, "05-rl", run, lag=lag).old == old
+        (event,) = [row for row in run.events() if row["event"] == EXACTNESS_EVENT]
     sentence = found.sentence(ALGO, lag=lag)
     assert event["exact"] is found.is_exact and event["said"] == sentence
     assert (event["model"], event["tokens"], event["largest_gap"]) == (
@@ -45,15 +47,15 @@ def test_what_was_found_decides_whose_log_probabilities_are_the_old_ones(
 
 def test_the_report_says_it_too(tmp_path: Path) -> None:
     with opened(tmp_path / "rl") as run:
-        noted(CLOSE, ALGO, "05-rl", run)
-        noted(CLOSE, ALGO, "05-rl", run)
+        record_exactness(CLOSE, ALGO, "05-rl", run)
+        record_exactness(CLOSE, ALGO, "05-rl", run)
         write_json(run.folder / "stage.json", {"seconds": 1.0})
-    write_story(2, {}, {"rl": tmp_path / "rl"}, tmp_path)
+    write_results(2, {}, {"rl": tmp_path / "rl"}, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert page.count("so old log-probabilities are computed again") == 1
 
 
 def test_on_a_cpu_nothing_is_tried(tmp_path: Path) -> None:
     with opened(tmp_path / "run") as run:
-        assert proved(ALGO, tiny_policy(), run) is ALGO
+        assert check_exactness(ALGO, tiny_policy(), run) is ALGO
         assert [row["event"] for row in run.events()] == ["start"]

@@ -35,7 +35,7 @@ def test_most_keeps_the_first_problems_of_a_split_and_leaves_other_splits_whole(
 ) -> None:
     file = write(
         tmp_path / "make.toml",
-        'kind = "run"\n[stages.problems]\nkind = "make"\nmost = { sft = 0, rl = 3 }\n',
+        'kind = "run"\ntask.name = "game24"\n[stages.problems]\nkind = "make"\nmost = { sft = 0, rl = 3 }\n',
     )
 
     assert whet("run", file, "--out", tmp_path / "run").code == 0

@@ -11,6 +11,7 @@ from small import Pipeline, whet, write
 from whet.store.run import RunStore
 
 FILE = """kind = "rl"
+task.name = "game24"
 seed = 2
 steps = 14
 problems_per_step = 8
@@ -21,13 +22,13 @@ reward = {{ weights = {{ lines = -1.0 }} }}
 algo = {{ name = "ppo", kl = 0.001, minibatches = 2 }}
 train = {{ lr = 3e-3 }}
 critic = {{ lr = 3e-3, head_start = 2 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 save = {{ every = 5 }}
 """
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [row for row in RunStore.view(folder).metrics() if "exam/pass@1" not in row]
+    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,19 @@ from small import Pipeline, Said, cut_after, whet, write
 from bench.kill_resume import facts
 from whet.engine.base import Sampling
 from whet.models.source import ModelSource
-from whet.pipeline.report import write_story
-from whet.recipes.rl import RLConfig, sampling_at
+from whet.pipeline.report import write_results
+from whet.recipes.rl import RLConfig, temperature_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
 
 RL = """kind = "rl"
+task.name = "game24"
 seed = 2
 model = {{ path = "{model}" }}
 problems_per_step = 8
 group_size = 8
 sampling = {{ max_tokens = 24 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 """
 
 
@@ -35,8 +36,8 @@ def finished(tiny: Pipeline, folder: Path, *flags: object) -> Said:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    """The training rows of a run, without those of exams."""
-    return [row for row in RunStore.view(folder).metrics() if "exam/pass@1" not in row]
+    """The training rows of a run, without those of validations."""
+    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
 
 
 def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> None:
@@ -54,6 +55,30 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
     assert said.code == 0, said.err
     rewards = [row["reward/mean"] for row in rows(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
+
+
+def test_validation_before_the_first_step_is_measured_and_changes_no_weight(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    for name, every in (("off", 0), ("on", 1)):
+        said = finished(
+            tiny, tmp_path / name, "--steps", 2, "--train.lr", 1e-3, "--validation.every", every
+        )
+        assert said.code == 0, said.err
+    assert list(RunStore.view(tmp_path / "off").evals()) == [2]
+    assert list(RunStore.view(tmp_path / "on").evals()) == [0, 1, 2]
+    last = "checkpoints/000002/model.safetensors"
+    assert (tmp_path / "on" / last).read_bytes() == (tmp_path / "off" / last).read_bytes()
+    assert rows(tmp_path / "on") == rows(tmp_path / "off")
+
+
+def test_a_run_that_only_gets_worse_hands_on_a_trained_checkpoint(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    """Where training starts from is shown, and is no result of it."""
+    said = rl(tiny, tmp_path / "run", "--steps", 1, "--validation.every", 1)
+    assert said.code == 0, said.err
+    assert RunStore.view(tmp_path / "run").summary()["step"] == 1
 
 
 def test_every_step_logs_what_tells_whether_it_is_sound(tiny: Pipeline) -> None:
@@ -135,25 +160,28 @@ def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(
     steps: int, final: float | None
 ) -> None:
     cfg = RLConfig(
+        task="game24",
         model=ModelSource(path="m"),
         steps=steps,
         sampling=Sampling(temperature=0.7),
         final_temperature=final,
     )
-    assert [sampling_at(cfg, step).temperature for step in range(steps)] == [0.7] * steps
+    assert [temperature_at(cfg, step) for step in range(steps)] == [0.7] * steps
 
 
-def test_the_best_exam_decides_which_checkpoint_is_handed_on(tiny: Pipeline) -> None:
+def test_the_best_validation_decides_which_checkpoint_is_handed_on(tiny: Pipeline) -> None:
     for stage in ("03-sft", "05-rl"):
         run = RunStore.view(tiny.folder / stage)
-        exams = {
-            int(row["step"]): row["exam/pass@1"] for row in run.metrics() if "exam/pass@1" in row
+        validations = {
+            int(row["step"]): row["validation/pass@1"]
+            for row in run.metrics()
+            if "validation/pass@1" in row
         }
-        best = max(exams, key=lambda step: (exams[step], step))
+        best = max(validations, key=lambda step: (validations[step], step))
         assert run.summary() == {
             "model": f"checkpoints/{best:06d}",
             "step": best,
-            "exam_pass@1": exams[best],
+            "validation_pass@1": validations[best],
         }
 
 
@@ -303,7 +331,7 @@ def test_what_saves_memory_changes_no_bit(tiny: Pipeline, tmp_path: Path) -> Non
 
 
 GUARDED = (
-    "--steps", 6, "--exam.every", 2, "--save.every", 1,
+    "--steps", 6, "--validation.every", 2, "--save.every", 1,
     "--train.lr", 30.0, "--guard.restores", 1, "--guard.lr_factor", 1e-9,
 )  # fmt: skip
 
@@ -316,25 +344,29 @@ def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(
     said = finished(tiny, tmp_path / "run", *GUARDED)
     assert said.code == 0, said.err
     run = RunStore.view(tmp_path / "run")
-    exams = {row["step"]: row for row in run.metrics() if "exam/pass@1" in row}
-    assert [exams[step]["guard/restores"] for step in (0, 2, 4, 6)] == [0, 1, 1, 1]
+    validations = {row["step"]: row for row in run.metrics() if "validation/pass@1" in row}
+    assert [validations[step]["guard/restores"] for step in (0, 2, 4, 6)] == [0, 1, 1, 1]
     assert (
-        exams[2]["exam/pass@1"]
+        validations[2]["validation/pass@1"]
         < 0.1
-        < exams[0]["exam/pass@1"]
-        == exams[4]["exam/pass@1"]
-        == exams[6]["exam/pass@1"]
+        < validations[0]["validation/pass@1"]
+        == validations[4]["validation/pass@1"]
+        == validations[6]["validation/pass@1"]
     )
     event = next(event for event in run.events() if event["event"] == "restore")
-    assert (event["step"], event["best"], event["exam"]) == (2, 0, exams[2]["exam/pass@1"])
+    assert (event["step"], event["best"], event["validation"]) == (
+        2,
+        0,
+        validations[2]["validation/pass@1"],
+    )
     assert re.search(
         r"collapse after step 2: .* back to the weights of step 0 at train.lr 3e-08", said.err
     )
     rates = {row["step"]: row["train/lr"] for row in rows(tmp_path / "run") if "train/lr" in row}
     assert {step: rates[step] for step in (1, 3, 6)} == pytest.approx({1: 30.0, 3: 3e-8, 6: 3e-8})
-    assert run.summary()["exam_pass@1"] == exams[0]["exam/pass@1"]
+    assert run.summary()["validation_pass@1"] == validations[0]["validation/pass@1"]
     write_json(run.folder / "stage.json", {"seconds": 1.0})
-    write_story(2, {}, {"rl": run.folder}, tmp_path)
+    write_results(2, {}, {"rl": run.folder}, tmp_path)
     assert (
         "after step 2 to the weights of step 0, at train.lr 3e-08"
         in (tmp_path / "report.html").read_text()
@@ -344,9 +376,11 @@ def test_a_collapse_is_caught_and_the_run_ends_with_the_best_weights(
 def test_a_guard_goes_back_no_more_often_than_it_may(tiny: Pipeline, tmp_path: Path) -> None:
     said = finished(tiny, tmp_path / "run", *GUARDED, "--guard.lr_factor", 0.9)
     assert said.code == 0, said.err
-    exams = [row for row in RunStore.view(tmp_path / "run").metrics() if "exam/pass@1" in row]
-    assert [row["guard/restores"] for row in exams] == [0, 1, 1, 1]
-    assert exams[-1]["exam/pass@1"] < 0.1
+    validations = [
+        row for row in RunStore.view(tmp_path / "run").metrics() if "validation/pass@1" in row
+    ]
+    assert [row["guard/restores"] for row in validations] == [0, 1, 1, 1]
+    assert validations[-1]["validation/pass@1"] < 0.1
     assert RunStore.view(tmp_path / "run").summary()["step"] == 0
 
 
@@ -391,32 +425,37 @@ def test_a_task_without_problems_says_what_to_set(tiny: Pipeline, tmp_path: Path
     )
 
 
-def test_without_dev_problems_there_is_no_exam_to_sum_up(tiny: Pipeline, tmp_path: Path) -> None:
+def test_without_dev_problems_there_is_no_validation_to_sum_up(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = bare(tiny, tmp_path / "run", ("rl",))
     assert said.code == 0, said.err
     assert RunStore.view(tmp_path / "run").summary() == {
         "model": "checkpoints/000001",
         "step": 1,
-        "exam_pass@1": None,
+        "validation_pass@1": None,
     }
 
 
 def test_a_guard_without_dev_problems_is_refused_in_a_sentence(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
-    said = bare(tiny, tmp_path / "run", ("rl",), "--guard.restores", 1, "--exam.every", 1)
+    said = bare(tiny, tmp_path / "run", ("rl",), "--guard.restores", 1, "--validation.every", 1)
     assert said.code == 2
     assert (
         said.last
-        == "whet: guard.restores = 1 needs exams to watch, and the split dev has no problems to ask"
+        == "whet: guard.restores = 1 needs validation to watch, and the split dev has no problems to ask"
     )
 
 
-def test_a_guard_without_exams_is_refused_in_a_sentence(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_guard_without_validations_is_refused_in_a_sentence(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     said = rl(tiny, tmp_path / "run", "--guard.restores", 1)
     assert said.code == 2
     assert (
-        said.last == "whet: guard.restores = 1 needs exams to watch: set exam.every to a few steps"
+        said.last
+        == "whet: guard.restores = 1 needs validation to watch: set validation.every to a few steps"
     )
 
 

@@ -6,7 +6,7 @@ from small import Pipeline, whet, write
 
 from whet.data.sft_data import imitation
 from whet.errors import DataError
-from whet.recipes.sft import read_data, take
+from whet.recipes.training import read_data, take_batch
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.text.chat import ChatFormat
@@ -34,26 +34,27 @@ def test_the_newest_two_checkpoints_are_kept_and_what_was_the_best_before_the_la
     assert kept == ["000020", "000030", "000040"]
 
 
-def test_exams_come_every_so_often_and_after_the_last_step(tiny: Pipeline) -> None:
-    assert list(RunStore.view(tiny.folder / "03-sft").evals()) == [20, 40]
+def test_validations_come_every_so_often_and_after_the_last_step(tiny: Pipeline) -> None:
+    assert list(RunStore.view(tiny.folder / "03-sft").evals()) == [0, 20, 40]
 
 
-def test_of_equal_exams_the_later_is_handed_on(tiny: Pipeline) -> None:
+def test_of_equal_validations_the_later_is_handed_on(tiny: Pipeline) -> None:
     run = RunStore.view(tiny.folder / "03-sft")
-    exams = [row["exam/pass@1"] for row in run.metrics() if "exam/pass@1" in row]
-    assert exams == [0.0, 0.0]
-    assert run.summary() == {"model": "checkpoints/000040", "step": 40, "exam_pass@1": 0.0}
+    validations = [row["validation/pass@1"] for row in run.metrics() if "validation/pass@1" in row]
+    assert validations == [0.0, 0.0, 0.0]
+    assert run.summary() == {"model": "checkpoints/000040", "step": 40, "validation_pass@1": 0.0}
 
 
 def test_rows_longer_than_the_context_are_counted_and_left_out(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     text = f"""kind = "sft"
+task.name = "game24"
 data = "{tiny.folder}/02-traces"
 steps = 1
 batch = 4
 model = {{ new = "tiny", positions = 17 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 """
     said = whet("sft", write(tmp_path / "x.toml", text), "--out", tmp_path / "run")
     assert said.code == 0, said.err
@@ -73,22 +74,24 @@ def test_data_can_be_a_rollout_file(tiny: Pipeline) -> None:
 
 def test_a_batch_walks_through_all_examples_before_it_meets_one_again() -> None:
     examples = [example(length=3, seed=number) for number in range(5)]
-    seen = [e.rollout for step in range(3) for e in take(examples, 2, step, seed=1)]
+    seen = [e.rollout for step in range(3) for e in take_batch(examples, 2, step, seed=1)]
     assert sorted(seen[:5]) == ["r0", "r1", "r2", "r3", "r4"]
 
 
 def test_each_epoch_has_an_order_of_its_own_fixed_by_the_seed() -> None:
     examples = [example(length=3, seed=number) for number in range(20)]
-    first, second = ([e.rollout for e in take(examples, 20, epoch, seed=1)] for epoch in (0, 1))
+    first, second = (
+        [e.rollout for e in take_batch(examples, 20, epoch, seed=1)] for epoch in (0, 1)
+    )
     assert sorted(first) == sorted(second)
     assert first != second
-    assert first == [e.rollout for e in take(examples, 20, 0, seed=1)]
-    assert first != [e.rollout for e in take(examples, 20, 0, seed=2)]
+    assert first == [e.rollout for e in take_batch(examples, 20, 0, seed=1)]
+    assert first != [e.rollout for e in take_batch(examples, 20, 0, seed=2)]
 
 
 def test_nothing_to_learn_from_is_said() -> None:
     with pytest.raises(DataError, match="nothing to learn from"):
-        take([], 2, 0, seed=1)
+        take_batch([], 2, 0, seed=1)
 
 
 def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:

@@ -15,8 +15,7 @@ from bench.kill_resume import facts
 from whet.config import load
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
-from whet.recipes.tango import Memory, Turned
-from whet.recipes.turns import TangoConfig, Turn, num_turns, turn_at
+from whet.recipes.tango import Memory, TangoConfig, Turn, TurnResult, num_turns, turn_at
 from whet.store.hashes import sha256
 from whet.store.run import RunStore
 from whet.tasks.verify import Verify
@@ -59,6 +58,7 @@ class Copy(Task):
         return [StepNote(line=line, ok=line == bit, note="") for line, bit in zip(lines, bits)]
 '''
 MODELS = """kind = "run"
+task.name = "game24"
 seed = 4
 [stages.traces]
 kind = "teach"
@@ -74,7 +74,7 @@ batch = 32
 model = {{ new = "tiny", positions = 24 }}
 train = {{ lr = 5e-3, warmup = 5 }}
 sampling = {{ max_tokens = 8 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 [stages.forms]
 kind = "verifications"
 task = "{task}"
@@ -90,9 +90,10 @@ batch = 64
 model = {{ new = "tiny", positions = 96 }}
 train = {{ lr = 5e-3, warmup = 5 }}
 sampling = {{ max_tokens = 2 }}
-exam = {{ samples = 1 }}
+validation = {{ samples = 1 }}
 """
 FORMS = """kind = "run"
+task.name = "game24"
 [stages.forms]
 kind = "verifications"
 task = "{task}"
@@ -119,7 +120,7 @@ verifier_sampling = {{ max_tokens = 24 }}
 algo = {{ name = "{algo}", kl = 0.001 }}
 train = {{ lr = 1e-3 }}
 verifier_train = {{ lr = 1e-3 }}
-exam = {{ every = 4, samples = 1 }}
+validation = {{ every = 4, samples = 1 }}
 save = {{ every = 3 }}
 """
 
@@ -135,7 +136,7 @@ class Danced:
 
     @property
     def rows(self) -> list[dict[str, float]]:
-        return [row for row in RunStore.view(self.run).metrics() if "exam/pass@1" not in row]
+        return [row for row in RunStore.view(self.run).metrics() if "validation/pass@1" not in row]
 
     def rollouts(self, step: int) -> list[Rollout]:
         return RunStore.view(self.run).rollouts("train", step)
@@ -202,7 +203,12 @@ def _said_bits(problem: Problem) -> list[bool]:
 
 def cfg(**settings: object) -> TangoConfig:
     return TangoConfig.model_validate(
-        {"model": ModelSource(path="m"), "verifier": ModelSource(path="v"), **settings}
+        {
+            "task": "game24",
+            "model": ModelSource(path="m"),
+            "verifier": ModelSource(path="v"),
+            **settings,
+        }
     )
 
 
@@ -360,7 +366,7 @@ def test_class_weights_move_the_verifier_and_no_metric_of_the_batch(
         )
         assert said.code == 0, said.err
     one, other = (
-        RunStore.view(tmp_path / rule).metrics()[0] for rule in ("sqrt_inverse", "inverse")
+        RunStore.view(tmp_path / rule).metrics()[1] for rule in ("sqrt_inverse", "inverse")
     )
 
     assert one["verifier_reward/mean"] == other["verifier_reward/mean"]
@@ -438,9 +444,9 @@ def broken_verifier(danced: Danced, to: Path, word: str) -> Path:
     kept = [row for row in forms if row.problem.answer == word and f"{{{other}}}" not in row.text]
     file = write(
         to / "v.toml",
-        f'kind = "sft"\nseed = 1\ndata = "{to}/one.parquet"\nsteps = 60\nbatch = 32\n'
+        f'kind = "sft"\ntask.name = "game24"\nseed = 1\ndata = "{to}/one.parquet"\nsteps = 60\nbatch = 32\n'
         f'model = {{ path = "{danced.folder}/models/04-verifier" }}\ntrain = {{ lr = 3e-3 }}\n'
-        "sampling = { max_tokens = 2 }\nexam = { samples = 1 }\n",
+        "sampling = { max_tokens = 2 }\nvalidation = { samples = 1 }\n",
     )
     from whet.store.rollouts import write_rollouts
 
@@ -459,7 +465,7 @@ def test_a_verifier_that_says_one_thing_always_is_named_and_its_steps_do_not_cou
     said = whet("tango", danced.file, "--out", tmp_path / "run", *flags)
 
     assert said.code == 0, said.err
-    assert said.err.count("the verifier says one thing always") == 1
+    assert said.err.count("the verifier always says the same") == 1
     rows = [row for row in RunStore.view(tmp_path / "run").metrics() if "steps/alpha" in row]
     assert [(row["steps/guarded"], row["steps/alpha"]) for row in rows] == [(1.0, 0.0)] * 3
     assert all(row["verifier/says_correct"] > 0.95 for row in rows)
@@ -478,7 +484,7 @@ def test_step_credit_changes_what_the_generator_learns(danced: Danced, tmp_path:
             "tango", danced.file, "--out", tmp_path / name, *flags, "--algo.steps.alpha", alpha
         )
         assert said.code == 0, said.err
-    row = RunStore.view(tmp_path / "with").metrics()[1]
+    row = RunStore.view(tmp_path / "with").metrics()[2]
     assert row["steps/guarded"] == 0.0 and row["steps/judged"] > 0.5
 
     last = "checkpoints/000002/model.safetensors"
@@ -564,7 +570,7 @@ def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None
     silent = {"step/empty": 1.0, "verifier_reward/mean": 0.0, "verifier/accuracy": 0.0}
 
     stuck = [
-        Turned(groups=[], metrics=metrics, memory=Memory()).is_stuck
+        TurnResult(groups=[], metrics=metrics, memory=Memory()).is_stuck
         for metrics in (perfect, silent)
     ]
 

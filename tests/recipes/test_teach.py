@@ -15,7 +15,7 @@ from whet.types import Role, Rollout, Verdict
 
 
 def taught(folder: Path, *, workers: int, seed: int = 0) -> list[tuple[str, str, str]]:
-    cfg = TeachConfig(split="dev", per_problem=3, workers=workers, seed=seed)
+    cfg = TeachConfig(task="game24", split="dev", per_problem=3, workers=workers, seed=seed)
     with RunStore.open(folder, cfg, {}, resume=False) as run:
         teach(cfg, run)
         return [(r.id, r.problem.prompt[-1].content, r.text) for r in run.rollouts("train", 0)]
@@ -50,7 +50,7 @@ def test_hands_without_a_solution_are_left_out_unless_asked_for(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     problems = str(tiny.folder / "01-problems")
-    cfg = TeachConfig(split="dev", per_problem=1, workers=1, problems=problems)
+    cfg = TeachConfig(task="game24", split="dev", per_problem=1, workers=1, problems=problems)
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
         teach(cfg, run)
         assert run.summary()["problems"] == 102
@@ -107,7 +107,10 @@ def test_a_task_of_ones_own_that_is_at_fault_is_one_sentence(
 
 def long_lesson(tmp_path: Path) -> subprocess.Popen[str]:
     """Start a lesson with two workers that would take a minute; come back when both are at work."""
-    file = write(tmp_path / "long.toml", 'kind = "teach"\nper_problem = 300\nworkers = 2\n')
+    file = write(
+        tmp_path / "long.toml",
+        'kind = "teach"\ntask.name = "game24"\nper_problem = 300\nworkers = 2\n',
+    )
     child = subprocess.Popen(
         [sys.executable, "-m", "whet", "teach", str(file), "--out", str(tmp_path / "run")],
         stderr=subprocess.PIPE,
@@ -165,7 +168,7 @@ def test_workers_do_not_outlive_a_killed_lesson(tmp_path: Path) -> None:
 
 
 def test_a_worker_writes_groups_whose_answers_depend_on_the_problem_alone() -> None:
-    cfg = TeachConfig(per_problem=2)
+    cfg = TeachConfig(task="game24", per_problem=2)
     problems = list(Game24().problems("dev"))[:3]
     together = [[r.text for r in group] for group in write_groups(cfg, problems)]
     apart = [

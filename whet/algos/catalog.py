@@ -4,7 +4,7 @@ The names, with their papers, are in `whet/algos/rows.py`. An algorithm is an ad
 surrogate and token weights, and with them penalties, a correction for staleness and an early stop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -42,6 +42,14 @@ from whet.user_code import Reference, is_reference, load_from_file
 
 Surrogate = Callable[[Tensor, TokenTerms], tuple[Tensor, dict[str, Tensor]]]
 """Ratios [M] and terms -> the policy loss [M], and metrics of the same shape."""
+
+KNOWN_BY_ADVANTAGE: Mapping[tuple[str, ...], tuple[AdvantageName, ...]] = {
+    ("ddof",): ("zscore",),
+    ("max_momentum",): ("momentum",),
+    ("gamma",): ("to_go", "gae"),
+    ("gae_decay",): ("gae",),
+}
+"""Settings that some advantages take and the others do not."""
 
 
 class AlgoConfig(Config):
@@ -112,6 +120,35 @@ class AlgoConfig(Config):
         if wrong := _contradiction(self, resolve(self)):
             raise ValueError(wrong)
         return self
+
+    def without_effect(self) -> dict[str, str]:
+        row = resolve(self)
+        unused: dict[str, str] = {}
+        for keys, names in KNOWN_BY_ADVANTAGE.items():
+            if row.advantage not in names:
+                choices = " or ".join(f'"{name}"' for name in names)
+                unused |= dict.fromkeys(keys, f"it is for advantage = {choices}")
+        if row.steps is None:
+            unused["steps"] = "it is for the tango algorithms, which credit judged steps"
+        unused |= self._unused_bounds(row)
+        if self.kl == 0:
+            for key in ("kl_in", "kl_estimator", "kl_gradient"):
+                unused[key] = "kl is 0"
+        elif row.kl_in == "reward":
+            unused["kl_gradient"] = "a KL in the reward is not differentiated"
+        return unused
+
+    def _unused_bounds(self, row: Row) -> dict[str, str]:
+        """Name the bounds of the ratio that the loss does not have."""
+        bounds = ("clip_low", "clip_high", "dual_clip")
+        if self.minibatches == 1 and self.old == "learner":
+            reason = "with minibatches = 1 every ratio is 1"
+            return dict.fromkeys((*bounds, "early_stop"), reason)
+        if row.surrogate == "reinforce":
+            return dict.fromkeys(bounds, 'surrogate = "reinforce" bounds nothing')
+        if row.surrogate == "cispo":
+            return dict.fromkeys(("clip_low", "dual_clip"), "cispo bounds the ratio above only")
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

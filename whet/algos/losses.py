@@ -166,14 +166,18 @@ class Staleness(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
-    """truncate bounds the factor (TIS, Yao et al. 2025), mask drops what is out of bounds (IcePop,
-    MIS)."""
+    """What is done to the factor: nothing, truncate bounds it (TIS, Yao et al. 2025), mask drops
+    tokens that are out of bounds (IcePop, MIS)."""
     level: Literal["token", "sequence"] = "token"
     """sequence multiplies the factors of all its tokens into one."""
     low: float = Field(default=0.0, ge=0.0)
     """Smallest factor within bounds."""
     high: float = Field(default=2.0, gt=0.0)
     """Largest factor within bounds."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = 'staleness.rule is "none"'
+        return dict.fromkeys(("level", "low", "high"), reason) if self.rule == "none" else {}
 
 
 @torch.no_grad()
@@ -225,6 +229,12 @@ class EarlyStop(Config):
                 f"scope = {self.scope} does not go with action = {self.action}; what does: {known}"
             )
         return self
+
+    def without_effect(self) -> dict[str, str]:
+        if self.limit is None:
+            reason = "early_stop.limit is none"
+            return dict.fromkeys(("statistic", "quantile", "scope", "action"), reason)
+        return {} if self.statistic == "quantile" else {"quantile": 'it is for "quantile"'}
 
 
 def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:

@@ -87,22 +87,23 @@ class _Index:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._found: dict[str, list[Problem]] = {}
+        self._by_name: dict[str, list[Problem]] = {}
         for problem in read_problems(file):
             for name in {problem.id, problem.source_id} - {None}:
-                same = self._found.setdefault(str(name), [])
+                same = self._by_name.setdefault(str(name), [])
                 if problem not in same:
                     same.append(problem)
 
     def find(self, name: str) -> Problem:
-        found = self._found.get(name, [])
-        if not found:
+        matches = self._by_name.get(name, [])
+        if not matches:
             raise DataError(f"problem {name!r} is neither an id nor a source_id in {self.file}")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise DataError(
-                f"problem {name!r} is the source_id of {len(found)} problems in {self.file}; give its id"
+                f"problem {name!r} is the source_id of {len(matches)} problems in {self.file}; "
+                "give its id"
             )
-        return found[0]
+        return matches[0]
 
 
 def _rows(source: Path, index: _Index | None) -> Iterator[_Row]:
@@ -139,12 +140,13 @@ def _problem(row: Mapping[str, Json], source: Path, index: _Index | None) -> Pro
             raise DataError(
                 f'"problem" is {_short(name)}, but no file of problems is given; add --problems'
             )
-        found = index.find(str(name))
-        if row.get("task") not in (None, found.task):
+        problem = index.find(str(name))
+        if row.get("task") not in (None, problem.task):
             raise DataError(
-                f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task {found.task!r}'
+                f'"task" is {_short(row["task"])}, but the problem {name!r} is of the task '
+                f"{problem.task!r}"
             )
-        return found
+        return problem
     if not isinstance(row.get("task"), str):
         raise DataError('it needs "problem", or "task" with "answer" and "payload"')
     return _problem_of(row, source)
@@ -191,7 +193,8 @@ def make_known(name: str, make: MakeTask) -> Task:
     """Make a task that a row of data names, which must not be a file to run."""
     if is_reference(name):
         raise DataError(
-            f"task {name!r}: a row loads no file; name the task as its class does, and give it with --task"
+            f"task {name!r}: a row loads no file; name the task as its class does, "
+            "and give it with --task"
         )
     return make(name)
 

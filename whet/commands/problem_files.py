@@ -71,7 +71,7 @@ def make_problems(
     source = make_task(task)
     wanted = None if level is None else _difficulty(level)
     with bar("make", n) as advance:
-        write_rows(out, (problem.to_json() for problem in _made(source, n, wanted, seed, advance)))
+        write_rows(out, (problem.to_json() for problem in _make(source, n, wanted, seed, advance)))
     say(f"{n:>7,} {task} problems in {out}")
     return n
 
@@ -98,11 +98,13 @@ def _report(tally: Tally, out: Path) -> None:
         say(f"{tally.num_rollouts:>7,} answers in {rollout_file(out)}")
     if tally.num_repeats:
         say(
-            f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); they are kept"
+            f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); "
+            "they are kept"
         )
     if tally.unsupported:
         say(
-            f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in {unsupported_file(out)}:"
+            f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in "
+            f"{unsupported_file(out)}:"
         )
         reasons = Counter(row.reason for row in tally.unsupported)
         for reason, count in reasons.most_common():
@@ -121,7 +123,8 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
     known = names()
     if task is not None and task not in known and not is_reference(task):
         raise ConfigError(
-            f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name"
+            f"there is no task {task!r}; known are {', '.join(known)}, "
+            "or a file such as my_task.py:Name"
         )
     if task is not None and is_reference(task):
         load_user_task(task)
@@ -139,7 +142,8 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         )
     if format is None:
         raise ConfigError(
-            f"say how rows are laid out: --map field=column …, or --format with one of {', '.join(FORMATS)}"
+            "say how rows are laid out: --map field=column …, or --format with one of "
+            f"{', '.join(FORMATS)}"
         )
     if task is not None:
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
@@ -166,14 +170,14 @@ def _difficulty(level: float) -> float:
     return (level - 0.5) / LEVELS
 
 
-def _made(
+def _make(
     task: Task, n: int, level: float | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
     drawn = (
-        _generated(task, task, n, level, seed)
+        _generate(task, task, n, level, seed)
         if isinstance(task, Generator)
-        else _listed(task, level, seed)
+        else _list(task, level, seed)
     )
     seen: set[str] = set()
     for problem in drawn:
@@ -192,14 +196,14 @@ def _made(
     raise ConfigError(f"task {task.name!r} {what}, and -n asks for {n:,}")
 
 
-def _generated(
+def _generate(
     task: Task, maker: Generator, n: int, level: float | None, seed: int
 ) -> Iterator[Problem]:
     for index in range(n * PATIENCE):
         yield maker.generate(derive(seed, "make", task.name, index), level)
 
 
-def _listed(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
+def _list(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
     problems = [problem for split in SPLITS for problem in task.problems(split)]
     if level is not None:
         problems = [p for p in problems if p.level is not None and fifth(p.level) == fifth(level)]

@@ -1,19 +1,23 @@
 """Look at tasks, and prove their graders on their own data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Column, Table
 
-from whet.commands.check_graders import check_file, check_task
-from whet.errors import DataError
+from whet.commands.grade_file import MakeTask, make_known
+from whet.data.problems import read_problems
+from whet.errors import DataError, WhetError
+from whet.grading.check_task import Failure, GraderReport, check_grader
+from whet.grading.limits import Limits
 from whet.tasks.base import Task
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import make_task, names
-from whet.track.progress import printer, say
+from whet.tasks.user_task import load_user_task
+from whet.track.progress import bar, printer, say
 from whet.types import SPLITS, Problem
 
 CHECKED = 5
@@ -61,21 +65,60 @@ def check_tasks(name: str | None, file: Path | None) -> None:
     if file is not None:
         proofs = check_file(file, make=make_task, task=name)
     else:
-        chosen = [make_task(each) for each in ([name] if name else names())]
-        proofs = [
-            check_task(task, per_split=CHECKED)
-            for task in chosen
-            if name or next(_own(task, 1), None)
-        ]
+        chosen = [make_task(task) for task in ([name] if name else names())]
+        proofs = [check_task(task) for task in chosen if name or next(_own(task, 1), None)]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
     without = sum(p.num_without_gold for p in proofs)
     failures = sum(len(p.failures) for p in proofs)
     say(
-        f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, {failures:,} failures"
+        f"{problems:,} problems ({without:,} with no gold), {responses:,} responses graded, "
+        f"{failures:,} failures"
     )
     if failures:
         raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
+
+
+def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
+    """Try a grader on the task's own problems."""
+    problems = [problem for split in SPLITS for problem in islice(task.problems(split), per_split)]
+    return _check_and_print(task, problems, workers)
+
+
+def check_file(
+    file: Path,
+    *,
+    make: MakeTask,
+    workers: int | None = None,
+    own: Sequence[str] = (),
+    task: str | None = None,
+) -> list[GraderReport]:
+    """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
+    by_task: dict[str, list[Problem]] = {}
+    for problem in read_problems(file):
+        if task in (None, problem.task):
+            by_task.setdefault(problem.task, []).append(problem)
+    if not by_task:
+        raise DataError(f"{file} has no problems{f' of the task {task}' if task else ''}")
+    tasks = {task.name: task for task in map(load_user_task, own)}
+    for name in by_task.keys() - tasks.keys():
+        try:
+            tasks[name] = make_known(name, make)
+        except WhetError as error:
+            raise DataError(f"{file}: {error}") from error
+    return [_check_and_print(tasks[name], problems, workers) for name, problems in by_task.items()]
+
+
+def _check_and_print(task: Task, problems: Sequence[Problem], workers: int | None) -> GraderReport:
+    with bar(task.name, 0) as advance:
+        proof = check_grader(task, problems, limits=Limits(workers=workers), progress=advance)
+    rows: dict[str, list[Failure]] = {}
+    for failure in proof.failures:
+        rows.setdefault(failure.problem.id, []).append(failure)
+    for first, *rest in rows.values():
+        say(f"{first}{f' (and {len(rest)} more)' if rest else ''}")
+    say(f"{task.name}: {proof}")
+    return proof
 
 
 def _own(task: Task, count: int | None) -> Iterator[Problem]:

@@ -63,7 +63,8 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
         if task is not None and problem is not None:
             score = task.score(problem, text)
             console.print(
-                f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: {escape(visible(score.note))}\n"
+                f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
+                f"{escape(visible(score.note))}\n"
             )
 
 
@@ -77,11 +78,13 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
         )
         if strange:
             raise ConfigError(
-                f"the question has characters that the model does not know: {strange!r}; leave them out"
+                f"the question has characters that the model does not know: {strange!r}; "
+                "leave them out"
             )
     if num_tokens >= policy.engine.context:
         raise ConfigError(
-            f"the question is a prompt of {num_tokens} tokens, which leaves no room for an answer in the model's "
+            f"the question is a prompt of {num_tokens} tokens, "
+            "which leaves no room for an answer in the model's "
             f"context of {policy.engine.context}; ask something shorter"
         )
 
@@ -108,7 +111,8 @@ def export_model(place: Path, out: Path) -> None:
         not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))
     ):
         raise DataError(
-            f"{place} holds no model: give a run folder, or one with config.json and model.safetensors"
+            f"{place} holds no model: give a run folder, "
+            "or one with config.json and model.safetensors"
         )
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with writing(out):

@@ -19,6 +19,7 @@ class Stage(Config):
     """A part of a run that has problems and limits of its own."""
 
     min_level: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Problems from this level on, itself included."""
     max_level: float = Field(default=1.0, ge=0.0, le=1.0)
     """Problems of these levels, both included; one without a level is in no stage."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -48,6 +49,11 @@ class Curriculum(Config):
     def limits(self, step: int, steps: int) -> Stage:
         """Say what the stage of a step limits."""
         return Stage()
+
+    @property
+    def sets_temperature(self) -> bool:
+        """Whether every stage has a temperature of its own."""
+        return False
 
     def is_wanted(self, rate: float) -> bool:
         """Whether to ask a problem again, by the pass rate seen so far."""
@@ -94,6 +100,7 @@ class Staged(Curriculum):
 
     kind: Literal["staged"]
     stages: list[Stage] = Field(min_length=1)
+    """The stages, in order."""
     shuffled: bool = False
     """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the
     control experiment."""
@@ -133,6 +140,11 @@ class Staged(Curriculum):
         """
         return step * len(self.stages) // steps
 
+    @property
+    def sets_temperature(self) -> bool:
+        own = [stage.temperature for stage in self.stages]
+        return not self.shuffled and None not in own
+
     def limits(self, step: int, steps: int) -> Stage:
         return Stage() if self.shuffled else self.stages[self.stage_at(step, steps)]
 
@@ -145,9 +157,9 @@ class Band(Curriculum):
 
     kind: Literal["band"]
     low: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Wanted are pass rates above this."""
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are rates above low and below high; 0 and 1 leave out what is never and what is always
-    solved."""
+    """Wanted are pass rates below this; 0 and 1 leave out what is never and what is always solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from pydantic import Field
 from torch import Tensor
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
 from whet.types import Completion, Tokens
 
 
@@ -16,17 +16,21 @@ class Sampling(Config):
     before any cut."""
 
     temperature: float = Field(default=1.0, ge=0.0)
-    """0 takes the most likely token; its log-probability then counts as temperature 1."""
+    """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     """Keep the k most likely tokens; 0 keeps all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     """Keep the smallest set of most likely tokens whose probability reaches p; 1 keeps all."""
-    min_p: float = Field(default=0.0, ge=0.0, lt=1.0)
+    min_p: float = Field(default=0.0, ge=0.0, lt=1.0, json_schema_extra=CONSTANT)
     """Drop tokens less likely than this share of the most likely one; 0 keeps all."""
     max_tokens: int = Field(default=256, ge=1)
     """Longest completion, stop token included."""
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = Field(default=(), json_schema_extra=CONSTANT)
     """Texts that end a completion; the text itself is kept in it."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "temperature = 0 always takes the most likely token"
+        return dict.fromkeys(("top_k", "top_p"), reason) if self.temperature == 0 else {}
 
     @property
     def has_cuts(self) -> bool:

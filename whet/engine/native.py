@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
 from whet.engine.base import Counts, Request
 from whet.engine.cpu.compiled import build_cpu_cache
 from whet.engine.kv_cache import Build, KVCache
@@ -32,7 +32,7 @@ class NativeConfig(Config):
     """Most requests that run at once."""
     context: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
-    window: int | None = Field(default=None, ge=1, le=4096)
+    window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two looks at what has ended; None takes 1 on a CPU, which wastes none,
     16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
 from whet.engine.base import Sampling
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
@@ -15,26 +15,27 @@ from whet.track.progress import bar
 from whet.types import Group, Problem, Split
 
 
-class ExamConfig(Config):
+class ValidationConfig(Config):
     """Validation during training; it alone picks the checkpoint that is kept as the result."""
 
     every: int = Field(default=0, ge=0)
-    """Steps between two exams; 0 examines the last step only."""
-    split: Split = "dev"
+    """Steps between two validations, the first before training; 0 validates after the last step
+    only."""
+    split: Split = Field(default="dev", json_schema_extra=CONSTANT)
     """Whose problems are asked; those known to have no solution are left out."""
     samples: int = Field(default=4, ge=1)
-    """Answers to each problem; the exam is their mean, with an interval over problems."""
+    """Answers to each problem; the validation is their mean, with an interval over problems."""
     temperature: float = Field(default=1.0, ge=0.0)
-    """At which they are sampled, in place of `sampling.temperature`; 0 is greedy."""
+    """Temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
 
 
-class Examiner:
-    """Examines a policy on held-out problems with the same random numbers every time, so that exams
+class Validator:
+    """Validates a policy on held-out problems with the same random numbers every time, so that validations
     compare."""
 
     def __init__(
         self,
-        cfg: ExamConfig,
+        cfg: ValidationConfig,
         grader: Grader,
         problems: Sequence[Problem],
         sampling: Sampling,
@@ -48,13 +49,13 @@ class Examiner:
         self.problems = solvable(problems)
 
     def is_due(self, step: int, steps: int) -> bool:
-        """Whether to examine after `step` of `steps` have been done; never without problems to
+        """Whether to validate after `step` of `steps` have been done; never without problems to
         ask."""
         return bool(self.problems) and (
             step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
         )
 
-    def examine(self, player: Player) -> EvalSummary:
+    def validate(self, player: Player) -> EvalSummary:
         groups = evaluate(
             player,
             self.grader,

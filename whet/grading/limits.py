@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
 
 MAX_WORKERS = 128
 GRACE_SECONDS = 3.0
@@ -23,14 +23,18 @@ class Limits(Config):
     wall: float = Field(default=10.0, gt=0)
     """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time
     itself, such as one that runs programs, always has a little more than its own time."""
-    cpu: float = Field(default=10.0, gt=0)
+    cpu: float = Field(default=10.0, gt=0, json_schema_extra=CONSTANT)
     """Seconds of processor time an answer may take."""
-    memory: int = Field(default=1 << 30, ge=1 << 24)
+    memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
     """Bytes an answer may take beyond what the worker holds when it starts."""
     unscored_share: float = Field(default=0.2, ge=0, le=1)
     """Stop where more than this share of the answers could not be scored; 1 never stops."""
-    unscored_count: int = Field(default=32, ge=1)
+    unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
     """Do not stop before this many answers could not be scored."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "workers = 0 grades in this process, without limits"
+        return dict.fromkeys(("wall",), reason) if self.workers == 0 else {}
 
 
 def with_grace(limits: Limits, seconds: float) -> Limits:

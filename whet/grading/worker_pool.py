@@ -84,7 +84,7 @@ class WorkerPool:
     def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
         hello = {
             "user_files": loaded_files(),
-            "limits": to_table(limits),
+            "limits": limits.model_dump(),
             "tasks": [_recipe(task) for task in tasks],
         }
         ours, theirs = socket.socketpair()

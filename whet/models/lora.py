@@ -38,9 +38,11 @@ class LoraConfig(Config):
     """Which matrices get adapters, and how large."""
 
     rank: int = Field(default=16, ge=1)
+    """Rank of each adapter."""
     alpha: float = Field(default=32.0, gt=0.0)
     """Adapters count alpha / rank times, so that a change of rank needs no other learning rate."""
     targets: tuple[Target, ...] = TARGETS
+    """Matrices that get an adapter."""
 
     @field_validator("targets")
     @classmethod

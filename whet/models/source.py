@@ -54,6 +54,10 @@ class ModelSource(Config):
             raise ValueError("lora adapts weights that are there: give path, not new")
         return self
 
+    def without_effect(self) -> dict[str, str]:
+        reason = "it is for a model that starts from random weights, by `new`"
+        return dict.fromkeys(("positions", "max_pieces"), reason) if self.new is None else {}
+
 
 def torch_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

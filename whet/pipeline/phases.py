@@ -71,7 +71,7 @@ class Job:
         far = optimiser if self.train.offload else 0.0
         return far + (self.reader_bytes if self.train.offload_reference else 0.0)
 
-    def needed(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
+    def update_bytes(self, train: TrainConfig, checkpointed: int) -> dict[str, float]:
         """What an update holds besides the state, with so many layers that run twice."""
         tokens = self.sequences * (self.prompt + self.new)
         size = min(train.micro_tokens, tokens)
@@ -102,7 +102,7 @@ class Phase:
 
 def phases(job: Job, card: Card) -> Iterator[Phase]:
     """What a step does, in order: sample, let the reader read, update."""
-    fit = fitted(job, card)
+    fit = find_fit(job, card)
     if job.engine is not None:
         yield _sampling(job, job.engine, card, wakes=not fit.keeps_cache)
     if job.reader is not None:
@@ -121,7 +121,7 @@ class Fit:
     checkpointed: int
 
 
-def fitted(job: Job, card: Card) -> Fit:
+def find_fit(job: Job, card: Card) -> Fit:
     """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is
     measured."""
     cache = 0.0
@@ -134,14 +134,14 @@ def fitted(job: Job, card: Card) -> Fit:
     layers = job.cost.cfg.num_layers
     free = card.usable - sum(job.state.values())
 
-    def needed(checkpointed: int) -> float:
-        return sum(job.needed(train, checkpointed).values())
+    def total(checkpointed: int) -> float:
+        return sum(job.update_bytes(train, checkpointed).values())
 
     at_least = layers if train.checkpointing == "on" else 0
-    keeps = needed(at_least) <= free - cache
+    keeps = total(at_least) <= free - cache
     room = free - cache if keeps else free
     count = estimate.layers_to_checkpoint(
-        needed, free=room, layers=layers, checkpointing=train.checkpointing
+        total, free=room, layers=layers, checkpointing=train.checkpointing
     )
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
 
@@ -175,7 +175,8 @@ def _changes(job: Job) -> Iterator[tuple[str, Job]]:
                 update={"offload": True, "micro_tokens": FEWEST_TOKENS, **far}
             )
         ):
-            words = f"train.offload = true, train.offload_reference = true and train.micro_tokens = {FEWEST_TOKENS}"
+            words = "train.offload = true, train.offload_reference = true and "
+            words += f"train.micro_tokens = {FEWEST_TOKENS}"
             yield words, replace(job, train=changed)
     if job.engine is not None and job.engine.slots > 1:
         fewer = job.engine.slots // 2
@@ -202,16 +203,18 @@ def _context(job: Job, engine: EngineConfig) -> int:
 def _sampling(job: Job, engine: EngineConfig, card: Card, *, wakes: bool) -> Phase:
     rows = min(engine.slots, job.sequences)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
-    found = estimate.sampling_bytes(
+    sampling = estimate.sampling_bytes(
         job.cost, rows=rows, context=_context(job, engine), prefill=prefill
     )
-    found["cache"] = _cache(job, engine, card)
+    sampling["cache"] = _cache(job, engine, card)
     seconds = estimate.rollout_seconds(
         job.cost, card, requests=job.sequences, rows=rows, prompt=job.prompt, new=job.new
     )
     note = "the cache is given back for the update" if wakes else ""
     seconds += estimate.WAKE_SECONDS if wakes else 0.0
-    return Phase(name="sample", held=job.state | found, seconds=seconds, times=job.steps, note=note)
+    return Phase(
+        name="sample", held=job.state | sampling, seconds=seconds, times=job.steps, note=note
+    )
 
 
 def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
@@ -249,7 +252,7 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
     layers = job.cost.cfg.num_layers
     held = (
         job.state
-        | job.needed(train, fit.checkpointed)
+        | job.update_bytes(train, fit.checkpointed)
         | {"cache": fit.cache if fit.keeps_cache else 0.0}
     )
     seconds = estimate.update_seconds(

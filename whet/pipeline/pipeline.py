@@ -18,22 +18,24 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 from rich.markup import escape
 
-from whet.config import Config, Loaded, kind_of, load, to_table
+from whet.config import Config, Loaded, kind_of, load, show, to_table
 from whet.errors import ConfigError
-from whet.pipeline.report import last_words, write_story
+from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
 from whet.pipeline.smoke import lay_out, smaller
-from whet.pipeline.stages import IGNORED, KINDS, AnyStage, Stage, run_stage
+from whet.pipeline.stages import IGNORED, KINDS, AnyStage, run_stage
 from whet.recipes.make import MakeConfig
+from whet.recipes.training import StageConfig
 from whet.store.files import read_json, write_json
 from whet.store.lock import Lock
 from whet.store.run import RunStore
-from whet.tables import flat
+from whet.tables import flat, merge
+from whet.toml import Table
 from whet.track.progress import console
 from whet.types import Json
 
-PLACES = ("problems", "data", "model.path", "teacher.path", "verifier.path")
-"""Settings that may refer to an earlier stage."""
+SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
+"""Settings of stages that a pipeline may also set for all of them."""
 STAND_INS = "stand-ins"
 """Where a smoke run keeps what it takes in place of models and data from outside."""
 
@@ -41,22 +43,29 @@ STAND_INS = "stand-ins"
 class PipelineConfig(Config):
     """Stages by name, run in the order of the file."""
 
+    shared_with = "stages"
+
     kind: Literal["run"] = "run"
+    """What the file is for."""
     seed: int = 0
     """The seed of every stage that names none."""
     stages: dict[str, AnyStage]
+    """The stages, in their order."""
 
     @model_validator(mode="before")
     @classmethod
-    def _pass_seed_on(cls, given: object) -> object:
+    def _share(cls, given: object) -> object:
+        """Lay what stands above the stages, such as `task`, under every stage that knows it."""
         if not isinstance(given, dict) or not isinstance(given.get("stages"), dict):
             return given
-        seed = given.get("seed", 0)
+        shared = {"seed": 0} | {key: given[key] for key in given if key in SHARED}
         stages = {
-            name: {"seed": seed, **s} if isinstance(s, dict) else s
-            for name, s in given["stages"].items()
+            name: _lay_under(stage, shared) if isinstance(stage, dict) else stage
+            for name, stage in given["stages"].items()
         }
-        return {**given, "stages": stages}
+        own = {key: given[key] for key in given if key in cls.model_fields}
+        unknown = {key: given[key] for key in given.keys() - own.keys() - SHARED}
+        return {**own, **unknown, "stages": stages}
 
     @field_validator("stages")
     @classmethod
@@ -75,23 +84,25 @@ class PipelineConfig(Config):
 
 
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
-    """Read a pipeline; a seed that a stage took over from the pipeline says so."""
+    """Read a pipeline."""
     loaded = load(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
-    inherited = {f"stages.{name}.seed" for name in loaded.config.stages}
-    origin = {
-        key: "seed" if key in inherited and at == "default" else at
-        for key, at in loaded.origin.items()
-    }
-    return Loaded(config=loaded.config, origin=origin)
+    return loaded
 
 
-def load_smoke(file: Path, overrides: Sequence[str], place: Path) -> Loaded[PipelineConfig]:
+def _lay_under(stage: Table, shared: Table) -> Table:
+    """Lay shared settings under a stage's own; a table that picks another variant stays alone."""
+    kind = KINDS.get(str(stage.get("kind")))
+    known = {} if kind is None else {key: shared[key] for key in shared if key in kind.model_fields}
+    return merge(known, stage)
+
+
+def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[PipelineConfig]:
     """Read a pipeline in its smoke form; what is set by a flag stays as it is set."""
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    loaded = load(PipelineConfig, None, [], defaults=smaller(table, place, by_flag))
+    loaded = load(PipelineConfig, None, [], defaults=smaller(table, folder, by_flag))
     before = flat(table)
     after = flat(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
@@ -99,16 +110,24 @@ def load_smoke(file: Path, overrides: Sequence[str], place: Path) -> Loaded[Pipe
     return Loaded(config=loaded.config, origin=origin)
 
 
-def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, Stage]:
+def load_stages(file: Path, overrides: Sequence[str]) -> dict[str, StageConfig]:
     """Read the stages of a pipeline, or the one stage that a file is."""
-    kind = kind_of(file)
-    if kind == "run":
-        return dict(load_pipeline(file, overrides).config.stages)
-    if kind not in KINDS:
-        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
-    stages: dict[str, Stage] = {kind: load(KINDS[kind], file, overrides).config}
+    config = load_file(file, overrides).config
+    if isinstance(config, PipelineConfig):
+        return dict(config.stages)
+    stages = {config.kind: config}
     _check_references(stages)
     return stages
+
+
+def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | StageConfig]:
+    """Read a file of any kind."""
+    kind = kind_of(file)
+    if kind == "run":
+        return load_pipeline(file, overrides)
+    if kind not in KINDS:
+        raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
+    return load(KINDS[kind], file, overrides)
 
 
 def run_file(
@@ -133,22 +152,22 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
         name: folder / f"{number:02d}-{name}" for number, name in enumerate(cfg.stages, start=1)
     }
     keys: dict[str, str] = {}
+    settings = ""
     lock = Lock(folder)
     try:
         for name, stage in cfg.stages.items():
             keys[name] = _key(stage, keys)
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
-            _run_one(
-                name, _resolved(stage, folders), origin, folders[name], keys[name], resume=resume
-            )
-        write_story(cfg.seed, cfg.stages, folders, folder)
-        console.print(last_words(cfg.stages, folders, folder))
+            _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
+            settings += f"[{name}]\n{show(Loaded(config=stage, origin=origin))}\n"
+        write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
+        console.print(describe_results(cfg.stages, folders, folder))
     finally:
         lock.close()
 
 
 def _run_one(
-    name: str, stage: Stage, origin: dict[str, str], folder: Path, key: str, *, resume: bool
+    stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
     key_file = folder / "stage.json"
     known = read_json(key_file) if key_file.is_file() else None
@@ -156,7 +175,8 @@ def _run_one(
     if folder.exists() and before.get("key") not in (None, key):
         aside = escape(str(_retire(folder)))
         console.print(
-            f"[bold]{folder.name}[/]: its settings or inputs changed; the old result moves to {aside}"
+            f"[bold]{folder.name}[/]: its settings or inputs changed; "
+            f"the old result moves to {aside}"
         )
         before = {}
     if before.get("seconds") is not None and (folder / "summary.json").is_file():
@@ -165,12 +185,11 @@ def _run_one(
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
     spent = _spent(before, folder)
-    # The key has seen the references; where they lead to may be written in another way, or have
-    # moved.
-    ignore = (*_ignored(stage), *PLACES)
-    with RunStore.open(
-        folder, stage, _origins(stage, origin), resume=resume or not folder.exists(), ignore=ignore
-    ) as run:
+    # The key covers what the stage reads; the folders may be written in another way, or have moved.
+    ignore = (*_irrelevant(stage), *stage.inputs)
+    origins = {key: origin.get(key, "default") for key in flat(to_table(stage))}
+    is_resumed = resume or not folder.exists()
+    with RunStore.open(folder, stage, origins, resume=is_resumed, ignore=ignore) as run:
         write_json(key_file, {"key": key, "spent": spent, "began": began})
         try:
             if not run.is_finished:
@@ -192,10 +211,6 @@ def _spent(before: Mapping[str, Json], folder: Path) -> float:
     return spent
 
 
-def _origins(stage: Stage, origin: dict[str, str]) -> dict[str, str]:
-    return {key: origin.get(key, "default") for key in flat(to_table(stage))}
-
-
 def _retire(folder: Path) -> Path:
     """Move an outdated result aside: nothing that took time to make is deleted unasked."""
     number = 1
@@ -205,26 +220,25 @@ def _retire(folder: Path) -> Path:
     return aside
 
 
-def _key(stage: Stage, keys: dict[str, str]) -> str:
+def _key(stage: StageConfig, keys: dict[str, str]) -> str:
     """Hash a stage's settings with the keys of the stages it refers to."""
-    table = {name: item for name, item in to_table(stage).items() if name not in _ignored(stage)}
+    ignored = _irrelevant(stage)
+    table = {name: item for name, item in to_table(stage).items() if name not in ignored}
     used = {name: keys[name] for name in _references(stage)}
     text = json.dumps([table, used], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _ignored(stage: Stage) -> tuple[str, ...]:
-    """Name the settings that change no result: problems are written without a lot drawn."""
+def _irrelevant(stage: StageConfig) -> tuple[str, ...]:
+    """Name the settings that change no result; `make` draws nothing at random."""
     return (*IGNORED, "seed") if isinstance(stage, MakeConfig) else IGNORED
 
 
-def _references(stage: Stage) -> list[str]:
-    values = flat(to_table(stage))
-    places = [values.get(key) for key in PLACES]
-    return [place[1:] for place in places if isinstance(place, str) and place.startswith("@")]
+def _references(stage: StageConfig) -> list[str]:
+    return [name[1:] for name in stage.inputs.values() if name.startswith("@")]
 
 
-def _check_references(stages: Mapping[str, Stage]) -> None:
+def _check_references(stages: Mapping[str, StageConfig]) -> None:
     """Find a wrong reference before anything is done with the stages, not when its own turn
     comes."""
     earlier: list[str] = []
@@ -233,23 +247,13 @@ def _check_references(stages: Mapping[str, Stage]) -> None:
             if other not in earlier:
                 known = ", ".join(earlier) or "none"
                 raise ConfigError(
-                    f"stage {name!r} refers to @{other}, which is no earlier stage; earlier ones: {known}"
+                    f"stage {name!r} refers to @{other}, which is no earlier stage; "
+                    f"earlier ones: {known}"
                 )
         earlier.append(name)
 
 
-def _resolved(stage: Stage, folders: dict[str, Path]) -> Stage:
-    """Replace `@name` by the folder of that stage; a model's path by the checkpoint it hands on."""
-
-    def place(value: str | None) -> str | None:
-        return str(folders[value[1:]]) if value is not None and value.startswith("@") else value
-
-    changes: dict[str, object] = {}
-    for key in ("problems", "data"):
-        if key in type(stage).model_fields:
-            changes[key] = place(getattr(stage, key))
-    for key in ("model", "teacher", "verifier"):
-        if key in type(stage).model_fields:
-            model = getattr(stage, key)
-            changes[key] = model.model_copy(update={"path": place(model.path)})
-    return stage.model_copy(update=changes)
+def _resolve(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
+    """Replace `@name` by the folder of that stage, which is also that of the model it hands on."""
+    names = {key: name[1:] for key, name in stage.inputs.items() if name.startswith("@")}
+    return stage.with_inputs({key: str(folders[name]) for key, name in names.items()})

@@ -3,6 +3,7 @@ does not fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from rich.table import Table
 
@@ -14,7 +15,6 @@ from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
 from whet.pipeline.phases import Job, phases, way_out
-from whet.pipeline.stages import Stage
 from whet.plan.cost import Cost
 from whet.plan.memory import CARDS, GB
 from whet.recipes.distill import DistillConfig
@@ -22,7 +22,8 @@ from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
-from whet.recipes.turns import TangoConfig, Turn, num_turns
+from whet.recipes.tango import TangoConfig, Turn, num_turns
+from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig
 from whet.track.progress import printer
 from whet.train.optim import TrainConfig
@@ -30,43 +31,25 @@ from whet.train.optim import TrainConfig
 SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
+COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 NOT_COUNTED = (
-    "exams, grading, the start, refills, a critic's updates, greedy answers of eval, answers that dpo asks for; "
+    "validation, grading, the start, refills, a critic's updates, greedy answers of eval, "
+    "answers that dpo asks for; "
     f"eval and verifications are as if of {EVAL_PROBLEMS} problems"
 )
-Modelled = (
-    SFTConfig
-    | RLConfig
-    | DPOConfig
-    | DistillConfig
-    | TangoConfig
-    | EvalConfig
-    | VerificationsConfig
-)
 
 
-def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | None) -> bool:
+def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: int | None) -> bool:
     """Print what each stage with a model will take; says whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
     card = CARDS[gpu]
     total = 0.0
-    notes = list[str]()
-    unfit = list[str]()
-    table = Table(
-        "stage",
-        "phase",
-        "holds",
-        "GB",
-        "seconds",
-        "times",
-        "minutes",
-        title=f"on one {gpu}",
-        box=None,
-    )
-    for stage, job in [
-        (name, job) for name in stages for job in jobs(name, stages, prompt, tokens)
-    ]:
+    notes: list[str] = []
+    unfit: list[str] = []
+    table = Table(*COLUMNS, title=f"on one {gpu}", box=None)
+    planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
+    for stage, job in planned:
         for phase in phases(job, card):
             parts = ", ".join(
                 f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB
@@ -91,95 +74,106 @@ def plan(stages: Mapping[str, Stage], *, gpu: str, prompt: int, tokens: int | No
     return not unfit
 
 
-def jobs(name: str, stages: Mapping[str, Stage], prompt: int, tokens: int | None) -> Iterator[Job]:
+def jobs(
+    name: str, stages: Mapping[str, StageConfig], prompt: int, tokens: int | None
+) -> Iterator[Job]:
     """What the models of a stage do in each of its steps; a stage without a model has none."""
     stage = stages[name]
-    if not isinstance(stage, Modelled):
+    if not isinstance(stage, ModelStageConfig):
         return
     new = tokens or stage.sampling.max_tokens
+    job = partial(_job, stages, stage.model, prompt=prompt, new=new)
     if isinstance(stage, EvalConfig | VerificationsConfig):
-        cost = _cost(stage.model, stages, None)
-        yield Job(
-            cost=cost, train=None, engine=stage.engine, sequences=EVAL_PROBLEMS * stage.samples, samples=stage.samples,
-            prompt=prompt, new=new, steps=1,
-        )  # fmt: skip
-    elif isinstance(stage, SFTConfig | DPOConfig):
-        sequences = stage.batch * (2 if isinstance(stage, DPOConfig) else 1)
-        yield _job(stage.model, stages, stage.train, None, sequences, 1, prompt, new, stage.steps)
+        yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
+    elif isinstance(stage, SFTConfig):
+        yield job(stage.train, None, groups=stage.batch, steps=stage.steps)
+    elif isinstance(stage, DPOConfig):
+        yield job(stage.train, None, groups=2 * stage.batch, steps=stage.steps)
     elif isinstance(stage, DistillConfig):
-        sequences = stage.problems_per_step * stage.samples
         teacher = _cost(stage.teacher, stages, stage.train)
-        job = _job(
-            stage.model,
-            stages,
+        student = job(
             stage.train,
             stage.engine,
-            sequences,
-            stage.samples,
-            prompt,
-            new,
-            stage.steps,
+            groups=stage.problems_per_step,
+            samples=stage.samples,
+            steps=stage.steps,
         )
-        yield replace(job, reader=teacher, reader_bytes=float(teacher.width * teacher.parameters))
+        size = float(teacher.width * teacher.parameters)
+        yield replace(student, reader=teacher, reader_bytes=size)
     elif isinstance(stage, RLConfig):
-        sequences = stage.problems_per_step * stage.group_size
-        job = _job(
-            stage.model,
-            stages,
+        policy = job(
             stage.train,
             stage.engine,
-            sequences,
-            stage.group_size,
-            prompt,
-            new,
-            stage.steps,
+            groups=stage.problems_per_step,
+            samples=stage.group_size,
+            steps=stage.steps,
         )
-        yield _penalised(job, stage.algo)
-    else:
+        yield _add_companions(policy, stage.algo)
+    elif isinstance(stage, TangoConfig):
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
 
 def _sides(
-    stage: TangoConfig, stages: Mapping[str, Stage], prompt: int, new: int, words: int
+    stage: TangoConfig, stages: Mapping[str, StageConfig], prompt: int, new: int, words: int
 ) -> Iterator[Job]:
-    """Both models stay on the card, whoever's turn it is; a verifier reads a solution and writes
-    about it."""
-    turns = {turn: num_turns(stage, turn, stage.steps) for turn in Turn}
+    """Plan for both models, which stay on the card in every turn; a verifier reads a solution and
+    writes about it."""
     solve = _job(
-        stage.model, stages, stage.train, stage.engine, stage.problems_per_step * stage.group_size, stage.group_size,
-        prompt, new, turns[Turn.GENERATOR],
-    )  # fmt: skip
+        stages,
+        stage.model,
+        stage.train,
+        stage.engine,
+        groups=stage.problems_per_step,
+        samples=stage.group_size,
+        prompt=prompt,
+        new=new,
+        steps=num_turns(stage, Turn.GENERATOR, stage.steps),
+    )
     verify = _job(
-        stage.verifier, stages, stage.verifier_train, stage.verifier_engine,
-        stage.problems_per_step * stage.verifier_group_size, stage.verifier_group_size,
-        prompt + new, words, turns[Turn.VERIFIER],
-    )  # fmt: skip
-    solve = _penalised(solve, stage.algo)
-    verify = _penalised(verify, stage.verifier_algo)
+        stages,
+        stage.verifier,
+        stage.verifier_train,
+        stage.verifier_engine,
+        groups=stage.problems_per_step,
+        samples=stage.verifier_group_size,
+        prompt=prompt + new,
+        new=words,
+        steps=num_turns(stage, Turn.VERIFIER, stage.steps),
+    )
+    solve = _add_companions(solve, stage.algo)
+    verify = _add_companions(verify, stage.verifier_algo)
     yield replace(solve, beside=sum(verify.state.values()))
     yield replace(verify, beside=sum(solve.state.values()))
 
 
 def _job(
+    stages: Mapping[str, StageConfig],
     source: ModelSource,
-    stages: Mapping[str, Stage],
-    train: TrainConfig,
+    train: TrainConfig | None,
     engine: EngineConfig | None,
-    sequences: int,
-    samples: int,
+    *,
+    groups: int,
+    samples: int = 1,
     prompt: int,
     new: int,
     steps: int,
 ) -> Job:
     cost = _cost(source, stages, train)
-    lora = source.lora
+    lora = source.lora if train is not None else None
     return Job(
-        cost=cost, train=train, engine=engine, sequences=sequences, samples=samples, prompt=prompt, new=new,
-        steps=steps, trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
-    )  # fmt: skip
+        cost=cost,
+        train=train,
+        engine=engine,
+        sequences=groups * samples,
+        samples=samples,
+        prompt=prompt,
+        new=new,
+        steps=steps,
+        trained=None if lora is None else cost.adapters(lora.rank, lora.targets),
+    )
 
 
-def _penalised(job: Job, algo: AlgoConfig) -> Job:
+def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     """Add what an algorithm brings along: a reference for its KL, a critic that is trained beside
     the policy."""
     cost = job.cost
@@ -194,13 +188,15 @@ def _penalised(job: Job, algo: AlgoConfig) -> Job:
     return job
 
 
-def _cost(source: ModelSource, stages: Mapping[str, Stage], train: TrainConfig | None) -> Cost:
+def _cost(
+    source: ModelSource, stages: Mapping[str, StageConfig], train: TrainConfig | None
+) -> Cost:
     return Cost(
         cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
     )
 
 
-def _shape(source: ModelSource, stages: Mapping[str, Stage]) -> ModelConfig:
+def _shape(source: ModelSource, stages: Mapping[str, StageConfig]) -> ModelConfig:
     """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
     it."""
     if source.new is not None:
@@ -210,6 +206,6 @@ def _shape(source: ModelSource, stages: Mapping[str, Stage]) -> ModelConfig:
         if (source.path or "").startswith("@")
         else None
     )
-    if isinstance(earlier, Modelled):
+    if isinstance(earlier, ModelStageConfig):
         return _shape(earlier.model, stages)
     return read_shape(source.path or "")

@@ -13,14 +13,8 @@ from whet.evals.samples import draw_samples
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
 from whet.evals.wording import learned, percent_interval
-from whet.pipeline.stages import Stage
-from whet.recipes.distill import DistillConfig
-from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
-from whet.recipes.exactness import EVENT
-from whet.recipes.rl import RLConfig
-from whet.recipes.sft import SFTConfig
-from whet.recipes.turns import TangoConfig
+from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
@@ -30,7 +24,7 @@ from whet.types import Group, Json, Rollout
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.SHARE),
-    ("exam/pass@1", "Solved on dev problems", Unit.SHARE),
+    ("validation/pass@1", "Solved on dev problems", Unit.SHARE),
     ("reward/mean", "Reward", Unit.NUMBER),
     ("loss", "Loss", Unit.NUMBER),
     ("length/mean", "Answer length", Unit.TOKENS),
@@ -44,27 +38,32 @@ CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("groups/equal", "Groups of equal reward", Unit.SHARE),
 )
 """Metrics drawn in the report, with their names there."""
-Trains = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig
 
 
-def write_story(
-    seed: int, stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path
+def write_results(
+    seed: int,
+    stages: Mapping[str, StageConfig],
+    folders: Mapping[str, Path],
+    folder: Path,
+    *,
+    settings: str = "",
 ) -> None:
-    """Gather what the stages left into one summary and one page."""
+    """Gather what the stages left into summary.json and report.html."""
     runs = {name: RunStore.view(path) for name, path in folders.items()}
-    exams = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
+    evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     seconds = {name: _seconds(path) for name, path in folders.items()}
-    rows = [_row(_measured(name, stage), runs[name]) for name, stage in exams.items()]
+    rows = [_row(_eval_name(name, stage), runs[name]) for name, stage in evals.items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
     write_json(folder / "summary.json", summary)
-    write_report(_report(seed, exams, runs, seconds, folder), folder / "report.html")
+    write_report(_report(seed, evals, runs, seconds, folder, settings), folder / "report.html")
 
 
-def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder: Path) -> str:
-    """Say what was learned and where to look; where a model was trained, how to ask it and to take
-    it."""
+def describe_results(
+    stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
+) -> str:
+    """Say what was learned and where to look, and how to ask and export a model that was trained."""
     summary = read_json(folder / "summary.json")
-    assert isinstance(summary, dict), "write_story wrote an object"
+    assert isinstance(summary, dict), "write_results wrote an object"
     lines = ["", "[bold]What was learned[/]"]
     for row in _list(summary["stages"]):
         sampled = Estimate.from_json(row["pass@1"])
@@ -75,34 +74,33 @@ def last_words(stages: Mapping[str, Stage], folders: Mapping[str, Path], folder:
             f"{100 * greedy.mean:.1f} % greedily"
         )
     seconds = summary["seconds"]
-    place = escape(str(folder))
-    took = (
-        sum(float(str(value)) for value in seconds.values()) if isinstance(seconds, dict) else 0.0
-    )
-    lines += [f"  in {took / 60:.1f} minutes", "", f"Report   {place}/report.html"]
-    trained = [stage for stage in stages.values() if isinstance(stage, Trains)]
+    assert isinstance(seconds, dict), "write_results wrote the seconds of each stage"
+    minutes = sum(float(str(value)) for value in seconds.values()) / 60
+    path = escape(str(folder))
+    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {path}/report.html"]
+    trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))
-        lines += [f'Ask it   whet try {place} "{question}"', f"Take it  whet export {place} OUT"]
+        lines += [f'Ask it   whet try {path} "{question}"', f"Take it  whet export {path} OUT"]
     return "\n".join(lines)
 
 
-def _question(stage: Trains, folders: Mapping[str, Path]) -> str:
-    """Choose a question that a model was examined with, if a shell takes it as it is."""
-    place = stage.problems
-    if place is not None and place.startswith("@"):
-        place = str(folders[place[1:]])
-    exam = solvable(problems_of(build(stage.task), place, stage.exam.split))
-    text = exam[0].prompt[-1].content if exam else ""
+def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
+    """Choose a question of the validation problems that a shell takes as it is."""
+    folder = stage.problems
+    if folder is not None and folder.startswith("@"):
+        folder = str(folders[folder[1:]])
+    problems = solvable(problems_of(build(stage.task), folder, stage.validation.split))
+    text = problems[0].prompt[-1].content if problems else ""
     return (
         text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
     )
 
 
 def _row(name: str, run: RunStore) -> dict[str, Json]:
-    found = run.evals()
-    sampled = EvalSummary.from_json(found[SAMPLED])
-    greedy = EvalSummary.from_json(found[GREEDY])
+    evals = run.evals()
+    sampled = EvalSummary.from_json(evals[SAMPLED])
+    greedy = EvalSummary.from_json(evals[GREEDY])
     passes: dict[str, Json] = {
         f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()
     }
@@ -119,19 +117,20 @@ def _row(name: str, run: RunStore) -> dict[str, Json]:
 
 def _report(
     seed: int,
-    exams: Mapping[str, EvalConfig],
+    stages: Mapping[str, EvalConfig],
     runs: Mapping[str, RunStore],
     seconds: Mapping[str, float],
     folder: Path,
+    settings: str,
 ) -> ReportData:
     evals = []
     answers = []
-    for name, stage in exams.items():
-        found = runs[name].evals()
+    for name, stage in stages.items():
+        results = runs[name].evals()
         for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
-            summary = EvalSummary.from_json(found[number])
+            summary = EvalSummary.from_json(results[number])
             evals.append(
-                NamedEval(name=_measured(name, stage), summary=summary, is_greedy=is_greedy)
+                NamedEval(name=_eval_name(name, stage), summary=summary, is_greedy=is_greedy)
             )
         answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
     before, after = (
@@ -144,9 +143,9 @@ def _report(
         difference=gain,
         evals=tuple(evals),
         curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
-        samples=_samples(exams, before, after),
+        samples=_samples(stages, before, after),
         stages=tuple(StageTime(name=name, seconds=value) for name, value in seconds.items()),
-        settings="".join(_settings(name, run) for name, run in runs.items()),
+        settings=settings,
         facts=_facts(seed, runs),
     )
 
@@ -163,11 +162,11 @@ def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
 
 
 def _samples(
-    exams: Mapping[str, EvalConfig], before: list[Group], after: list[Group]
+    stages: Mapping[str, EvalConfig], before: list[Group], after: list[Group]
 ) -> tuple[Sample, ...]:
-    if not exams:
+    if not stages:
         return ()
-    task = build(next(iter(exams.values())).task)
+    task = build(next(iter(stages.values())).task)
 
     def notes(rollout: Rollout) -> list[Line]:
         return [
@@ -189,12 +188,6 @@ def _curves(stage: str, run: RunStore) -> list[Curve]:
     return curves
 
 
-def _settings(name: str, run: RunStore) -> str:
-    lines = run.config_file.read_text().splitlines()
-    listed = [line.removeprefix("# ") for line in lines if line.startswith("# ") and " = " in line]
-    return f"[{name}]\n" + "\n".join(listed) + "\n\n"
-
-
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
@@ -202,34 +195,27 @@ def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
 
 
 def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
-    """Say of each stage that was tried whether engine and learner agreed bit for bit."""
-    found = {
-        name: [row for row in run.events() if row["event"] == EVENT] for name, run in runs.items()
-    }
-    return {
-        f"{name}, log-probabilities": "; ".join(
-            dict.fromkeys(f"{row['model']}: {row['said']}" for row in rows)
-        )
-        for name, rows in found.items()
-        if rows
-    }
+    """Say of each stage that compared engine and learner whether they agreed bit for bit."""
+    return _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
 
 
 def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
     """Say where the guard of a stage went back to its best weights."""
-    found = {
-        name: [row for row in run.events() if row["event"] == "restore"]
-        for name, run in runs.items()
-    }
     words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
-    return {
-        f"{name} went back": "; ".join(dict.fromkeys(words.format_map(row) for row in rows))
-        for name, rows in found.items()
-        if rows
-    }
+    return _events(runs, "restore", "{name} went back", words)
 
 
-def _measured(name: str, stage: EvalConfig) -> str:
+def _events(runs: Mapping[str, RunStore], event: str, title: str, words: str) -> dict[str, str]:
+    """Describe the events of one kind in each run that has some, the same words once."""
+    facts = {}
+    for name, run in runs.items():
+        lines = [words.format_map(row) for row in run.events() if row["event"] == event]
+        if lines:
+            facts[title.format(name=name)] = "; ".join(dict.fromkeys(lines))
+    return facts
+
+
+def _eval_name(name: str, stage: EvalConfig) -> str:
     """Name an evaluation for the stage whose model it measures."""
     path = stage.model.path or name
     return path.removeprefix("@")

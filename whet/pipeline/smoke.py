@@ -22,9 +22,9 @@ from whet.data.problems import write_problems
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer, initialise
-from whet.pipeline.stages import Stage
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.teach import TeachConfig, write_groups
+from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
 from whet.tables import flat, with_value
@@ -51,7 +51,7 @@ MOST: Mapping[str, int] = {
     "workers": 1,
     "own.problems": 2,
     "own.samples": 2,
-    "exam.samples": 1,
+    "validation.samples": 1,
     "gather.first": 2,
     "gather.refill": 2,
     "algo.minibatches": 2,
@@ -109,7 +109,7 @@ def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
     return {**table, "stages": small}
 
 
-def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
+def lay_out(stages: Mapping[str, StageConfig], place: Path) -> None:
     """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
     for name, stage in stages.items():
         own = place / name
@@ -144,7 +144,8 @@ def lay_out(stages: Mapping[str, Stage], place: Path) -> None:
 def family_of(model: str) -> str:
     """Tell a model's family from its name, as far as names tell it.
 
-    >>> [family_of(model) for model in ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "deepseek-ai/R1-Distill-Qwen-7B")]
+    >>> models = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "deepseek-ai/R1-Distill-Qwen-7B")
+    >>> [family_of(model) for model in models]
     ['qwen3', 'llama', 'qwen2']
     """
     return next(
@@ -228,7 +229,7 @@ def _sum(seed: int, level: float) -> Problem:
     return replace(made, id=content_id("math", made.prompt[-1].content), task="math", payload={})
 
 
-def _answers(stage: Stage, problems: Sequence[Problem]) -> list[Group]:
+def _answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
     """Write worked answers; where answers are compared, also the next problem's, which is wrong
     here."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)

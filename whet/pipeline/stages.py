@@ -1,8 +1,7 @@
-"""The stages a file can ask for, by its `kind`: the settings class and the function that runs
-it."""
+"""The kinds of stages: for each, the settings class and the recipe that runs it."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Union
 
 import torch
 from pydantic import Field
@@ -14,68 +13,54 @@ from whet.recipes.evaluate import EvalConfig, evaluate_model
 from whet.recipes.make import MakeConfig, make
 from whet.recipes.rl import RLConfig, rl
 from whet.recipes.sft import SFTConfig, sft
-from whet.recipes.tango import tango
+from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
-from whet.recipes.turns import TangoConfig
+from whet.recipes.training import StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.run import RunStore
 
-Stage = (
-    MakeConfig
-    | TeachConfig
-    | SFTConfig
-    | RLConfig
-    | DPOConfig
-    | DistillConfig
-    | TangoConfig
-    | VerificationsConfig
-    | EvalConfig
-)
-AnyStage = Annotated[Stage, Field(discriminator="kind")]
-KINDS: dict[str, type[Stage]] = {
-    "make": MakeConfig,
-    "teach": TeachConfig,
-    "sft": SFTConfig,
-    "rl": RLConfig,
-    "dpo": DPOConfig,
-    "distill": DistillConfig,
-    "tango": TangoConfig,
-    "verifications": VerificationsConfig,
-    "eval": EvalConfig,
+RECIPES: dict[type[StageConfig], Callable[..., None]] = {
+    MakeConfig: make,
+    TeachConfig: teach,
+    SFTConfig: sft,
+    RLConfig: rl,
+    DPOConfig: dpo,
+    DistillConfig: distill,
+    TangoConfig: tango,
+    VerificationsConfig: write_verifications,
+    EvalConfig: evaluate_model,
 }
+KINDS = {str(config.model_fields["kind"].default): config for config in RECIPES}
+if TYPE_CHECKING:
+    AnyStage = StageConfig
+else:
+    AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
 IGNORED = ("track",)
 """Settings that may differ when a run goes on."""
+OUT_OF_HOST_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "Storage size calculation overflowed",
+)
+"""What torch's errors say when host memory runs out."""
 
-NO_MEMORY = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
-"""How torch says that host memory does not do."""
 
-
-def run_stage(cfg: Stage, run: RunStore) -> None:
-    """Run the recipe that the settings belong to; a machine whose memory does not do is told of in
-    one sentence."""
-    recipes: dict[type[Stage], Callable[..., None]] = {
-        MakeConfig: make,
-        TeachConfig: teach,
-        SFTConfig: sft,
-        RLConfig: rl,
-        DPOConfig: dpo,
-        DistillConfig: distill,
-        TangoConfig: tango,
-        VerificationsConfig: write_verifications,
-        EvalConfig: evaluate_model,
-    }
+def run_stage(cfg: StageConfig, run: RunStore) -> None:
+    """Run the recipe that the settings belong to; running out of memory is one sentence."""
     try:
-        recipes[type(cfg)](cfg, run)
+        RECIPES[type(cfg)](cfg, run)
     except torch.OutOfMemoryError as error:
         asked = str(error).partition(". ")[0]
         raise TrainError(
-            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): lower train.micro_tokens or "
-            "engine.kv_gb, or set train.offload = true; `whet plan` says what fits"
+            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
+            "lower train.micro_tokens or engine.kv_gb, or set train.offload = true; "
+            "`whet plan` says what fits"
         ) from None
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
+        is_memory = isinstance(error, MemoryError)
+        if not is_memory and not any(words in str(error) for words in OUT_OF_HOST_MEMORY):
             raise
         raise TrainError(
-            f"the {cfg.kind} stage needs more memory than this machine has: lower engine.slots or train.micro_tokens; "
-            "`whet plan` says what fits"
+            f"the {cfg.kind} stage needs more memory than this machine has: "
+            "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
         ) from None

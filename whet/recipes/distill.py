@@ -7,27 +7,16 @@ from pydantic import Field
 
 from whet.algos.distill import distill_objective
 from whet.algos.losses import token_mean
-from whet.config import Config
-from whet.data.problems import problems_of, some_problems_of
-from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
-from whet.grading.grader import Grader
-from whet.grading.limits import Limits
-from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.sft import finish, take
-from whet.recipes.training import Keeper, SaveConfig
+from whet.data.problems import some_problems_of
+from whet.models.source import ModelSource, torch_dtype
+from whet.recipes.training import NEW_MODEL, TrainingConfig, finish, open_session, take_batch
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
-from whet.track.sinks import TrackConfig, open_trackers
+from whet.track.sinks import open_trackers
 from whet.train.credit import to_example, weigh
-from whet.train.optim import TrainConfig
-from whet.train.policy import build_policy, set_determinism
 from whet.train.reference import open_teacher, with_reference
 from whet.types import Group
 
@@ -41,83 +30,67 @@ COLUMNS = {
 }
 
 
-class DistillConfig(Config):
+class DistillConfig(TrainingConfig):
     """Which policy learns from which teacher, on which problems."""
 
     kind: Literal["distill"] = "distill"
-    seed: int = 0
-    steps: int = Field(default=100, ge=1)
     problems_per_step: int = Field(default=32, ge=1)
+    """Problems asked in each step."""
     samples: int = Field(default=4, ge=1)
     """Answers to each problem."""
-    task: TaskConfig = Game24Config()
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
-    model: ModelSource
     teacher: ModelSource
     """A model with the same tokenizer; it only reads."""
-    sampling: Sampling = Sampling()
-    grading: Limits = Limits()
-    """Verdicts are logged; they teach nothing here."""
-    train: TrainConfig = TrainConfig()
-    engine: EngineConfig = EngineConfig()
-    exam: ExamConfig = ExamConfig()
-    save: SaveConfig = SaveConfig()
-    track: TrackConfig = TrackConfig()
+
+    def without_effect(self) -> dict[str, str]:
+        return {"model.new": NEW_MODEL, "teacher.new": NEW_MODEL, "teacher.lora": "it only reads"}
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
     update, publish."""
-    set_determinism(cfg.train.deterministic)
-    task = build(cfg.task)
-    objective = distill_objective()
-    temperature = cfg.sampling.temperature
+    session = open_session(cfg, run)
+    task, policy = session.task, session.policy
     dtype = torch_dtype(cfg.train.dtype)
-    model, tokenizer = open_model(cfg.model, dtype=dtype, texts=[], seed=cfg.seed)
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
     learner = policy.learner(cfg.train, steps=cfg.steps)
     problems = some_problems_of(task, cfg.problems, "rl")
-    grader = Grader(task, cfg.grading)
-    exam = problems_of(task, cfg.problems, cfg.exam.split)
-    examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
-    keeper = Keeper(cfg.save, run, policy, learner, examiner)
+    objective = distill_objective()
+    keeper = session.keeper(learner)
     start, _ = keeper.resume()
 
     def sample(step: int) -> list[Group]:
+        batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
         asked = [
             task.vary(problem, derive(cfg.seed, "vary", step, index))
-            for index, problem in enumerate(
-                take(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
-            )
+            for index, problem in enumerate(batch)
         ]
         seed = derive(cfg.seed, "rollout", step)
-        return collect(policy.player, grader, asked, cfg.sampling, samples=cfg.samples, seed=seed)
+        return collect(
+            policy.player, session.grader, asked, cfg.sampling, samples=cfg.samples, seed=seed
+        )
 
     with (
-        grader,
+        session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
     ):
+        keeper.before(start, {})
         for step in range(start, cfg.steps):
             policy.publish(step)
             groups = sample(step)
-            examples = [to_example(rollout, temperature) for group in groups for rollout in group]
+            rollouts = [rollout for group in groups for rollout in group]
+            examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.make_room(examples)
             examples = with_reference(examples, teacher, cfg.train.micro_tokens)
             metrics = learner.update(weigh(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
-            tracker.log(step + 1, unrewarded(groups) | metrics)
+            tracker.log(step + 1, answer_metrics(groups) | metrics)
             advance(1)
             keeper.after(step + 1, cfg.steps, {})
     finish(run, keeper)
 
 
-def unrewarded(groups: list[Group]) -> dict[str, float]:
-    """What can be said of answers that nobody rewards."""
-    return {
-        name: value
-        for name, value in rollup(groups).items()
-        if name.startswith(("score/", "length/"))
-    }
+def answer_metrics(groups: list[Group]) -> dict[str, float]:
+    """Measure answers that nobody rewards."""
+    metrics = rollup(groups)
+    return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

@@ -8,26 +8,23 @@ from pydantic import Field
 from whet.algos.preference import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.pairs import Fault, PairRule, PairView, preferences
-from whet.data.problems import problems_of, some_problems_of
-from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.data.problems import some_problems_of
 from whet.errors import DataError
-from whet.evals.run import ExamConfig, Examiner, evaluate
-from whet.grading.grader import Grader
-from whet.grading.limits import Limits
-from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.guard import Guard, GuardConfig
-from whet.recipes.sft import LINES, finish, read_data, take
-from whet.recipes.training import Keeper, SaveConfig
+from whet.evals.run import evaluate
+from whet.recipes.checkpointing import Guard, GuardConfig
+from whet.recipes.training import (
+    STEPS_PER_LINE,
+    Session,
+    TrainingConfig,
+    finish,
+    open_session,
+    read_data,
+    take_batch,
+)
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.base import Task
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
 from whet.track.progress import bar, console, screen
-from whet.track.sinks import TrackConfig, open_trackers
-from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, set_determinism
+from whet.track.sinks import open_trackers
 from whet.train.reference import score_pairs, weigh_pairs
 from whet.types import Rollout
 
@@ -39,7 +36,7 @@ COLUMNS = {
     "preference/rejected": "rejected",
     "train/grad_norm": "gradient",
 }
-WORDS: dict[Fault, str] = {
+LEFT_OUT: dict[Fault, str] = {
     "unscored": "without a verdict",
     "repeated": "repeated",
     "cut": "cut at the length limit",
@@ -61,118 +58,104 @@ class OwnAnswers(Config):
     """What the model is asked where its own answers are to be compared."""
 
     split: Literal["sft", "rl"] = "rl"
+    """Whose problems the model is asked."""
     problems: int | None = Field(default=None, ge=1)
     """How many problems, the first ones of the split; none asks all of them."""
     samples: int = Field(default=8, ge=2)
     """Answers to each."""
 
 
-class DPOConfig(Config):
+class DPOConfig(TrainingConfig):
     """Whose answers are compared, how, with which model, for how long."""
 
     kind: Literal["dpo"] = "dpo"
-    seed: int = 0
-    steps: int = Field(default=100, ge=1)
     batch: int = Field(default=32, ge=1)
-    """Pairs an optimiser step."""
+    """Pairs in an optimiser step."""
     data: str | None = None
     """A rollout file, a run folder that holds some, or `@stage` in a pipeline; none has the model
     answer first."""
     own: OwnAnswers = OwnAnswers()
+    """What the model is asked where `data` is none."""
     pairs: PairsConfig = PairsConfig()
+    """Which answers make pairs."""
     loss: PreferenceConfig = PreferenceConfig()
-    task: TaskConfig = Game24Config()
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
-    model: ModelSource
-    """Where training starts; also the reference."""
-    train: TrainConfig = TrainConfig()
-    sampling: Sampling = Sampling()
-    """For own answers and exams."""
-    engine: EngineConfig = EngineConfig()
-    exam: ExamConfig = ExamConfig()
+    """How a pair becomes a gradient."""
     guard: GuardConfig = GuardConfig()
-    grading: Limits = Limits()
-    save: SaveConfig = SaveConfig()
-    track: TrackConfig = TrackConfig()
+    """What to do when the policy collapses."""
+
+    def without_effect(self) -> dict[str, str]:
+        unused = super().without_effect()
+        return unused if self.data is None else unused | {"own": "data names the answers"}
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
     """Prefer better answers: pair stored or own ones, score them once by the starting model, step,
-    examine, save."""
-    set_determinism(cfg.train.deterministic)
-    task = build(cfg.task)
-    model, tokenizer = open_model(
-        cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
-    )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
+    validate, save."""
+    session = open_session(cfg, run)
+    policy = session.policy
     learner = policy.learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
-    grader = Grader(task, cfg.grading)
-    exam = problems_of(task, cfg.problems, cfg.exam.split)
-    examiner = Examiner(cfg.exam, grader, exam, cfg.sampling, seed=cfg.seed)
-    guard = Guard(cfg.guard, run, learner, cfg.exam)
-    keeper = Keeper(cfg.save, run, policy, learner, examiner, guard=guard)
-    with grader:
-        rollouts = answers(cfg, run, policy, task, grader)
+    keeper = session.keeper(learner, guard=Guard(cfg.guard, run, learner, cfg.validation))
+    with session.grader:
+        rollouts = read_answers(cfg, session)
         view = preferences(
             rollouts,
             policy.chat,
             cfg.pairs.rules,
-            notes=task.notes,
+            notes=session.task.notes,
             max_tokens=policy.engine.context,
             per_problem=cfg.pairs.per_problem,
             seed=derive(cfg.seed, "pairs"),
         )
-        tell(view)
-        pairs = score_pairs(
-            view.pairs, model, cfg.train.micro_tokens
-        )  # before a checkpoint replaces the start
+        check_pairs(view)
+        # The starting model is the reference: score before a checkpoint replaces it.
+        pairs = score_pairs(view.pairs, policy.model, cfg.train.micro_tokens)
         start, _ = keeper.resume()
-        keep(cfg, run, rollouts)
+        if cfg.data is None:
+            run.write_rollouts("train", 0, [tuple(rollouts)])
         with (
-            open_trackers(cfg.track, run, COLUMNS, every=LINES, console=screen()) as tracker,
+            open_trackers(
+                cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()
+            ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
             keeper.before(start, {})
             for step in range(start, cfg.steps):
-                batch = weigh_pairs(take(pairs, cfg.batch, step, cfg.seed))
+                batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
                 tracker.log(step + 1, learner.update(batch, objective))
                 advance(1)
                 keeper.after(step + 1, cfg.steps, {})
     finish(run, keeper)
 
 
-def answers(
-    cfg: DPOConfig, run: RunStore, policy: Policy, task: Task, grader: Grader
-) -> list[Rollout]:
+def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     """Read the answers to compare; where none are given, the model writes them before its first
     step."""
+    run = session.run
     if cfg.data is not None:
         return read_data(cfg.data)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
-    asked = some_problems_of(task, cfg.problems, cfg.own.split)[: cfg.own.problems]
-    seed = derive(cfg.seed, "own")
+    problems = some_problems_of(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
     groups = evaluate(
-        policy.player, grader, asked, cfg.sampling, samples=cfg.own.samples, seed=seed
+        session.policy.player,
+        session.grader,
+        problems,
+        cfg.sampling,
+        samples=cfg.own.samples,
+        seed=derive(cfg.seed, "own"),
     )
     return [rollout for group in groups for rollout in group]
 
 
-def keep(cfg: DPOConfig, run: RunStore, rollouts: list[Rollout]) -> None:
-    """Store the model's own answers with the run; those that were read are stored already."""
-    if cfg.data is None:
-        run.write_rollouts("train", 0, [tuple(rollouts)])
-
-
-def tell(view: PairView) -> None:
-    """Say how many pairs there are, and what did not become one; stop where there is none."""
+def check_pairs(view: PairView) -> None:
+    """Print how many pairs there are, and what did not become one; stop where there is none."""
     left_out = [
-        f"{view.faults[fault]:,} {words}" for fault, words in WORDS.items() if view.faults[fault]
+        f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]
     console.print(
-        f"{view.num_answers:,} answers to {view.num_problems:,} problems; left out: {', '.join(left_out) or 'none'}"
+        f"{view.num_answers:,} answers to {view.num_problems:,} problems; "
+        f"left out: {', '.join(left_out) or 'none'}"
     )
     for rule, count in view.rules.items():
         console.print(

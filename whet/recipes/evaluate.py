@@ -4,43 +4,33 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.config import Config
 from whet.data.problems import some_problems_of
-from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
 from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
-from whet.models.source import Dtype, ModelSource, open_model, torch_dtype
+from whet.models.source import Dtype, open_model, torch_dtype
+from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build
 from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Split
 
 SAMPLED, GREEDY = 0, 1
-"""The two evaluations of a run, as the store numbers them."""
+"""The two evaluations of a run. The store files them by step number, as it does validations."""
 
 
-class EvalConfig(Config):
+class EvalConfig(ModelStageConfig):
     """Which model, on which problems, how often."""
 
     kind: Literal["eval"] = "eval"
-    seed: int = 0
-    task: TaskConfig = Game24Config()
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
     split: Split = "test"
+    """Whose problems are asked."""
     samples: int = Field(default=8, ge=1)
     """Answers a problem at the sampling temperature; one greedy answer is measured as well."""
-    model: ModelSource
-    sampling: Sampling = Sampling()
-    engine: EngineConfig = EngineConfig()
-    grading: Limits = Limits()
     dtype: Dtype = "auto"
+    """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:

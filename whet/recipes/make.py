@@ -5,22 +5,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from whet.config import Config
 from whet.data.problems import problem_file, write_problems
+from whet.recipes.training import StageConfig
 from whet.store.run import RunStore
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build
 from whet.track.progress import say
 from whet.types import SPLITS, Json, Split
 
 
-class MakeConfig(Config):
+class MakeConfig(StageConfig):
     """Which problems to write."""
 
     kind: Literal["make"] = "make"
     seed: int = 0
     """Every stage has one; problems are the same with any."""
-    task: TaskConfig = Game24Config()
     most: dict[Split, Annotated[int, Field(ge=0)]] = Field(default={})
     """Most problems of a split, the first ones; a split that is not here is written whole."""
 

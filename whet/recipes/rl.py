@@ -7,31 +7,28 @@ from pydantic import Field, model_validator
 
 from whet.algos.catalog import AlgoConfig, resolve
 from whet.algos.catalog import build as build_algorithm
-from whet.config import Config
 from whet.data.feed import CurriculumConfig, Feed, Mixed
-from whet.data.problems import problems_of, some_problems_of
+from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
 from whet.grading.check_task import check_first
-from whet.grading.grader import Grader
-from whet.grading.limits import Limits
-from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.exactness import proved
-from whet.recipes.guard import Guard, GuardConfig, Patience
-from whet.recipes.sft import finish
-from whet.recipes.training import Keeper, Part, SaveConfig, numbers
+from whet.recipes.checkpointing import Checkpointed, Guard, GuardConfig, Patience, numbers
+from whet.recipes.training import (
+    Session,
+    TrainingConfig,
+    check_exactness,
+    finish,
+    open_session,
+)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import Ask, play
-from whet.rollout.gather import Ahead, GatherConfig, Sample, gather
+from whet.rollout.gather import Ahead, GatherConfig, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build
 from whet.track.progress import bar, screen
 from whet.track.rollup import rollup
-from whet.track.sinks import TrackConfig, open_trackers
+from whet.track.sinks import open_trackers
 from whet.train.credit import credit, flatten, select
 from whet.train.critic import (
     CriticConfig,
@@ -41,8 +38,6 @@ from whet.train.critic import (
     with_values,
 )
 from whet.train.learner import update
-from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, set_determinism
 from whet.train.reference import reference_of, with_reference
 from whet.types import Group, Problem
 
@@ -57,38 +52,31 @@ COLUMNS = {
 }
 
 
-class RLConfig(Config):
+class RLConfig(TrainingConfig):
     """Which policy learns what, how, and for how long."""
 
     kind: Literal["rl"] = "rl"
-    seed: int = 0
-    steps: int = Field(default=100, ge=1)
     problems_per_step: int = Field(default=32, ge=1)
+    """Problems asked in each step."""
     group_size: int = Field(default=8, ge=2)
     """Answers to each problem."""
-    task: TaskConfig = Game24Config()
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
-    model: ModelSource
-    sampling: Sampling = Sampling()
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Where the temperature goes, along an exponential path over the steps; None keeps it."""
     gather: GatherConfig = GatherConfig()
+    """Which answers a step gathers, and which of them it trains on."""
     curriculum: CurriculumConfig = Mixed()
+    """Which problems come when."""
     lag: int = Field(default=0, ge=0)
     """Steps between sampling and training on it; algo.staleness corrects for what moved in
     between."""
     reward: RewardSpec = RewardSpec()
+    """How scores become rewards: a table, or the name or file of a spec."""
     algo: AlgoConfig = AlgoConfig()
-    grading: Limits = Limits()
-    train: TrainConfig = TrainConfig()
+    """How rewards become gradients."""
     critic: CriticConfig = CriticConfig()
-    """For algorithms that need values, such as ppo."""
-    engine: EngineConfig = EngineConfig()
-    exam: ExamConfig = ExamConfig()
+    """How the critic learns, for algorithms that need one, such as ppo."""
     guard: GuardConfig = GuardConfig()
-    save: SaveConfig = SaveConfig()
-    track: TrackConfig = TrackConfig()
+    """What to do when the policy collapses."""
 
     @model_validator(mode="after")
     def _fits(self) -> "RLConfig":
@@ -103,56 +91,49 @@ class RLConfig(Config):
             )
         return self
 
+    def without_effect(self) -> dict[str, str]:
+        unused = super().without_effect() | {
+            "reward.step_weight": "rl has no verifier to judge steps; tango has",
+            "critic": f'algo.name = "{self.algo.name}" needs no critic; ppo does',
+        }
+        if self.algo.kl > 0:
+            del unused["train.offload_reference"]
+        if resolve(self.algo).advantage == "gae":
+            del unused["critic"]
+        if self.curriculum.sets_temperature:
+            unused["final_temperature"] = (
+                "every stage of the curriculum has a temperature of its own"
+            )
+        return unused
+
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than
     their siblings."""
-    set_determinism(cfg.train.deterministic)
     task = build(cfg.task)
-    problems = some_problems_of(task, cfg.problems, "rl")
-    feed = Feed(
-        problems,
-        cfg.curriculum,
-        seed=derive(cfg.seed, "feed"),
-        steps=cfg.steps,
-        per_step=cfg.problems_per_step,
-    )
-    check_first(task, feed.problems, cfg.grading)
-    model, tokenizer = open_model(
-        cfg.model, dtype=torch_dtype(cfg.train.dtype), texts=[], seed=cfg.seed
-    )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
-    algo = build_algorithm(
-        proved(cfg.algo, policy, run, lag=cfg.lag), max_tokens=cfg.sampling.max_tokens
-    )
-    reference = (
-        reference_of(model, offload=cfg.train.offload_reference) if algo.needs_reference else None
-    )
-    critic = build_critic(algo, model, cfg.critic, cfg.train, steps=cfg.steps)
+    feed = open_feed(cfg, task)
+    session = open_session(cfg, run, task=task)
+    policy = session.policy
+    exact = check_exactness(cfg.algo, policy, run, lag=cfg.lag)
+    algo = build_algorithm(exact, max_tokens=cfg.sampling.max_tokens)
+    reference = None
+    if algo.needs_reference:
+        reference = reference_of(policy.model, offload=cfg.train.offload_reference)
+    critic = build_critic(algo, policy.model, cfg.critic, cfg.train, steps=cfg.steps)
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
-    grader = Grader(task, cfg.grading)
-    batches = Ahead(sampler(cfg, task, feed, policy, grader), steps=cfg.steps, lag=cfg.lag)
-    guard = Guard(cfg.guard, run, learner, cfg.exam, then=batches.drop)
+    batches = Ahead(lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag)
+    guard = Guard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
     patience = Patience()
-    examiner = Examiner(
-        cfg.exam,
-        grader,
-        problems_of(task, cfg.problems, cfg.exam.split),
-        cfg.sampling,
-        seed=cfg.seed,
-    )
-    parts: dict[str, Part] = {
+    parts: dict[str, Checkpointed] = {
         "feed": feed,
         "batches": batches,
         "patience": patience,
     }
-    keeper = Keeper(
-        cfg.save, run, policy, learner, examiner, parts=parts, guard=guard, critic=critic
-    )
+    keeper = session.keeper(learner, parts=parts, guard=guard, critic=critic)
     start, state = keeper.resume()
     baseline = numbers(state.get("baseline"))
     with (
-        grader,
+        session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
@@ -189,23 +170,31 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish(run, keeper)
 
 
-def sampler(cfg: RLConfig, task: Task, feed: Feed, policy: Policy, grader: Grader) -> Sample:
-    """Give the function that samples a step: problems taken and varied, answers scored and
-    rewarded."""
+def open_feed(cfg: RLConfig, task: Task) -> Feed:
+    """Read the problems in the order of the curriculum, and check the grader on the first ones."""
+    feed = Feed(
+        some_problems_of(task, cfg.problems, "rl"),
+        cfg.curriculum,
+        seed=derive(cfg.seed, "feed"),
+        steps=cfg.steps,
+        per_step=cfg.problems_per_step,
+    )
+    check_first(task, feed.problems, cfg.grading)
+    return feed
 
-    def sample(step: int) -> list[Group]:
-        def new(first: int, count: int) -> list[Ask]:
-            taken = enumerate(feed.take(count, step), start=first)
-            return [_ask(cfg, task, step, index, problem) for index, problem in taken]
 
-        def answer(asks: Sequence[Ask]) -> list[Group]:
-            return cfg.reward.apply(
-                play(policy.player, grader, asks, seed=derive(cfg.seed, "rollout", step))
-            )
+def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
+    """Sample a step: problems taken and varied, answers scored and rewarded."""
 
-        return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
+    def new(first: int, count: int) -> list[Ask]:
+        problems = enumerate(feed.take(count, step), start=first)
+        return [_ask(cfg, session.task, step, index, problem) for index, problem in problems]
 
-    return sample
+    def answer(asks: Sequence[Ask]) -> list[Group]:
+        seed = derive(cfg.seed, "rollout", step)
+        return cfg.reward.apply(play(session.policy.player, session.grader, asks, seed=seed))
+
+    return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
 
 
 def sampling_at(cfg: RLConfig, step: int) -> Sampling:
@@ -217,8 +206,7 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
 
 
 def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> Ask:
-    """How a problem is put to the policy in a step: in which words, at which temperature, with how
-    many tokens."""
+    """Put a problem to the policy: in which words, at which temperature, with how many tokens."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))

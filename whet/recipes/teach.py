@@ -12,34 +12,33 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from whet.config import Config
 from whet.data.problems import some_problems_of
 from whet.errors import DataError
+from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build
 from whet.track.progress import bar, console
 from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split, Verdict
 
 CHUNK = 16
 
 
-class TeachConfig(Config):
+class TeachConfig(StageConfig):
     """Who teaches what: the task itself writes its solutions."""
 
     kind: Literal["teach"] = "teach"
-    seed: int = 0
-    task: TaskConfig = Game24Config()
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     split: Split = "sft"
+    """Whose problems are answered."""
     per_problem: int = Field(default=33, ge=1)
     """Answers tried a problem; the same answer to the same question is kept once."""
     unsolvable: bool = False
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
+    """Processes that write answers."""
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
@@ -47,18 +46,19 @@ def teach(cfg: TeachConfig, run: RunStore) -> None:
     problems = some_problems_of(build(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
     groups: list[Group] = []
     with bar("traces", len(problems) * cfg.per_problem) as advance:
-        for group in _written(cfg, problems):
+        for group in _write_all(cfg, problems):
             groups.append(group)
             advance(cfg.per_problem)
     run.write_rollouts("train", 0, groups)
     rows = sum(len(group) for group in groups)
     console.print(
-        f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, repeats left out"
+        f"{rows:>7,} traces of {len(groups):,} problems, {cfg.per_problem} tries each, "
+        "repeats left out"
     )
     run.finish({"problems": len(groups), "traces": rows})
 
 
-def _written(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
+def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]:
     chunks = [problems[start : start + CHUNK] for start in range(0, len(problems), CHUNK)]
     if cfg.workers == 1:
         for chunk in chunks:
@@ -107,15 +107,16 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
                     f"{problem.task} has no worked answer for {problem.id}; choose another split"
                 )
             rows.setdefault((asked.prompt[-1].content, text), _rollout(asked, text, number))
-        groups.append(tuple(_graded(task, row) for row in rows.values()))
+        groups.append(tuple(_grade(task, row) for row in rows.values()))
     return groups
 
 
-def _graded(task: Task, row: Rollout) -> Rollout:
+def _grade(task: Task, row: Rollout) -> Rollout:
     score = task.score(row.problem, row.text)
     if score.verdict is not Verdict.CORRECT:
         raise DataError(
-            f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): mend {task.name}'s "
+            f"the task's own answer to {row.problem.id} is graded {score.verdict} ({score.note}): "
+            f"mend {task.name}'s "
             "solve or score"
         )
     return replace(row, score=score)

@@ -1,200 +1,264 @@
-"""What recipes that train share around their steps: where to start, when to examine, what to keep,
-how to end."""
+"""What recipes share: the settings of a stage, what a training recipe opens first, the data it
+reads, and how it ends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from whet.algos.catalog import AlgoConfig
 from whet.config import Config
-from whet.errors import ConfigError
-from whet.evals.run import Examiner
-from whet.evals.summary import EvalSummary
-from whet.recipes.guard import Guard
-from whet.store.checkpoints import Checkpoints
+from whet.data.problems import problems_of
+from whet.engine.base import Sampling
+from whet.engine.build import EngineConfig
+from whet.errors import DataError
+from whet.evals.run import ValidationConfig, Validator
+from whet.grading.grader import Grader
+from whet.grading.limits import Limits
+from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.recipes.checkpointing import Checkpointed, Guard, Keeper, SaveConfig
+from whet.rng import stream
+from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
-from whet.track.progress import console, say
-from whet.train.checkpoint import Trained, load_training, save_training
+from whet.tasks.base import Task
+from whet.tasks.registry import TaskConfig, build
+from whet.track.progress import say
+from whet.track.sinks import TrackConfig
+from whet.train.checkpoint import Trained
 from whet.train.critic import Critic
 from whet.train.learner import Learner
-from whet.train.policy import Policy
-from whet.types import Json
+from whet.train.optim import TrainConfig
+from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.selftest import Exactness, check_exact
+from whet.types import Json, Rollout
+
+T = TypeVar("T")
+EXACTNESS_EVENT = "exactness"
+NEW_MODEL = "the model has to be one that can answer"
+STEPS_PER_LINE = 20
+"""Steps between two lines on the screen where steps are short; every step is in the metrics."""
 
 
-class SaveConfig(Config):
-    """When to write checkpoints."""
+class StageConfig(Config):
+    """What every stage has."""
 
-    every: int = Field(default=50, ge=1)
-    """Steps between two checkpoints; exams and the last step write one too."""
-    keep: int = Field(default=2, ge=2)
-    """Newest checkpoints kept, besides the best."""
-
-
-@dataclass
-class Best:
-    """The best exam so far."""
-
-    step: int = -1
-    value: float = -1.0
+    kind: str
+    """What the stage does."""
+    seed: int = 0
+    """Decides every random choice."""
+    task: TaskConfig
+    """What the problems are, and how answers are graded."""
 
     @property
-    def shown(self) -> float | None:
-        """Its value; None where there has been none."""
-        return None if self.step < 0 else self.value
+    def inputs(self) -> dict[str, str]:
+        """What the stage reads, by the setting that names it: folders, files, models, `@stage`."""
+        inputs: dict[str, str] = {}
+        for key, item in self:
+            if isinstance(item, ModelSource) and item.path is not None:
+                inputs[f"{key}.path"] = item.path
+            elif key in ("problems", "data") and item is not None:
+                inputs[key] = item
+        return inputs
+
+    def with_inputs(self, inputs: Mapping[str, str]) -> Self:
+        """Let the stage read other folders, files or models."""
+        changes: dict[str, object] = {}
+        for setting, location in inputs.items():
+            key = setting.removesuffix(".path")
+            item = getattr(self, key)
+            is_model = isinstance(item, ModelSource)
+            changes[key] = item.model_copy(update={"path": location}) if is_model else location
+        return self.model_copy(update=changes)
 
 
-class Part(Protocol):
-    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON
-    can say."""
+class ModelStageConfig(StageConfig):
+    """A stage in which a model answers problems."""
 
-    def save(self, folder: Path) -> Json: ...
+    starts_anew: ClassVar[bool] = False
+    """Whether the model may start from random weights."""
 
-    def load(self, folder: Path, state: Json) -> None: ...
+    problems: str | None = None
+    """Folder of problems; None takes the task's own."""
+    model: ModelSource
+    """Where the weights come from."""
+    sampling: Sampling = Sampling()
+    """How answers are sampled."""
+    engine: EngineConfig = EngineConfig()
+    """How many answers are sampled at once, in how much memory."""
+    grading: Limits = Limits()
+    """What grading an answer may cost."""
+
+    @model_validator(mode="after")
+    def _can_answer(self) -> Self:
+        for key, item in self:
+            if isinstance(item, ModelSource) and item.new is not None and not self.starts_anew:
+                raise ValueError(
+                    f'{key}.new = "{item.new}" has random weights, and {self.kind} needs a model '
+                    f"that can answer: set {key}.path, or train one by sft first"
+                )
+        return self
+
+    def without_effect(self) -> dict[str, str]:
+        reason = "nothing is trained here"
+        return {} if self.starts_anew else {"model.new": NEW_MODEL, "model.lora": reason}
 
 
-class Keeper:
-    """Resumes, examines, saves. After `step` steps everything a later step depends on is in one
-    checkpoint.
+class TrainingConfig(ModelStageConfig):
+    """A stage that trains a model."""
 
-    `others` are models that train beside the policy, `parts` other things whose state is kept, by
-    name. Guard and critic are two of them; the critic goes back to earlier weights as the policy
-    does.
-    """
+    steps: int = Field(default=100, ge=1)
+    """Steps of the run."""
+    train: TrainConfig = TrainConfig()
+    """How weights move."""
+    validation: ValidationConfig = ValidationConfig()
+    """Validation during training."""
+    save: SaveConfig = SaveConfig()
+    """When checkpoints are written."""
+    track: TrackConfig = TrackConfig()
+    """Where metrics go besides the run folder and the console."""
 
-    def __init__(
+    def without_effect(self) -> dict[str, str]:
+        unused = {"train.offload_reference": "there is no model beside the one that trains"}
+        return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Session:
+    """What every training recipe works with. `keeper` joins the learner that the recipe makes."""
+
+    cfg: TrainingConfig
+    run: RunStore
+    task: Task
+    policy: Policy
+    grader: Grader
+
+    def keeper(
         self,
-        cfg: SaveConfig,
-        run: RunStore,
-        policy: Policy,
         learner: Learner,
-        examiner: Examiner,
         others: Mapping[str, Trained] | None = None,
         *,
-        parts: Mapping[str, Part] | None = None,
+        parts: Mapping[str, Checkpointed] | None = None,
         guard: Guard | None = None,
         critic: Critic | None = None,
-    ) -> None:
-        self.cfg = cfg
-        self.run = run
-        self.policy = policy
-        self.learner = learner
-        self.examiner = examiner
-        self.others = others
-        self.guard = guard
-        self.critic = critic
-        optional = {"guard": guard, "critic": critic}
-        self.parts = {**(parts or {})}
-        self.parts |= {name: part for name, part in optional.items() if part is not None}
-        self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
-        self.best = Best()
-        if guard is not None and guard.is_on and not examiner.problems:
-            raise ConfigError(
-                f"guard.restores = {guard.cfg.restores} needs exams to watch, and the split {examiner.cfg.split} has "
-                "no problems to ask"
-            )
-
-    def resume(self) -> tuple[int, dict[str, Json]]:
-        """Take back the newest sound checkpoint; the step to go on with and its state, or 0 and
-        nothing."""
-        found = self.checkpoints.latest()
-        if found is None:
-            self.run.rewind(-1)
-            return 0, {}
-        step, folder = found
-        state = load_training(folder, self.policy, self.learner, self.others)
-        best = state["best"]
-        assert isinstance(best, list), "a checkpoint holds the best step and its value"
-        self.best = Best(int(str(best[0])), float(str(best[1])))
-        for name, part in self.parts.items():
-            part.load(folder, state.get(name))
-        if self.best.step in self.checkpoints.steps():
-            self.checkpoints.mark_best(self.best.step)
-        self.run.rewind(step)
-        console.print(f"going on from step {step:,}")
-        return step, state
-
-    def before(self, step: int, state: dict[str, Json]) -> None:
-        """Before the first step: with a guard, examine and save, so that there is something to go
-        back to."""
-        if self.guard is not None and self.guard.is_on and self.best.step < 0 and step == 0:
-            self._examine(0)
-            self._save(0, state)
-
-    def after(self, step: int, steps: int, state: dict[str, Json]) -> None:
-        """After `step` of `steps` are done: examine and save where due."""
-        is_exam = self.examiner.is_due(step, steps)
-        if is_exam:
-            self._examine(step)
-        if is_exam or step == steps or step % self.cfg.every == 0:
-            self._save(step, state)
-
-    def _examine(self, step: int) -> None:
-        summary = self.examiner.examine(self.policy.player)
-        value = summary.pass_at[1].mean
-        self.run.write_eval(step, summary.to_json())
-        mark = ""
-        if value >= self.best.value:  # of equals the later has seen more
-            self.best = Best(step, value)
-            mark = ", the best so far"
-        console.print(
-            f"[bold]exam[/] after step {step:,}: {_percent(summary)} of dev problems solved{mark}"
+    ) -> Keeper:
+        """Open what watches over a learner: validation, and checkpoints of it and of `parts`."""
+        cfg = self.cfg
+        problems = problems_of(self.task, cfg.problems, cfg.validation.split)
+        validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
+        return Keeper(
+            cfg.save,
+            self.run,
+            self.policy,
+            learner,
+            validator,
+            others,
+            parts=parts,
+            guard=guard,
+            critic=critic,
         )
-        found = {"exam/pass@1": value, "exam/tokens": summary.tokens.mean}
-        if self.guard is not None:
-            found |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
-        self.run.log_metrics(step, found)
-
-    def _go_back(self) -> bool:
-        """Take weights and optimisers of the best exam, and go on with the schedule; False where
-        they are gone.
-
-        A critic goes back too, as it would else value a policy that is no more; one that was in its
-        head start then has it again.
-        """
-        found = self.checkpoints.best()
-        if found is None:
-            return False
-        folder = found[1]
-        learners = [self.learner, *(other.learner for other in (self.others or {}).values())]
-        if self.critic is not None:
-            learners.append(self.critic.learner)
-        counts = [learner.num_steps for learner in learners]
-        state = load_training(folder, self.policy, self.learner, self.others)
-        if self.critic is not None:
-            self.critic.load(folder, state.get("critic"))
-        for learner, count in zip(learners, counts, strict=True):
-            learner.num_steps = count
-        return True
-
-    def _save(self, step: int, state: dict[str, Json]) -> None:
-        whole: dict[str, Json] = {**state, "best": [self.best.step, self.best.value]}
-
-        def write(folder: Path) -> None:
-            parts = {name: part.save(folder) for name, part in self.parts.items()}
-            save_training(folder, self.policy, self.learner, {**whole, **parts}, self.others)
-
-        self.checkpoints.save(step, write)
-        if self.best.step == step:
-            self.checkpoints.mark_best(step)
-
-    def result(self) -> tuple[int, Path]:
-        """The checkpoint to hand on: the best by exam."""
-        found = self.checkpoints.best() or self.checkpoints.latest()
-        assert found is not None, "a run that ended has a checkpoint"
-        return found
 
 
-def numbers(value: Json) -> dict[str, float]:
-    """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
-    return (
-        {key: float(str(number)) for key, number in value.items()}
-        if isinstance(value, dict)
-        else {}
+def open_session(
+    cfg: TrainingConfig,
+    run: RunStore,
+    *,
+    task: Task | None = None,
+    texts: Sequence[str] = (),
+    model_seed: int | None = None,
+) -> Session:
+    """Load the model as a policy, and make the grader of its answers.
+
+    A recipe that looks at problems before the weights are loaded hands its task over. `texts` and
+    `model_seed` are for models that start from random weights.
+    """
+    set_determinism(cfg.train.deterministic)
+    model, tokenizer = open_model(
+        cfg.model,
+        dtype=torch_dtype(cfg.train.dtype),
+        texts=list(texts),
+        seed=cfg.seed if model_seed is None else model_seed,
     )
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
+    task = build(cfg.task) if task is None else task
+    return Session(cfg=cfg, run=run, task=task, policy=policy, grader=Grader(task, cfg.grading))
 
 
-def _percent(summary: EvalSummary) -> str:
-    estimate = summary.pass_at[1]
-    return f"{100 * estimate.mean:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:
+    """Compare the log-probabilities of engine and learner on the user's own GPU, bit for bit.
+
+    Returns the settings to train with. On a CPU, where the two never agree, nothing is compared.
+    The engine sleeps afterwards, since most of what the run needs of the GPU's memory is to come.
+    """
+    if policy.model.device.type != "cuda":
+        return algo
+    exactness = check_exact(policy)
+    policy.engine.sleep()
+    return record_exactness(exactness, algo, policy.player.name, run, lag=lag)
+
+
+def record_exactness(
+    exactness: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
+) -> AlgoConfig:
+    """Print the result and file it with the run; return the settings that follow from it."""
+    sentence = exactness.sentence(algo, lag=lag)
+    say(f"{name}: {sentence}")
+    run.ledger(
+        EXACTNESS_EVENT,
+        model=name,
+        exact=exactness.is_exact,
+        tokens=exactness.num_tokens,
+        equal_share=exactness.equal_share,
+        largest_gap=exactness.largest_gap,
+        said=sentence,
+    )
+    return exactness.apply(algo, lag=lag)
+
+
+def read_data(location: str) -> list[Rollout]:
+    """Read the rollouts of a file, or the training rollouts of a run folder."""
+    path = Path(location)
+    if path.is_dir():
+        run = RunStore.view(path)
+        steps = run.rollout_steps("train")
+        rollouts = [rollout for step in steps for rollout in run.rollouts("train", step)]
+        if not rollouts:
+            raise DataError(
+                f"data = {location!r} is a run without training rollouts; give one that teach wrote"
+            )
+        return rollouts
+    if not path.is_file():
+        raise DataError(f"data = {location!r} is neither a rollout file nor a run folder")
+    return read_rollouts(path)
+
+
+def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
+    """Take the batch of a step from an endless walk over reshuffled epochs.
+
+    The step number alone decides it, so a resumed run needs no state.
+    """
+    if not examples:
+        raise DataError("there is nothing to learn from: no example fits the model's context")
+    batch = []
+    for position in range(step * count, (step + 1) * count):
+        epoch, index = divmod(position, len(examples))
+        batch.append(examples[_order(len(examples), seed, epoch)[index]])
+    return batch
+
+
+@lru_cache(maxsize=2)
+def _order(count: int, seed: int, epoch: int) -> list[int]:
+    order = list(range(count))
+    stream(seed, "sft", epoch).shuffle(order)
+    return order
+
+
+def finish(run: RunStore, keeper: Keeper, **more: Json) -> None:
+    """Close a training run: name the checkpoint it hands on, and sum up."""
+    step, folder = keeper.result()
+    model = str(folder.relative_to(run.folder))
+    run.finish(
+        {"model": model, **more, "step": step, "validation_pass@1": keeper.best.value_or_none}
+    )

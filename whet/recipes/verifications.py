@@ -11,45 +11,35 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from whet.config import Config
 from whet.data.problems import some_problems_of
-from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import Limits
-from whet.models.source import Dtype, ModelSource, open_model, torch_dtype
+from whet.models.source import Dtype, open_model, torch_dtype
+from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.game24.task import Game24Config
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import bar, console
 from whet.train.policy import build_policy
 from whet.types import Completion, Finish, Problem, Role, Rollout, Split
 
 
-class VerificationsConfig(Config):
+class VerificationsConfig(ModelStageConfig):
     """Whose solutions of what are verified."""
 
     kind: Literal["verifications"] = "verifications"
-    seed: int = 0
-    task: TaskConfig = Game24Config()
-    problems: str | None = None
-    """Folder of problems; None takes the task's own."""
     split: Split = "rl"
-    model: ModelSource
-    """The generator."""
+    """Whose problems are solved."""
     dtype: Dtype = "auto"
+    """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
     samples: int = Field(default=4, ge=1)
     """Solutions of each problem."""
-    sampling: Sampling = Sampling()
     verify: VerifyConfig = VerifyConfig()
+    """How a verification is asked for and read."""
     steps: Literal["lot", "exact"] = "lot"
     """What steps are called; with exact, what the task can tell, and right where it cannot."""
-    grading: Limits = Limits()
-    engine: EngineConfig = EngineConfig()
 
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:

@@ -37,7 +37,9 @@ class Shaping(Config):
 class Outcome(Shaping):
     kind: Literal["outcome"]
     correct: float = 1.0
+    """Value of a right answer."""
     wrong: float = 0.0
+    """Value of a wrong answer."""
     no_answer: float | None = None
     """None treats a missing answer as a wrong one."""
 
@@ -54,8 +56,11 @@ class Quality(Shaping):
 
     kind: Literal["quality"]
     exact: float = 1.0
+    """Value of an optimum."""
     feasible: float = 0.5
+    """Multiplies the ratio to the optimum of a feasible solution."""
     other: float = 0.0
+    """Value of anything else."""
     squared: tuple[str, ...] = ()
     """Tasks whose ratio is squared."""
 
@@ -102,9 +107,13 @@ class WeightedTags(Shaping):
 
     kind: Literal["weighted_tags"]
     think_weight: float = 0.25
+    """Value of a closed block of thought."""
     answer_weight: float = 0.75
+    """Value of a closed block with the answer."""
     think_tag: str = "think"
+    """Name of the tag around the thought."""
     answer_tag: str = "answer"
+    """Name of the tag around the answer."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         thinks = text_stats.has_block(rollout.text, self.think_tag)
@@ -119,6 +128,7 @@ class Repeat(Shaping):
     min_unit: int = Field(default=text_stats.MIN_UNIT, ge=1)
     """Shortest unit of a loop, in characters."""
     min_repeats: int = Field(default=text_stats.MIN_REPEATS, ge=5)
+    """Fewest repeats in a row that make a loop."""
     threshold: float | None = None
     """0 makes any loop count in full, as NPG-Muse does; None takes the share itself."""
 
@@ -134,6 +144,7 @@ class Ngrams(Shaping):
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)
+    """Words or tokens in an n-gram."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         tokens = rollout.completion.tokens
@@ -146,7 +157,9 @@ class Overlong(Shaping):
 
     kind: Literal["overlong"]
     max_tokens: int = Field(ge=1)
+    """The limit, at which the value is -1."""
     buffer: int = Field(ge=1)
+    """Tokens before the limit over which the value falls."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         return min(max((self.max_tokens - self.buffer - _length(rollout)) / self.buffer, -1.0), 0.0)
@@ -157,10 +170,15 @@ class Cosine(Shaping):
 
     kind: Literal["cosine"]
     max_tokens: int = Field(ge=1)
+    """Length from which on an answer counts as long."""
     correct_short: float = 1.0
+    """Value of a right answer of no length."""
     correct_long: float = 0.5
+    """Value of a right answer at the limit."""
     wrong_short: float = -1.0
+    """Value of a wrong answer of no length."""
     wrong_long: float = -0.5
+    """Value of a wrong answer at the limit."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         short, long = self.wrong_short, self.wrong_long
@@ -175,7 +193,9 @@ class Linear(Shaping):
 
     kind: Literal["linear"]
     max_tokens: int = Field(ge=1)
+    """Length at which the value is 0."""
     free_tokens: int = Field(default=0, ge=0)
+    """Length up to which the value is 1."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         span = max(self.max_tokens - self.free_tokens, 1)

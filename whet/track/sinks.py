@@ -25,6 +25,9 @@ class TrackConfig(Config):
     project: str = "whet"
     """The Weights & Biases project; nothing else uses it."""
 
+    def without_effect(self) -> dict[str, str]:
+        return {} if "wandb" in self.sinks else {"project": 'track.sinks has no "wandb"'}
+
 
 def open_trackers(
     cfg: TrackConfig,

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
 from whet.errors import TrainError
 from whet.train.offload import Ferry, host_room
 
@@ -28,12 +28,15 @@ class TrainConfig(Config):
     """From the end of warm-up to the last step: stay, or fall to `final_lr` in a line or a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
+    """Learning rate at the last step, where the schedule falls."""
     warmup: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
-    """On matrices only; norms and biases are left alone."""
-    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
+    """Decoupled weight decay; norms and biases have none."""
+    beta1: float = Field(default=0.9, ge=0.0, lt=1.0, json_schema_extra=CONSTANT)
+    """Adam's decay of the mean of gradients."""
     beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
+    """Adam's decay of the mean of squared gradients."""
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
     micro_tokens: int = Field(default=16384, ge=1)
@@ -49,12 +52,15 @@ class TrainConfig(Config):
     """Keep the starting policy of a KL, or a teacher, in host memory but for the passes in which it
     reads."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
-    """Keep only the inputs of layers for the way back, and run them twice: on is all layers, auto
-    as many as it takes for an update to fit on the GPU. It changes memory and speed, never the
-    result."""
+    """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
+    update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
     """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a
     straight one."""
+
+    def without_effect(self) -> dict[str, str]:
+        reason = 'schedule = "constant" stays at lr'
+        return {"final_lr": reason} if self.schedule == "constant" else {}
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:

@@ -59,6 +59,10 @@ class Game24Config(Config):
     depth: Literal[2, 3] = 3
     """How deep gold searches go: 2 judges two numbers at a glance instead of trying all joins."""
 
+    def without_effect(self) -> dict[str, str]:
+        reason = f'format = "{self.format}" shows no search'
+        return dict.fromkeys(("length", "depth"), reason) if self.format in ("v0", "v0l") else {}
+
 
 class Game24(Task):
     """The fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""

@@ -69,6 +69,7 @@ class EndpointConfig(Config):
 class JudgeConfig(Config):
     name: Literal["judge"] = "judge"
     endpoint: EndpointConfig = EndpointConfig()
+    """Where the judging model answers."""
 
 
 class Judge(Task):

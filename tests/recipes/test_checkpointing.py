@@ -10,14 +10,13 @@ from small import Pipeline
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
+from whet.evals.run import ValidationConfig, Validator
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model
+from whet.recipes.checkpointing import Guard, GuardConfig, Keeper, SaveConfig
 from whet.recipes.evaluate import SAMPLED
-from whet.recipes.guard import Guard, GuardConfig
-from whet.recipes.training import Keeper, SaveConfig
 from whet.rollout.collect import Player
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
@@ -30,17 +29,17 @@ class Job(Config):
     seed: int = 0
 
 
-class Scripted(Examiner):
-    """Finds what it is told to, one value an exam, every second step."""
+class Scripted(Validator):
+    """Finds what it is told to, one value a validation, every second step."""
 
     def __init__(self, values: list[float], example: EvalSummary) -> None:
         task = Game24()
         super().__init__(
-            ExamConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0
+            ValidationConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0
         )
         self.values, self.example = list(values), example
 
-    def examine(self, player: Player) -> EvalSummary:
+    def validate(self, player: Player) -> EvalSummary:
         value = self.values.pop(0)
         found = Estimate(mean=value, low=value, high=value, count=1)
         return replace(self.example, pass_at={1: found})
@@ -51,12 +50,12 @@ def example(tiny: Pipeline) -> EvalSummary:
     return EvalSummary.from_json(RunStore.view(tiny.folder / "04-sft_eval").evals()[SAMPLED])
 
 
-def keeper(tiny: Pipeline, run: RunStore, examiner: Examiner) -> Keeper:
+def keeper(tiny: Pipeline, run: RunStore, validator: Validator) -> Keeper:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
     model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
     policy = build_policy(model, tokenizer, EngineConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    return Keeper(SaveConfig(every=3), run, policy, learner, examiner)
+    return Keeper(SaveConfig(every=3), run, policy, learner, validator)
 
 
 def walk(kept: Keeper, start: int, end: int) -> None:
@@ -68,7 +67,7 @@ def open_run(folder: Path, *, resume: bool = False) -> RunStore:
     return RunStore.open(folder, Job(), {}, resume=resume)
 
 
-def test_the_checkpoint_with_the_best_exam_is_handed_on_and_kept(
+def test_the_checkpoint_with_the_best_validation_is_handed_on_and_kept(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
@@ -79,7 +78,7 @@ def test_the_checkpoint_with_the_best_exam_is_handed_on_and_kept(
         assert kept.checkpoints.steps() == [4, 9, 10]
 
 
-def test_checkpoints_are_written_at_their_interval_and_at_exams(
+def test_checkpoints_are_written_at_their_interval_and_at_validations(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
@@ -92,7 +91,7 @@ def test_checkpoints_are_written_at_their_interval_and_at_exams(
         assert seen == [2, 3, 4]
 
 
-def test_a_resumed_run_knows_the_best_exam_of_the_past(
+def test_a_resumed_run_knows_the_best_validation_of_the_past(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
@@ -127,26 +126,26 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         before = keeper(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
         critic = Critic(policy.model, CriticConfig(head_start=1), TrainConfig(), steps=10)
-        guard = Guard(GuardConfig(restores=1), run, learner, before.examiner.cfg)
+        guard = Guard(GuardConfig(restores=1), run, learner, before.validator.cfg)
         kept = Keeper(
             SaveConfig(),
             run,
             policy,
             learner,
-            before.examiner,
+            before.validator,
+            parts={"critic": critic},
             guard=guard,
-            critic=critic,
         )
         kept.before(0, {})
         head, norm = critic.model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
-        critic.learner.num_steps, critic.num_updates = 2, 2
+        critic.num_steps, critic.num_updates = 2, 2
         kept.after(2, 10, {})
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
-        critic.learner.num_steps, critic.num_updates = 4, 4
+        critic.num_steps, critic.num_updates = 4, 4
         kept.after(4, 10, {})
         assert guard.num_restores == 1
-        assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best exam"
+        assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0
-        assert (critic.learner.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
+        assert (critic.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"

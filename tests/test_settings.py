@@ -1,0 +1,246 @@
+"""The settings of all stages: how many there are, what each means, which are refused, and how files
+build on each other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from small import whet, write
+
+from whet.mistakes import MOVED, models
+from whet.pipeline.pipeline import PipelineConfig
+from whet.tables import TAGS
+
+RL = 'kind = "rl"\ntask = "game24"\nmodel = { path = "m" }\n'
+GRPO = f'{RL}algo = {{ name = "grpo" }}\n'
+RUN = 'kind = "run"\ntask = "game24"\n[stages.a]\nkind = "rl"\nmodel = { path = "m" }\n'
+
+
+def reachable(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    if model not in seen:
+        seen.add(model)
+        yield model
+        for field in model.model_fields.values():
+            for below in models(field.annotation):
+                yield from reachable(below, seen)
+
+
+CLASSES = list(reachable(PipelineConfig, set()))
+
+
+def shown(file: Path, *flags: object) -> dict[str, tuple[str, str]]:
+    """Read what `whet show` prints: key -> value and origin."""
+    said = whet("show", file, *flags)
+    assert said.code == 0, said.err
+    rows = {}
+    for line in said.out.splitlines():
+        key, _, rest = line.partition(" = ")
+        value, _, origin = rest.rpartition("  # ")
+        rows[key.strip()] = (value.strip(), origin)
+    return rows
+
+
+def test_a_minimal_grpo_file_has_at_most_sixty_settings(tmp_path: Path) -> None:
+    assert len(shown(write(tmp_path / "x.toml", GRPO))) <= 60
+
+
+@pytest.mark.parametrize("kind", ["rl", "sft", "eval", "teach"])
+def test_a_file_names_its_task(kind: str, tmp_path: Path) -> None:
+    text = f'kind = "{kind}"\ndata = "d"\nmodel = {{ path = "m" }}\n'
+    needed = {"rl": text.replace('data = "d"\n', ""), "sft": text}
+    needed["eval"] = needed["rl"].replace('"rl"', '"eval"')
+    needed["teach"] = 'kind = "teach"\n'
+    said = whet("show", write(tmp_path / "x.toml", needed[kind]))
+    assert (said.code, said.last) == (
+        2,
+        'whet: "task" is missing: set it in the file or with --task',
+    )
+
+
+@pytest.mark.parametrize("model", CLASSES, ids=lambda model: model.__name__)
+def test_every_setting_has_a_meaning(model: type[BaseModel]) -> None:
+    fields = {name: field for name, field in model.model_fields.items() if name not in TAGS}
+    assert [name for name, field in fields.items() if not field.description] == []
+
+
+def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "x.toml", GRPO), "--explain")
+    lines = said.out.splitlines()
+    assert "train.lr " in said.out and "# default: Peak learning rate" in said.out
+    assert [line for line in lines if line.endswith(": ")] == []
+    assert len(lines) == len(shown(tmp_path / "x.toml"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (
+            ("--algo.name", "dr_grpo", "--algo.gamma", "0.9"),
+            'algo.gamma = 0.9 has no effect: it is for advantage = "to_go" or "gae"',
+        ),
+        (
+            ("--algo.name", "rloo", "--algo.ddof", "0"),
+            'algo.ddof = 0 has no effect: it is for advantage = "zscore"',
+        ),
+        (
+            ("--algo.max_momentum", "0.2"),
+            'algo.max_momentum = 0.2 has no effect: it is for advantage = "momentum"',
+        ),
+        (
+            ("--algo.clip_high", "0.3"),
+            "algo.clip_high = 0.3 has no effect: with minibatches = 1 every ratio is 1",
+        ),
+        (
+            ("--algo.name", "cispo", "--algo.minibatches", "2", "--algo.clip_low", "0.3"),
+            "algo.clip_low = 0.3 has no effect: cispo bounds the ratio above only",
+        ),
+        (("--algo.kl_estimator", "k3"), 'algo.kl_estimator = "k3" has no effect: kl is 0'),
+        (
+            ("--algo.staleness.high", "3.0"),
+            'algo.staleness.high = 3.0 has no effect: staleness.rule is "none"',
+        ),
+        (
+            ("--critic.lr", "1e-05"),
+            'critic.lr = 1e-05 has no effect: algo.name = "grpo" needs no critic; ppo does',
+        ),
+        (
+            ("--reward", "tango_solver"),
+            "reward.step_weight = 1.0 has no effect: rl has no verifier to judge steps; tango has",
+        ),
+        (
+            ("--train.offload_reference",),
+            "train.offload_reference = true has no effect: there is no model beside the one that "
+            "trains",
+        ),
+        (
+            ("--train.final_lr", "0.1"),
+            'train.final_lr = 0.1 has no effect: schedule = "constant" stays at lr',
+        ),
+        (("--guard.lr_factor", "0.1"), "guard.lr_factor = 0.1 has no effect: guard.restores is 0"),
+        (("--track.project", "p"), 'track.project = "p" has no effect: track.sinks has no "wandb"'),
+        (
+            ("--model.positions", "9"),
+            "model.positions = 9 has no effect: it is for a model that starts from random weights, "
+            "by `new`",
+        ),
+        (
+            ("--sampling.temperature", "0.0", "--sampling.top_p", "0.9"),
+            "sampling.top_p = 0.9 has no effect: temperature = 0 always takes the most likely token",
+        ),
+        (
+            (
+                "--curriculum",
+                '{ kind = "staged", stages = [{ temperature = 0.5 }] }',
+                "--final_temperature",
+                "0.5",
+            ),
+            "final_temperature = 0.5 has no effect: every stage of the curriculum has a "
+            "temperature of its own",
+        ),
+        (
+            ("--train.beta1", "0.8"),
+            "train.beta1 = 0.8 has no effect: it is no setting, but always 0.9",
+        ),
+        (("--engine.window", "4"), "engine.window = 4 has no effect: it is no setting"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_with_the_reason(
+    flags: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
+    said = whet("show", write(tmp_path / "x.toml", RL), *flags)
+    assert (said.code, said.last) == (2, f"whet: {reason}")
+
+
+def test_a_setting_without_effect_names_the_file_that_sets_it(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "x.toml", f"{RL}critic.head_start = 3\n"))
+    assert said.last.startswith("whet: critic.head_start = 3 in x.toml has no effect: ")
+
+
+def test_a_setting_with_effect_under_other_settings_is_taken(tmp_path: Path) -> None:
+    flags = ("--algo.name", "ppo", "--algo.gamma", "0.9", "--critic.head_start", 2)
+    rows = shown(write(tmp_path / "x.toml", RL), *flags)
+    assert rows["algo.gamma"] == ("0.9", "cli") and rows["critic.head_start"] == ("2", "cli")
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_a_setting_that_moved_is_answered_with_where_it_went(
+    old: str, new: str, tmp_path: Path
+) -> None:
+    one = whet("show", write(tmp_path / "one.toml", RL), f"--{old}.every", 3)
+    run = whet("show", write(tmp_path / "run.toml", RUN), f"--stages.a.{old}.every", 3)
+    assert f'--{old}; it is called "{new}" now' in one.last
+    assert f'--stages.a.{old}; it is called "stages.a.{new}" now' in run.last
+
+
+def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_path: Path) -> None:
+    write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup = 2 }}\n")
+    (tmp_path / "more").mkdir()
+    write(tmp_path / "more" / "mid.toml", 'extends = "../base.toml"\ntrain = { warmup = 3 }\n')
+    file = write(tmp_path / "top.toml", 'kind = "rl"\nextends = "more/mid.toml"\nsteps = 6\n')
+    rows = shown(file)
+    assert rows["steps"] == ("6", "top.toml")
+    assert rows["train.warmup"] == ("3", "mid.toml")
+    assert rows["train.lr"] == ("0.1", "base.toml")
+
+
+def test_a_table_that_picks_another_variant_is_not_mixed_with_that_of_the_base(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "base.toml", f'{RL}algo = {{ name = "ppo", gamma = 0.9 }}\n')
+    file = write(
+        tmp_path / "x.toml", 'kind = "rl"\nextends = "base.toml"\nalgo = { name = "rloo" }\n'
+    )
+    assert "algo.gamma" not in shown(file)
+
+
+def test_files_that_extend_each_other_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "a.toml", 'kind = "rl"\nextends = "b.toml"\n')
+    write(tmp_path / "b.toml", 'kind = "rl"\nextends = "a.toml"\n')
+    said = whet("show", tmp_path / "a.toml")
+    assert said.code == 2
+    assert said.last == (
+        "whet: a.toml -> b.toml -> a.toml: these files extend each other in a circle"
+    )
+
+
+def test_a_file_cannot_extend_one_of_another_kind_or_one_that_is_not_there(tmp_path: Path) -> None:
+    write(tmp_path / "base.toml", RUN)
+    file = write(tmp_path / "x.toml", 'kind = "rl"\nextends = "base.toml"\n')
+    assert (
+        "is of kind 'rl' and extends base.toml, which is of kind 'run'" in whet("show", file).last
+    )
+    write(file, 'kind = "rl"\nextends = "none.toml"\n')
+    assert whet("show", file).last == f"whet: there is no file {tmp_path / 'none.toml'}"
+
+
+def test_what_stands_above_the_stages_is_for_every_stage_that_knows_it(tmp_path: Path) -> None:
+    text = """kind = "run"
+task = { name = "game24", unsolvable = true }
+sampling = { max_tokens = 7, top_p = 0.5 }
+[stages.problems]
+kind = "make"
+[stages.rl]
+kind = "rl"
+model = { path = "m" }
+sampling = { max_tokens = 9 }
+[stages.other]
+kind = "eval"
+model = { path = "@rl" }
+task = { name = "arithmetic" }
+"""
+    rows = shown(write(tmp_path / "p.toml", text), "--sampling.top_k", 3)
+    assert rows["stages.problems.task.unsolvable"] == ("true", "p.toml")
+    assert "stages.problems.sampling.top_p" not in rows
+    assert rows["stages.rl.sampling.max_tokens"] == ("9", "p.toml")
+    assert rows["stages.rl.sampling.top_p"] == ("0.5", "p.toml")
+    assert rows["stages.other.sampling.max_tokens"] == ("7", "p.toml")
+    assert rows["stages.other.sampling.top_k"] == ("3", "cli")
+    assert rows["stages.other.task.name"] == ('"arithmetic"', "p.toml")
+    assert "stages.other.task.unsolvable" not in rows
+    assert rows["stages.rl.train.lr"] == ("1e-05", "default")
+
+
+def test_what_no_stage_knows_is_an_unknown_key_above_them_too(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "p.toml", RUN), "--taks", "game24")
+    assert said.code == 2 and "unknown flag --taks" in said.last

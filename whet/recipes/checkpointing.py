@@ -1,0 +1,336 @@
+"""What a training run keeps: checkpoints, the best validation, a guard against collapse, and an end
+to steps that teach nothing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import Field
+
+from whet.config import Config
+from whet.errors import ConfigError, DataError, TrainError
+from whet.evals.run import ValidationConfig, Validator
+from whet.evals.stats import Estimate
+from whet.evals.summary import EvalSummary
+from whet.store.checkpoints import Checkpoints
+from whet.store.run import RunStore
+from whet.track.progress import console, say
+from whet.train.checkpoint import Trained, load_training, save_training
+from whet.train.critic import Critic
+from whet.train.learner import Learner
+from whet.train.policy import Policy
+from whet.types import Json
+
+MAX_EMPTY_STEPS = 10
+"""Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
+
+
+class SaveConfig(Config):
+    """When to write checkpoints."""
+
+    every: int = Field(default=50, ge=1)
+    """Steps between two checkpoints; validations and the last step write one too."""
+    keep: int = Field(default=2, ge=2)
+    """Newest checkpoints kept, besides the best."""
+
+
+@dataclass
+class Best:
+    """The best validation so far."""
+
+    step: int = -1
+    value: float = -1.0
+
+    @property
+    def value_or_none(self) -> float | None:
+        """Its value; None where there has been none."""
+        return None if self.step < 0 else self.value
+
+
+class Checkpointed(Protocol):
+    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON
+    can say."""
+
+    def save(self, folder: Path) -> Json: ...
+
+    def load(self, folder: Path, state: Json) -> None: ...
+
+
+class GuardConfig(Config):
+    """What to do when a policy collapses, which validation shows."""
+
+    restores: int = Field(default=0, ge=0)
+    """How often a run may go back to its best validation; 0 is no guard."""
+    lr_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
+    """What the learning rate is multiplied by each time."""
+
+    def without_effect(self) -> dict[str, str]:
+        return {} if self.restores else {"lr_factor": "guard.restores is 0"}
+
+
+class Guard:
+    """Compares every validation with the best. A collapse is one whose 95 % interval lies wholly
+    below that of the best."""
+
+    def __init__(
+        self,
+        cfg: GuardConfig,
+        run: RunStore,
+        learner: Learner,
+        validation: ValidationConfig,
+        *,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Watch over a learner; `then` is called after going back."""
+        self.cfg = cfg
+        self.run = run
+        self.learner = learner
+        self.then = then
+        self.num_restores = 0
+        if self.is_on and validation.every == 0:
+            raise ConfigError(
+                f"guard.restores = {cfg.restores} needs validation to watch: "
+                "set validation.every to a few steps"
+            )
+
+    @property
+    def is_on(self) -> bool:
+        return self.cfg.restores > 0
+
+    def watch(
+        self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Look at the validation after `step`; after a collapse, `go_back` loads the weights of
+        step `best`."""
+        if not self.is_on:
+            return {}
+        if (
+            self.num_restores < self.cfg.restores
+            and best >= 0
+            and is_fall(self._pass_at_1(best), now)
+            and go_back()
+        ):
+            rate = self._slow_down(self.num_restores + 1)
+            self.then()
+            self.run.ledger(
+                "restore",
+                step=step,
+                best=best,
+                validation=now.mean,
+                best_validation=self._pass_at_1(best).mean,
+                lr=rate,
+            )
+            console.print(
+                f"[bold]collapse[/] after step {step:,}: validation fell from "
+                f"{100 * self._pass_at_1(best).mean:.1f} % to {100 * now.mean:.1f} %, beyond its "
+                f"noise; back to the weights of step {best:,} at train.lr {rate:.3g}"
+            )
+        return {"guard/restores": float(self.num_restores)}
+
+    def save(self, folder: Path) -> Json:
+        return self.num_restores
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not say how often the run went back: begin it again"
+            )
+        self._slow_down(state)
+
+    def _pass_at_1(self, step: int) -> Estimate:
+        return EvalSummary.from_json(self.run.evals()[step]).pass_at[1]
+
+    def _slow_down(self, num_restores: int) -> float:
+        """Lower the learning rate; return the new peak."""
+        self.num_restores = num_restores
+        return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
+
+
+class Patience:
+    """Counts steps in a row without a gradient, and stops the run when there are too many."""
+
+    def __init__(self) -> None:
+        self.num_empty = 0
+
+    def after(self, metrics: Mapping[str, float]) -> None:
+        """Take note of a step."""
+        self.num_empty = self.num_empty + 1 if metrics["step/empty"] else 0
+        if self.num_empty >= MAX_EMPTY_STEPS:
+            raise TrainError(
+                f"{self.num_empty} steps in a row had no group with answers of different reward, "
+                "so nothing is learned: start from a better model, or change reward.weights, "
+                "group_size or sampling.temperature"
+            )
+
+    def save(self, folder: Path) -> Json:
+        return self.num_empty
+
+    def load(self, folder: Path, state: Json) -> None:
+        if not isinstance(state, int):
+            raise DataError(
+                f"checkpoint {folder} does not say how many steps were empty: begin the run again"
+            )
+        self.num_empty = state
+
+
+class Keeper:
+    """Resumes, validates, saves. After `step` steps everything a later step depends on is in one
+    checkpoint.
+
+    `others` are models that train beside the policy, `parts` other things whose state is kept, by
+    name. Guard and critic are two of them; the critic goes back to earlier weights as the policy
+    does.
+    """
+
+    def __init__(
+        self,
+        cfg: SaveConfig,
+        run: RunStore,
+        policy: Policy,
+        learner: Learner,
+        validator: Validator,
+        others: Mapping[str, Trained] | None = None,
+        *,
+        parts: Mapping[str, Checkpointed] | None = None,
+        guard: Guard | None = None,
+        critic: Critic | None = None,
+    ) -> None:
+        self.cfg = cfg
+        self.run = run
+        self.policy = policy
+        self.learner = learner
+        self.validator = validator
+        self.others = others
+        self.guard = guard
+        self.critic = critic
+        optional = {"guard": guard, "critic": critic}
+        self.parts = {**(parts or {})}
+        self.parts |= {name: part for name, part in optional.items() if part is not None}
+        self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
+        self.best = Best()
+        if guard is not None and guard.is_on and not validator.problems:
+            raise ConfigError(
+                f"guard.restores = {guard.cfg.restores} needs validation to watch, and the split "
+                f"{validator.cfg.split} has no problems to ask"
+            )
+
+    def resume(self) -> tuple[int, dict[str, Json]]:
+        """Load the newest sound checkpoint; the step to go on with and its state, or 0 and
+        nothing."""
+        latest = self.checkpoints.latest()
+        if latest is None:
+            self.run.rewind(-1)
+            return 0, {}
+        step, folder = latest
+        state = load_training(folder, self.policy, self.learner, self.others)
+        best = state["best"]
+        assert isinstance(best, list), "a checkpoint holds the best step and its value"
+        self.best = Best(int(str(best[0])), float(str(best[1])))
+        for name, part in self.parts.items():
+            part.load(folder, state.get(name))
+        if self.best.step in self.checkpoints.steps():
+            self.checkpoints.mark_best(self.best.step)
+        self.run.rewind(step)
+        console.print(f"going on from step {step:,}")
+        return step, state
+
+    def before(self, step: int, state: dict[str, Json]) -> None:
+        """Validate before the first step, to show where training starts from.
+
+        With a guard this is also saved, so that there is something to go back to.
+        """
+        if step > 0 or self.best.step >= 0 or not self.validator.is_due(0, -1):
+            return
+        is_guarded = self.guard is not None and self.guard.is_on
+        self._validate(0, counts=is_guarded)
+        if is_guarded:
+            self._save(0, state)
+
+    def after(self, step: int, steps: int, state: dict[str, Json]) -> None:
+        """After `step` of `steps` are done: validate and save where due."""
+        is_due = self.validator.is_due(step, steps)
+        if is_due:
+            self._validate(step)
+        if is_due or step == steps or step % self.cfg.every == 0:
+            self._save(step, state)
+
+    def _validate(self, step: int, *, counts: bool = True) -> None:
+        """Measure the policy; where it `counts`, its checkpoint may become the result."""
+        summary = self.validator.validate(self.policy.player)
+        value = summary.pass_at[1].mean
+        self.run.write_eval(step, summary.to_json())
+        mark = ""
+        if counts and value >= self.best.value:  # of equals the later has seen more
+            self.best = Best(step, value)
+            mark = ", the best so far"
+        console.print(
+            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of dev problems "
+            f"solved{mark}"
+        )
+        metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
+        if self.guard is not None:
+            metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
+        self.run.log_metrics(step, metrics)
+
+    def _go_back(self) -> bool:
+        """Load weights and optimisers of the best validation, and go on with the schedule; False
+        where they are gone.
+
+        A critic goes back too, since it would else value a policy that no longer exists; one that
+        was in its head start then has it again.
+        """
+        best = self.checkpoints.best()
+        if best is None:
+            return False
+        folder = best[1]
+        learners = [self.learner, *(other.learner for other in (self.others or {}).values())]
+        if self.critic is not None:
+            learners.append(self.critic.learner)
+        counts = [learner.num_steps for learner in learners]
+        state = load_training(folder, self.policy, self.learner, self.others)
+        if self.critic is not None:
+            self.critic.load(folder, state.get("critic"))
+        for learner, count in zip(learners, counts, strict=True):
+            learner.num_steps = count
+        return True
+
+    def _save(self, step: int, state: dict[str, Json]) -> None:
+        whole: dict[str, Json] = {**state, "best": [self.best.step, self.best.value]}
+
+        def write(folder: Path) -> None:
+            parts = {name: part.save(folder) for name, part in self.parts.items()}
+            save_training(folder, self.policy, self.learner, {**whole, **parts}, self.others)
+
+        self.checkpoints.save(step, write)
+        if self.best.step == step:
+            self.checkpoints.mark_best(step)
+
+    def result(self) -> tuple[int, Path]:
+        """The checkpoint to hand on: the best by validation."""
+        checkpoint = self.checkpoints.best() or self.checkpoints.latest()
+        assert checkpoint is not None, "a run that ended has a checkpoint"
+        return checkpoint
+
+
+def numbers(value: Json) -> dict[str, float]:
+    """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
+    rows = value.items() if isinstance(value, dict) else ()
+    return {key: float(str(number)) for key, number in rows}
+
+
+def _percent(summary: EvalSummary) -> str:
+    estimate = summary.pass_at[1]
+    return f"{100 * estimate.mean:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+
+
+def is_fall(best: Estimate, now: Estimate) -> bool:
+    """Whether two validations are further apart than their noise: their intervals do not meet.
+
+    >>> best = Estimate(mean=0.5, low=0.4, high=0.6, count=100)
+    >>> is_fall(best, Estimate(mean=0.3, low=0.2, high=0.41, count=100))
+    False
+    >>> is_fall(best, Estimate(mean=0.2, low=0.1, high=0.3, count=100))
+    True
+    """
+    return now.high < best.low
