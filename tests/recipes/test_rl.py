@@ -9,7 +9,7 @@ from bench.kill_resume import facts
 from whet.engine.base import Sampling
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
-from whet.recipes.rl import RLConfig, temperature_at
+from whet.recipes.rl import RLConfig, sampling_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
 
@@ -166,7 +166,7 @@ def test_the_temperature_stays_without_a_final_one_or_in_a_single_step(
         sampling=Sampling(temperature=0.7),
         final_temperature=final,
     )
-    assert [temperature_at(cfg, step) for step in range(steps)] == [0.7] * steps
+    assert [sampling_at(cfg, step).temperature for step in range(steps)] == [0.7] * steps
 
 
 def test_the_best_validation_decides_which_checkpoint_is_handed_on(tiny: Pipeline) -> None:

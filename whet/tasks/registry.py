@@ -98,7 +98,7 @@ class MixConfig(Config):
     @classmethod
     def _differ(cls, tasks: list[PartConfig]) -> list[PartConfig]:
         names = [
-            task.path if isinstance(task, UserTaskConfig) else _CLASSES[type(task)].name
+            task.path if isinstance(task, UserTaskConfig) else str(dict(task)["name"])
             for task in tasks
         ]
         if twice := next((name for name in names if names.count(name) > 1), None):
