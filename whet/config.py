@@ -169,8 +169,8 @@ class Origin:
         parent = key
         while parent and parent not in self.sources:
             parent = parent.rpartition(".")[0]
-        if name := parent or self.given(key):
-            return self.sources[name]
+        if parent:
+            return self.sources[parent]
         first, _, rest = key.partition(".")
         return self.of(rest.partition(".")[2]) if first == self.shared_with and rest else "default"
 

@@ -56,9 +56,12 @@ def sentence(
     alike = [error for error, key in zip(errors, keys, strict=True) if key == keys[0]]
     more = len(set(keys)) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
+    leaf = keys[0]
+    unknown = _at(tree, leaf.split("."))
+    if alike[0]["type"] == "extra_forbidden" and isinstance(unknown, dict) and unknown:
+        leaf = next(iter(tables.flat(unknown, f"{leaf}.")))
     return (
-        _no_such(alike[0], keys[0], tree, origin)
-        or _one(kind, alike, keys[0], tree, origin(keys[0]))
+        _no_such(alike[0], keys[0], tree, origin) or _one(kind, alike, keys[0], tree, origin(leaf))
     ) + counted
 
 
