@@ -133,19 +133,19 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             policy,
             learner,
             before.validator,
-            parts={"critic": critic},
             guard=guard,
+            critic=critic,
         )
         kept.before(0, {})
         head, norm = critic.model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
-        critic.num_steps, critic.num_updates = 2, 2
+        critic.learner.num_steps, critic.num_updates = 2, 2
         kept.after(2, 10, {})
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
-        critic.num_steps, critic.num_updates = 4, 4
+        critic.learner.num_steps, critic.num_updates = 4, 4
         kept.after(4, 10, {})
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0
-        assert (critic.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
+        assert (critic.learner.num_steps, critic.num_updates) == (4, 2), "its schedule goes on"
