@@ -47,6 +47,7 @@ LONG_FILES: dict[str, str] = {
 LONG_FUNCTIONS: dict[str, str] = {
     "whet/recipes/rl.py:rl": "the whole RL step, top to bottom",
     "whet/kernels/triton_attention.py:_prefill": "one kernel: its loads, loops and stores",
+    "whet/kernels/triton_rope.py:_backward": "one kernel: its loads, loops and stores",
 }
 """Functions above the limit, as "whet/x.py:name", each with a reason."""
 

@@ -12,8 +12,7 @@ from whet.types import Completion, Tokens
 
 
 class Sampling(Config):
-    """How the next token is chosen. Stored log-probabilities are of softmax(logits / temperature),
-    before any cut."""
+    """Settings of one completion; its log-probabilities are taken before any cut."""
 
     temperature: float = Field(default=1.0, ge=0.0)
     """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
@@ -39,8 +38,7 @@ class Sampling(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """One completion to sample. Its seed alone decides its random numbers, whatever runs beside
-    it."""
+    """One completion to sample; its random numbers follow from its seed alone."""
 
     id: str
     prompt: Tokens
@@ -80,7 +78,7 @@ class Counts:
 
 
 class Engine(Protocol):
-    """Samples completions. `check_engine` in `whet/testing/contracts.py` tests an implementation."""
+    """Samples completions; `check_engine` in `whet/testing/contracts.py` tests one."""
 
     @property
     def context(self) -> int:

@@ -13,8 +13,7 @@ Indices = NDArray[np.int64]
 
 
 class PageAllocator:
-    """Free pages as a stack, users of each page, and the pages of each row, in order of their
-    tokens."""
+    """Free pages as a stack, users of each page, and the pages of each row in order."""
 
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
         self.page = page
@@ -32,8 +31,7 @@ class PageAllocator:
         return self._pages(tokens) <= self.pages
 
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
-        """Give an empty row pages for `ahead` tokens, the first `tokens` of which it may share with
-        the row `source`.
+        """Give an empty row pages for `ahead` tokens, sharing the first `tokens` with row `source`.
 
         Full pages are shared; the last, which both will go on to write, is copied. Nothing changes,
         and the answer is no, unless a page stays free for each row that can still grow, so that
@@ -55,8 +53,7 @@ class PageAllocator:
         return True
 
     def grow(self, row_M: Indices, tokens_M: Indices) -> bool:
-        """Give rows what they lack for so many tokens each; nothing changes where too few pages are
-        free."""
+        """Give rows the pages they lack for so many tokens, or none where too few are free."""
         lack_M = np.maximum(-(-tokens_M // self.page) - self.held_R[row_M], 0)
         total = int(lack_M.sum())
         if total > self.num_free:

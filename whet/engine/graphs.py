@@ -1,5 +1,4 @@
-"""Decode steps recorded on a GPU: replaying one costs the host a single call instead of hundreds of
-launches.
+"""Decode steps recorded as CUDA graphs: replaying one is a single launch.
 
 A recording holds addresses and sizes, so there is one for each size of batch and class of length,
 rounded up to a few. What changes from step to step, lengths and pages among it, is data in tensors.
@@ -16,8 +15,7 @@ _ALIVE: WeakSet["DecodeGraphs"] = WeakSet()
 
 
 class DecodeGraphs:
-    """Recordings by size, all in one pool of memory. A size runs once as it is, so that its kernels
-    are compiled."""
+    """Graphs by size, all in one memory pool. A size first runs eagerly, to compile its kernels."""
 
     def __init__(self) -> None:
         self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
@@ -60,8 +58,7 @@ def recorded_bytes() -> int:
 
 
 def rounded_rows(rows: int, most: int) -> int:
-    """Round a number of rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above
-    `most`.
+    """Round rows up to 1, 2, 4, ..., 64, 96, 128, 192, 256 and so on, but not above `most`.
 
     >>> [rounded_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
     [1, 4, 64, 96, 128, 384, 600]

@@ -34,8 +34,7 @@ class KVCache(Protocol):
         ...
 
     def prefill(self, layout: Layout, link: Link) -> Attend:
-        """Attend within pieces of context and to what is cached of them, and file their keys and
-        values."""
+        """Attend within pieces of context and to what is cached of them, and cache the pieces."""
         ...
 
     def copy(self, longest: int, link: Link) -> None:

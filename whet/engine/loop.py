@@ -1,5 +1,4 @@
-"""The engine's loop: close rows that ended, take in what fits, let a window of tokens run, look at
-what came of it.
+"""The engine's loop: close ended rows, admit what fits, decode a window, read its tokens.
 
 With a dense cache the host looks at each window before the next. With pages it looks at the window
 before while the present one runs, so the device never waits for the host; a row that a stop token
@@ -147,14 +146,13 @@ class Loop:
         return self.sequences.request(sequence).id, completion
 
     def _ended_by_text(self, report: Report) -> dict[int, int]:
-        """Find sequences whose text holds a stop string, with the token count at which it is
-        complete."""
+        """Find sequences whose text holds a stop string, and how many tokens it takes."""
         open_B = report.sequence_B[report.sequence_B >= 0]
-        found = {
+        ends = {
             sequence: self._text_end(sequence)
             for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist()
         }
-        return {sequence: end for sequence, end in found.items() if end is not None}
+        return {sequence: end for sequence, end in ends.items() if end is not None}
 
     def _text_end(self, sequence: int) -> int | None:
         assert self.detokenize is not None, "stop strings need a tokenizer"

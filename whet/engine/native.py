@@ -1,5 +1,4 @@
-"""The embedded engine: continuous batching over the learner's own weights, so that publishing them
-costs nothing."""
+"""The embedded engine: continuous batching over the learner's own weights."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -33,11 +32,9 @@ class NativeConfig(Config):
     context: int | None = Field(default=None, ge=2)
     """Longest prompt and completion together; None takes the model's own limit."""
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
-    """Tokens decoded between two looks at what has ended; None takes 1 on a CPU, which wastes none,
-    16 on a GPU."""
+    """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
-    """Memory of keys and values on a GPU, in GiB. None takes what full slots need, up to 90 % of
-    what is free."""
+    """KV cache on a GPU in GiB. None takes what full slots need, up to 90 % of what is free."""
 
 
 class NativeEngine:
@@ -87,8 +84,7 @@ class NativeEngine:
         self.version = version
 
     def sleep(self) -> None:
-        """Give the memory of cache and graphs back; the next request takes it again, and records
-        steps anew."""
+        """Free cache and graphs; the next request allocates and records them again."""
         if self._loop is None:
             return
         self._loop = None
@@ -148,25 +144,26 @@ class NativeEngine:
             raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
         if length >= self.context:
             raise EngineError(
-                f"request {request.id} has a prompt of {length} tokens, which leaves no room in a context of "
-                f"{self.context}; shorten it or raise engine.context"
+                f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
+                f"context of {self.context}; shorten it or raise engine.context"
             )
         known = self.model.cfg.vocab_size
         for token in (int(request.prompt.min()), int(request.prompt.max())):
             if not 0 <= token < known:
                 raise EngineError(
-                    f"request {request.id} has token {token} in its prompt, but the model knows {known} tokens; "
-                    "use the tokenizer that belongs to the model"
+                    f"request {request.id} has token {token} in its prompt, but the model knows "
+                    f"{known} tokens; use the tokenizer that belongs to the model"
                 )
 
     def _check(self, request: Request, cache: KVCache) -> None:
         if request.sampling.stop and self.detokenize is None:
             raise EngineError(
-                f"request {request.id} has stop strings, but this engine was built without a tokenizer"
+                f"request {request.id} has stop strings, but this engine was built without a "
+                "tokenizer"
             )
         longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
         if not cache.holds(longest):
             raise EngineError(
-                f"request {request.id} may grow to {longest} tokens, more than the whole cache holds; "
-                "lower sampling.max_tokens or raise engine.kv_gb"
+                f"request {request.id} may grow to {longest} tokens, more than the whole cache "
+                "holds; lower sampling.max_tokens or raise engine.kv_gb"
             )

@@ -1,5 +1,4 @@
-"""The paged cache, for GPUs: keys and values lie in pages of one pool, and rows hold lists of
-pages.
+"""The paged cache, for GPUs: keys and values lie in pages that rows list.
 
 Nothing is ever moved: rows that change place take their list along, samples of one prompt read its
 full pages together.
@@ -27,8 +26,7 @@ from whet.models.transformer import Transformer
 PAGE = 64
 """Tokens of a page: the block of keys that attention takes at a time."""
 _SHARE_OF_FREE = 0.9
-"""What a pool of no set size may take of the free memory; the rest is for activations, logits and
-graphs."""
+"""Share of free memory for a pool of no set size; activations and graphs need the rest."""
 
 
 class PagedCache:
@@ -136,8 +134,7 @@ class Prefill:
 
 
 class Decode:
-    """Attention of one new token a row over the pages of the row. Ended rows write nowhere and read
-    nothing."""
+    """Attention of one new token per row over its pages; ended rows are skipped."""
 
     def __init__(self, cache: PagedCache, position_B: Tensor, live_B: Tensor, longest: int) -> None:
         self.cache = cache
@@ -165,8 +162,7 @@ class Decode:
 def build_paged_cache(
     model: Transformer, *, slots: int, context: int, kv_gb: float | None = None
 ) -> PagedCache:
-    """Make a pool of `kv_gb` GiB, or of what is free, but not beyond what full slots and the spare
-    would fill."""
+    """Make a pool of `kv_gb` GiB, or of free memory, but no larger than full slots need."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     pages = (slots + 1) * -(-context // PAGE)
@@ -178,6 +174,7 @@ def build_paged_cache(
         pages = min(pages, int(_SHARE_OF_FREE * free) // page_bytes)
     if pages < 1:
         raise EngineError(
-            f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; raise engine.kv_gb"
+            f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "
+            "raise engine.kv_gb"
         )
     return PagedCache(model, slots=slots, context=context, pages=pages)

@@ -1,5 +1,4 @@
-"""What the device knows of each running request: one row a request, dense from row 0, no Python per
-token.
+"""What the device knows of each running request: one row each, dense from row 0.
 
 A row's newest token has been sampled but not yet read by the model; its position is `first +
 count`. Ended rows are not live: they go through the motions and change nothing.
@@ -80,8 +79,7 @@ class Rows:
         )
 
     def draw(self, rows: slice) -> None:
-        """Draw the random numbers of all tokens until the next report, each from its row's seed and
-        its own count."""
+        """Draw random numbers for tokens until the next report, by each row's seed and count."""
         self.uniform_RX[rows] = uniforms(
             self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_X
         )
@@ -94,7 +92,7 @@ class Rows:
         """Give what stands in those columns: a token and its log-probability."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
-            each[rows].gather(1, column_B1) for each in (self._tokens_RX, self._logprobs_RX)
+            filed_RX[rows].gather(1, column_B1) for filed_RX in (self._tokens_RX, self._logprobs_RX)
         )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
@@ -115,7 +113,7 @@ class Rows:
         live_B.masked_fill_(self.is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
     def post(self, sequence_B: Indices) -> Callable[[], Report]:
-        """Ask for a report of the first rows, which serve these sequences, and begin the next one."""
+        """Ask for a report of the first rows, by sequence, and begin the next one."""
         used = slice(0, len(sequence_B))
         self.report_RX[used, 0] = self.live_R[used]
         self.report_RX[used, 1] = self.count_R[used]
@@ -123,12 +121,12 @@ class Rows:
         self.base_R[used] = self.count_R[used]
 
         def read() -> Report:
-            found = wait().numpy()
+            report = wait().numpy()
             middle = 2 + self.columns
-            tokens = found[:, 2:middle]
-            logprobs = found[:, middle:].view(np.float32)
-            is_done = found[:, 0] == 0
-            count = found[:, 1].astype(np.int64)
+            tokens = report[:, 2:middle]
+            logprobs = report[:, middle:].view(np.float32)
+            is_done = report[:, 0] == 0
+            count = report[:, 1].astype(np.int64)
             return Report(
                 sequence_B=sequence_B,
                 is_done_B=is_done,
@@ -149,8 +147,7 @@ class Rows:
 
 
 class HostRows(Rows):
-    """The same on a CPU. What is done after each step is done by numpy: for arrays so small torch
-    takes longer."""
+    """Rows on a CPU, where numpy is faster than torch for arrays this small."""
 
     def __init__(self, rows: int, window: int, link: Link, is_stop_V: Tensor) -> None:
         super().__init__(rows, window, link, is_stop_V)
@@ -167,7 +164,7 @@ class HostRows(Rows):
         used = slice(0, len(sequence_B))
         is_done_B = self._live[used] == 0
         count_B = self._count[used].copy()
-        tokens_BX, logprobs_BX = (each[used].copy() for each in self._filed)
+        tokens_BX, logprobs_BX = (filed_RX[used].copy() for filed_RX in self._filed)
         report = Report(
             sequence_B=sequence_B,
             is_done_B=is_done_B,

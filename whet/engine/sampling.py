@@ -27,8 +27,7 @@ class Cuts:
 
     @property
     def are_cut_B(self) -> Tensor:
-        """Rows that cut anything; at temperature 0 the most likely token always stays, so nothing
-        does."""
+        """Rows with top-k, top-p or min-p; at temperature 0 none of them matters."""
         cuts_B = (self.top_k_B > 0) | (self.top_p_B < 1) | (self.min_p_B > 0)
         return cuts_B & (self.temperature_B > 0)
 
@@ -52,8 +51,7 @@ def sample(
 
 
 def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Invert the cumulative sum: one uniform number a row picks its token; zero probabilities are
-    never picked."""
+    """Pick one token per row by inverting the cumulative sum; probability 0 is never picked."""
     sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
     # A product that rounds up to the total would point past the last likely token.
     target_B = (uniform_B * sums_BV[:, -1]).minimum(sums_BV[:, -1] * (1 - 2**-52))
@@ -78,8 +76,7 @@ def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
 
 
 def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
-    """Hash seed and position to a number in [0, 1), by the mixing steps of SplitMix64 in wrapping
-    int64."""
+    """Hash seed and position to a number in [0, 1) by SplitMix64, in wrapping int64."""
     x = seed_B + (position_B + 1) * _to_int64(_GOLDEN)
     x = (x ^ _shift_right(x, 30)) * _to_int64(_MIX1)
     x = (x ^ _shift_right(x, 27)) * _to_int64(_MIX2)

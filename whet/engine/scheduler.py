@@ -1,11 +1,10 @@
-"""Who runs in which row, who waits, and who gives way when memory is short: bookkeeping only, no
-torch.
+"""Which request runs in which row, waits, or is preempted: bookkeeping, no torch.
 
-Rows are dense from row 0. When pages run short the youngest rows give way: their tokens stay in
-their sequences, they wait before all others, and later go on where they were. One row more, the spare,
-keeps the newest prompt for samples of it that are still to come.
+Rows are dense from row 0. When pages run short the youngest rows are preempted: their tokens stay
+in their sequences, they wait before all others, and later go on where they were. One more row, the
+spare, keeps the newest prompt for samples of it that are still to come.
 
-Shapes: R rows, B rows that are taken in together, M rows that move.
+Shapes: R rows, B rows that are admitted together, M rows that move.
 """
 
 import heapq
@@ -25,8 +24,7 @@ LOOK_AHEAD = 4
 
 
 class BlockAllocator(Protocol):
-    """Memory for the tokens of rows, as the scheduler sees it; `whet.engine.blocks` says what each
-    call means."""
+    """Cache memory as the scheduler sees it; `whet/engine/blocks.py` explains each call."""
 
     def place(
         self, row: int, *, tokens: int, ahead: int, most: int, source: int | None
@@ -110,8 +108,7 @@ class Scheduler:
         return given
 
     def admit(self) -> Admission | None:
-        """Take in what waits and fits, pulling new requests only when those that gave way are
-        back."""
+        """Admit what fits; new requests are pulled only once preempted ones are back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
         first = self.num_rows
         fresh = list[int]()
@@ -141,8 +138,7 @@ class Scheduler:
         return Admission(rows=rows, sequence_B=sequence_B, source_B=source, fresh=fresh, kept=kept)
 
     def advance(self, steps: int) -> int:
-        """Note that all rows go `steps` tokens further; returns the most that one of them will then
-        have cached."""
+        """Advance all rows by `steps` tokens; returns the most that one will have cached."""
         running_B = self.running_B
         cached_B = self.sequences.num_cached(self.running_B, steps)
         self.sequences.bound_S[running_B] = cached_B + 1 - self.sequences.start_S[running_B]
@@ -157,8 +153,7 @@ class Scheduler:
         return rows
 
     def drop(self, rows: Sequence[int]) -> tuple[Indices, Indices]:
-        """Close rows: rows from the end move into their places. Returns the moves, source and
-        target."""
+        """Close rows and fill the gaps from the end; returns the moves, source and target."""
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
@@ -183,8 +178,7 @@ class Scheduler:
             self._waiting.remove(sequence)
 
     def _next(self) -> int | None:
-        """Name the sequence that is first in line; one whose tokens are still on their way holds up the
-        others."""
+        """Take the next sequence; one whose tokens are still on the device holds up the others."""
         if self._waiting:
             sequence = self._waiting[0]
             return (
@@ -205,8 +199,7 @@ class Scheduler:
         )
 
     def _place_alone(self, sequence: int) -> None:
-        """Give up the kept prompt, the only thing that can stand in the way of a request that runs
-        alone."""
+        """Drop the kept prompt, all that can stand in the way of a request that runs alone."""
         self._forget()
         is_placed = self._place(0, sequence, None)
         assert is_placed, "a request that has all memory to itself fits"
@@ -235,8 +228,7 @@ class Scheduler:
 
 
 def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Request]:
-    """Pass requests on by their length limit, looking at `ahead` of them at a time; equal limits
-    keep their order.
+    """Order requests by length limit, `ahead` of them at a time; equal limits keep their order.
 
     Requests of one prompt that come one after the other stay together, since they share it.
     """
@@ -262,8 +254,7 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
 
 
 def _blocks(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
-    """Gather requests of one prompt that come one after the other, so many at most: a stream of
-    them may never end."""
+    """Gather consecutive requests of one prompt, at most so many: the stream may never end."""
     for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
         while block := list(islice(same, most)):
             yield block

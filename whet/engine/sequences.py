@@ -1,5 +1,4 @@
-"""What the host knows of each request: one sequence a request, from the moment it is taken until it is
-answered.
+"""What the host knows of each request, from its admission to its completion.
 
 The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
 number there must be once all that was asked for has run, unless a stop token came first.
@@ -20,8 +19,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """What some rows did since the report before. The n-th new token of a row stands in its column
-    n."""
+    """What some rows did since the last report; the n-th new token of a row is in column n."""
 
     sequence_B: Indices
     """The request of each row; -1 for one that has been answered."""
@@ -32,8 +30,7 @@ class Report:
 
 
 class Sequences:
-    """Requests and their tokens so far. A request keeps its sequence when it has to leave its row for a
-    while."""
+    """Requests and their tokens so far; a preempted request stays here without a row."""
 
     def __init__(self, sequences: int, width: int) -> None:
         self.request_S: list[Request | None] = [None] * sequences
@@ -89,8 +86,7 @@ class Sequences:
         return np.concatenate([prompt, self.tokens(sequence)]) if self.count_S[sequence] else prompt
 
     def num_cached(self, sequence_B: Indices, more: int) -> Indices:
-        """Count the tokens that will be cached after `more` steps: all but the newest, which no
-        step has read."""
+        """Count tokens cached after `more` steps: all but the newest, which no step has read."""
         newest_B = np.minimum(self.bound_S[sequence_B] + more, self.limit_S[sequence_B])
         return self.start_S[sequence_B] + newest_B - 1
 

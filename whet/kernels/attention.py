@@ -1,5 +1,5 @@
-"""Causal attention: packed sequences for the learner, and queries against a paged cache for the
-engine.
+# mypy: allow-untyped-calls
+"""Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
 head size, P pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
@@ -24,8 +24,7 @@ if HAS_TRITON:
 
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
-    """List, on the device, which sequence and which first position each program takes: int32 [X,
-    2].
+    """List the sequence and first position of each program on the device: int32 [X, 2].
 
     Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One
     table serves all layers. `before_S` counts the tokens a sequence has in the cache already.
@@ -71,9 +70,7 @@ def packed_attention(
         return triton_attention.packed_forward(
             q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window
         )
-    out_TND: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
-        q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window
-    )
+    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window)
     return out_TND
 
 
@@ -89,8 +86,7 @@ def paged_prefill(
     *,
     window: int | None = None,
 ) -> Tensor:
-    """Let packed queries see their sequences in the cache, where their own keys and values are
-    filed already.
+    """Attend from packed queries to their sequences in the cache, themselves included.
 
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
@@ -115,8 +111,7 @@ def paged_decode(
     *,
     window: int | None = None,
 ) -> Tensor:
-    """Let one query a row see the row's `length` newest cached tokens, itself among them; zeros
-    where length is 0.
+    """Attend from one query per row to its `length` newest cached tokens; zeros where 0.
 
     The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken
     anew if absent.
@@ -131,8 +126,7 @@ def paged_decode(
 
 
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Make room for the maxima, sums and weighted values of every chunk of a context of that many
-    tokens."""
+    """Allocate maxima, sums and weighted values for every chunk of a context."""
     rows, heads, size = q_BND.shape
     chunks = -(-context // CHUNK)
     parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
@@ -156,8 +150,7 @@ def plain_packed_attention(
     longest: int,
     window: int | None = None,
 ) -> Tensor:
-    """Do the same in plain torch: sequences become rows of a grid, padded on the right, which
-    causality hides."""
+    """Do the same in plain torch, over a grid of sequences padded on the right."""
     tokens = len(q_TND)
     rows = len(starts_S1) - 1
     index_S = torch.arange(rows, device=starts_S1.device)

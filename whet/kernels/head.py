@@ -1,5 +1,5 @@
-"""From final hidden states to log-probabilities and tokens. Logits are float32, and only so many
-are held at once.
+# mypy: allow-untyped-calls
+"""From hidden states to log-probabilities and tokens, by float32 logits, chunk by chunk.
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's
 log-probability of a token and the learner's come from the same statistics of the same logits, so
@@ -20,8 +20,7 @@ if HAS_TRITON:
 
 CPU_ELEMENTS = 2**25
 GPU_ELEMENTS = 2**29
-"""Logits computed at a time: 128 MiB on a CPU, 2 GiB (3,500 tokens of a vocabulary of 152,000) on a
-GPU."""
+"""Logits per chunk: 128 MiB on a CPU, 2 GiB on a GPU (3,500 tokens of 152,000)."""
 ALIGNED = 8
 """Tokens that a vocabulary is filled up to a multiple of, for its product on a GPU."""
 _BLOCK = 64
@@ -29,8 +28,7 @@ _BLOCK = 64
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
-    """Multiply by the head; a GPU sums in float32 and returns the sums as they are, before any
-    rounding."""
+    """Multiply by the head; on a GPU the float32 sums are returned unrounded."""
     if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
         logits_MV = torch.mm(hidden_MH, whole_tiles(weight_VH).t(), out_dtype=torch.float32)
         return logits_MV[:, : len(weight_VH)].contiguous()
@@ -39,8 +37,9 @@ def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
 
 
 def whole_tiles(weight_VH: Tensor) -> Tensor:
-    """Fill an odd vocabulary up with zeros: for rows of logits that do not begin at aligned
-    addresses cuBLAS takes other kernels for other batches, and with them another order of sums.
+    """Pad an odd vocabulary with zeros, so that rows of logits begin at aligned addresses.
+
+    For others cuBLAS takes another kernel for another batch, and with it another order of sums.
     """
     odd = -len(weight_VH) % ALIGNED
     return F.pad(weight_VH, (0, 0, 0, odd)) if odd else weight_VH
@@ -55,8 +54,7 @@ def token_logprobs(
     entropy: bool,
     chunk_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Score each label under softmax(logits / temperature); also the entropy of that distribution,
-    if wanted, else 0.
+    """Score each label under softmax(logits / temperature); the entropy too if wanted, else 0.
 
     Both have gradients; detach what should have none. The backward pass computes chunks of logits
     again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0 scores
@@ -76,7 +74,7 @@ def token_logprobs(
             )
     rows = max(1, elements // len(weight_VH))
     rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
-    both: tuple[Tensor, Tensor] = _Scores.apply(  # type: ignore[no-untyped-call]
+    both: tuple[Tensor, Tensor] = _Scores.apply(
         hidden_MH, weight_VH, label_M, temperature_M, rows, entropy
     )
     return both
@@ -86,8 +84,7 @@ def token_logprobs(
 def sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Choose a token a row and give its log-probability, by one uniform number a row, float64 in
-    [0, 1).
+    """Choose one token per row by a uniform number in [0, 1); also its log-probability.
 
     The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
     most likely token is chosen, and its log-probability is that of temperature 1.
@@ -117,8 +114,7 @@ def plain_sample_rows(
 
 
 def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Find each row's block of tokens first, then the token in the block: most are added up only
-    once, in float32."""
+    """Find the block of each row's token, then the token: most are summed only once."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
     blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
@@ -132,8 +128,7 @@ def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
-    """Find the first sum above each target; a target that rounds up to the total would point past
-    the last one."""
+    """Find the first sum above each target; rounding must not point past the last one."""
     within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
     return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(
         max=sums_BK.shape[1] - 1
@@ -143,8 +138,7 @@ def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
 def plain_measure(
     logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the log-probability of each label, the entropy (or 0), and the logarithm of the sum of
-    exponentials."""
+    """Return each label's log-probability, the entropy (or 0), and the log-sum-exp."""
     scaled_RV = _scale_logits(logits_RV, temperature_R)
     probs_RV = torch.softmax(scaled_RV, dim=-1)
     lse_R = _lse(scaled_RV, probs_RV)
@@ -186,8 +180,7 @@ def plain_slope(
 
 
 def _lse(scaled_RV: Tensor, probs_RV: Tensor) -> Tensor:
-    """Take the logarithm of the sum of exponentials from the most likely token: it needs no other
-    pass over them."""
+    """Take the log-sum-exp from the most likely token, without another pass."""
     return scaled_RV.amax(-1) - probs_RV.amax(-1).log()
 
 
@@ -224,10 +217,10 @@ class _Scores(torch.autograd.Function):
         measures_3M = torch.zeros(3, len(hidden_MH), dtype=wide, device=hidden_MH.device)
         for at in chunks:
             logits_RV = head_logits(hidden_MH[at], weight_VH)
-            found = _measure(logits_RV, label_M[at], temperature_M[at], has_entropy=entropy)
+            measures = _measure(logits_RV, label_M[at], temperature_M[at], has_entropy=entropy)
             del logits_RV  # before the next chunk takes its place
-            for stored_M, found_R in zip(measures_3M, found, strict=True):
-                stored_M[at] = found_R
+            for stored_M, measure_R in zip(measures_3M, measures, strict=True):
+                stored_M[at] = measure_R
         # Outputs of a function with gradient are tensors of their own, not views.
         logprob_M, entropy_M, lse_M = (x.clone() for x in measures_3M)
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
@@ -260,8 +253,7 @@ class _Scores(torch.autograd.Function):
 def _slope(
     saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None
 ) -> Tensor:
-    """Compute a chunk's logits again and turn them into their gradients, in the dtype of the hidden
-    states."""
+    """Compute a chunk's logits again and their gradients, in the dtype of the hidden states."""
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_RV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]

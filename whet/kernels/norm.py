@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """The sum of the residual stream and its root-mean-square norm, in one pass over memory.
 
 Shapes: T tokens, H hidden. The sum is rounded to the dtype of its parts, the norm is computed in
@@ -26,16 +27,14 @@ def add_norm(
         library = c_kernels(x_TH, residual_TH, weight_H)
         if library is None:
             return plain_add_norm(x_TH, residual_TH, weight_H, eps)
-        found: tuple[Tensor, Tensor] = _CompiledAddNorm.apply(  # type: ignore[no-untyped-call]
-            library, x_TH, residual_TH, weight_H, eps
-        )
-        return found[0], x_TH if residual_TH is None else found[1]
+        normed_TH, sum_TH = _CompiledAddNorm.apply(library, x_TH, residual_TH, weight_H, eps)
+        return normed_TH, x_TH if residual_TH is None else sum_TH
     if not needs_grad(x_TH, residual_TH, weight_H):
         return triton_norm.forward(x_TH, residual_TH, weight_H, eps)
     if residual_TH is None:
-        normed_TH: Tensor = _Norm.apply(x_TH, weight_H, eps)  # type: ignore[no-untyped-call]
+        normed_TH = _Norm.apply(x_TH, weight_H, eps)
         return normed_TH, x_TH
-    both: tuple[Tensor, Tensor] = _AddNorm.apply(x_TH, residual_TH, weight_H, eps)  # type: ignore[no-untyped-call]
+    both: tuple[Tensor, Tensor] = _AddNorm.apply(x_TH, residual_TH, weight_H, eps)
     return both
 
 

@@ -1,5 +1,5 @@
-"""From the fused projection to queries, keys and values: per-head norm where the model has one,
-then rotation.
+# mypy: allow-untyped-calls
+"""From the fused projection to queries, keys and values: split, per-head norm, rotation.
 
 Shapes: T tokens, B rows decoding, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P
 positions. The norm is computed in float32 and rounded to the dtype of the projection, then rotation
@@ -46,14 +46,12 @@ def split_heads(
         given = (
             None if x is None else x.contiguous() for x in (qkv_TX, rope_TD, q_norm_D, k_norm_D)
         )
-        split_up: tuple[Tensor, Tensor, Tensor] = _CompiledSplit.apply(  # type: ignore[no-untyped-call]
-            library, split, *given
-        )
+        split_up: tuple[Tensor, Tensor, Tensor] = _CompiledSplit.apply(library, split, *given)
         return split_up
     positions_T = _row_each(qkv_TX) if positions_T is None else positions_T
     if not needs_grad(qkv_TX, q_norm_D, k_norm_D):
         return triton_rope.forward(qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D)
-    turned: tuple[Tensor, Tensor, Tensor] = _TritonSplit.apply(  # type: ignore[no-untyped-call]
+    turned: tuple[Tensor, Tensor, Tensor] = _TritonSplit.apply(
         qkv_TX, rope_PD, positions_T, split, q_norm_D, k_norm_D
     )
     return turned
@@ -73,8 +71,7 @@ def split_heads_into(
     values_pages: Tensor,
     cell_B: Tensor,
 ) -> Tensor:
-    """Do what `turn` does, bit for bit, but file keys and values in the pages of one layer; returns
-    q_BND.
+    """Do what `split_heads` does, bit for bit, writing keys and values to pages; returns q_BND.
 
     Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, place `cell % page
     size`; where its cell is negative it is not filed.

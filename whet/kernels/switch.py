@@ -1,5 +1,4 @@
-"""Whether the Triton kernels can run: they need the triton package, and tensors on a CUDA device.
-Likewise those in C: they need a compiler, and float32 on a CPU.
+"""Which kernels can take a tensor: Triton on CUDA, C for float32 on a CPU, else torch.
 
 With TRITON_INTERPRET=1 in the environment before the first import, Triton runs them on the CPU;
 only tests do that.
@@ -27,8 +26,7 @@ def uses_triton(x: Tensor | torch.device) -> bool:
 
 
 def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
-    """Give the C kernels where they can take these tensors: float32 on a CPU, rows that whole
-    vectors fit."""
+    """Give the C kernels where they can take these tensors, in rows of whole vectors."""
     given = [x for x in tensors if x is not None]
     fits = all(
         x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0

@@ -1,6 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of attention.py. What they share is written once: `_fold` takes a block of keys,
-`_join` a chunk.
+"""The kernels of attention.py: `_fold` takes a block of keys, `_join` a chunk.
 
 Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P
 pages, X tiles, C chunks.
@@ -77,22 +76,25 @@ def decode(
     width = table_BP.shape[1]
     q_BND = q_BND.contiguous()
     table_BP = table_BP.contiguous()
-    each = heads // groups
+    share = heads // groups
     out_BND = torch.empty_like(q_BND)
     tops_BCN, sums_BCN, parts_BCND = scratch
     chunks = triton.cdiv(width * page, CHUNK)
-    tile = max(16, triton.next_power_of_2(each))
+    tile = max(16, triton.next_power_of_2(share))
     assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
         "scratch memory of another size"
     )
     _decode[(rows, groups, chunks)](
-        q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN, parts_BCND,
-        LOG2_E / math.sqrt(size), width, chunks, groups, each, size, page, tile, BLOCK, CHUNK, window or 0,
+        q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN,
+        parts_BCND,
+        LOG2_E / math.sqrt(size), width, chunks, groups, share, size, page, tile, BLOCK, CHUNK,
+        window or 0,
         **DECODE,
     )  # fmt: skip
     if chunks > 1:
         _combine[(rows, groups)](
-            tops_BCN, sums_BCN, parts_BCND, length_B, out_BND, chunks, groups, each, size, tile, CHUNK,
+            tops_BCN, sums_BCN, parts_BCND, length_B, out_BND, chunks, groups, share, size, tile,
+            CHUNK,
             window or 0, num_warps=2, enable_fp_fusion=False,
         )  # fmt: skip
     return out_BND
@@ -116,8 +118,10 @@ def _launch_prefill(
     groups = keys.shape[1]
     out_TND = torch.empty_like(q_TND)
     _prefill[(len(tiles_X2), heads)](
-        q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND, out_TND if lse_NT is None else lse_NT,
-        LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None, groups, heads // groups, size, page,
+        q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND,
+        out_TND if lse_NT is None else lse_NT,
+        LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None, groups, heads // groups,
+        size, page,
         TILE, BLOCK, CHUNK, window or 0, **PREFILL,
     )  # fmt: skip
     return out_TND
@@ -134,8 +138,7 @@ def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:
 
 @triton.jit
 def _row_sum(x):
-    """Add up rows of 64 in pairs, always the same ones. Triton's own sum follows the layout of the
-    threads.
+    """Add up rows of 64 in fixed pairs; Triton's own sum follows the thread layout.
 
     Columns 32 apart come first, then those inside each eight, then the four eights: where warps
     share a row, each has its eights to itself, and only four numbers must cross over.
@@ -191,7 +194,8 @@ def _nothing(ROWS: tl.constexpr, SIZE: tl.constexpr):
 @triton.jit(do_not_specialize=["width", "tokens"])
 def _prefill(
     queries, keys, values, starts, tiles, before, table, out, lse, scale, width, tokens,
-    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr,
+    PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     sequence = tl.load(tiles + 2 * tl.program_id(0))
@@ -208,10 +212,10 @@ def _prefill(
 
     position = first + tl.arange(0, ROWS)
     key = tl.arange(0, BLOCK)
-    place = tl.arange(0, SIZE)
+    offset = tl.arange(0, SIZE)
     is_own = (position >= past) & (position < length)
     row = start + position - past
-    cell = ((row * (GROUPS * EACH) + head) * SIZE)[:, None] + place[None, :]
+    cell = ((row * (GROUPS * EACH) + head) * SIZE)[:, None] + offset[None, :]
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
     last = tl.minimum(first + ROWS, length)
     top, total, mixed = _nothing(ROWS, SIZE)
@@ -233,12 +237,12 @@ def _prefill(
                 stride = GROUPS * SIZE
             is_there = block + key < length
             k = tl.load(
-                keys + base + key[None, :] * stride + place[:, None],
+                keys + base + key[None, :] * stride + offset[:, None],
                 mask=is_there[None, :],
                 other=0.0,
             )
             v = tl.load(
-                values + base + key[:, None] * stride + place[None, :],
+                values + base + key[:, None] * stride + offset[None, :],
                 mask=is_there[:, None],
                 other=0.0,
             )
@@ -268,10 +272,10 @@ def _decode(
     length = tl.load(lengths + row)
     head = tl.arange(0, ROWS)
     key = tl.arange(0, BLOCK)
-    place = tl.arange(0, SIZE)
+    offset = tl.arange(0, SIZE)
     is_own = head < EACH
     line = (row * GROUPS + group) * EACH + head
-    cell = line[:, None] * SIZE + place[None, :]
+    cell = line[:, None] * SIZE + offset[None, :]
     if (length == 0) & (chunk == 0):
         tl.store(out + cell, tl.zeros([ROWS, SIZE], out.dtype.element_ty), mask=is_own[:, None])
     begin = chunk * CHUNK
@@ -289,9 +293,9 @@ def _decode(
         page = tl.load(table + row * width + block // PAGE).to(tl.int64)
         base = ((page * GROUPS + group) * PAGE + block % PAGE) * SIZE
         is_there = block + key < length
-        k = tl.load(keys + base + key[None, :] * SIZE + place[:, None])
+        k = tl.load(keys + base + key[None, :] * SIZE + offset[:, None])
         v = tl.load(
-            values + base + key[:, None] * SIZE + place[None, :], mask=is_there[:, None], other=0.0
+            values + base + key[:, None] * SIZE + offset[None, :], mask=is_there[:, None], other=0.0
         )
         seen = is_there
         if WINDOW > 0:
@@ -305,13 +309,14 @@ def _decode(
         line = ((row * chunks + chunk) * GROUPS + group) * EACH + head
         tl.store(tops + line, top, mask=is_own)
         tl.store(sums + line, total, mask=is_own)
-        tl.store(parts + line[:, None] * SIZE + place[None, :], mixed, mask=is_own[:, None])
+        tl.store(parts + line[:, None] * SIZE + offset[None, :], mixed, mask=is_own[:, None])
 
 
 @triton.jit(do_not_specialize=["chunks"])
 def _combine(
     tops, sums, parts, lengths, out, chunks,
-    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+    GROUPS: tl.constexpr, EACH: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
+    CHUNK: tl.constexpr,
     WINDOW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -320,7 +325,7 @@ def _combine(
     if length <= CHUNK:
         return
     head = tl.arange(0, ROWS)
-    place = tl.arange(0, SIZE)
+    offset = tl.arange(0, SIZE)
     is_own = head < EACH
     top, total, mixed = _nothing(ROWS, SIZE)
     start = 0
@@ -331,8 +336,8 @@ def _combine(
         chunk_top = tl.load(tops + line, mask=is_own, other=0.0)
         chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
         part = tl.load(
-            parts + line[:, None] * SIZE + place[None, :], mask=is_own[:, None], other=0.0
+            parts + line[:, None] * SIZE + offset[None, :], mask=is_own[:, None], other=0.0
         )
         top, total, mixed = _join(top, total, mixed, chunk_top, chunk_total, part, WINDOW)
-    cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + place[None, :]
+    cell = ((row * GROUPS + group) * EACH + head)[:, None] * SIZE + offset[None, :]
     tl.store(out + cell, (mixed / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

@@ -1,6 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of head.py. `_blocks` measures 4,096 logits a program; `_whole` puts a row together,
-the same everywhere.
+"""The kernels of head.py: `_blocks` measures 4,096 logits, `_whole` joins a row.
 
 Shapes: R rows, V vocabulary, C blocks of a row.
 """
@@ -77,7 +76,8 @@ def slope(
     if rows:
         d_entropy = d_logprob_R if d_entropy_R is None else d_entropy_R
         _slope[(rows, triton.cdiv(width, BLOCK))](
-            logits_RV, label_R, temperature_R, *measures, d_logprob_R.contiguous(), d_entropy.contiguous(), slope_RV,
+            logits_RV, label_R, temperature_R, *measures, d_logprob_R.contiguous(),
+            d_entropy.contiguous(), slope_RV,
             width, d_entropy_R is not None, BLOCK, **WIDE,
         )  # fmt: skip
     return slope_RV
@@ -119,8 +119,7 @@ def _scale(logit, temperature):
 
 @triton.jit
 def _whole(top, total):
-    """Put the blocks of a row together: the row's maximum, the factor of each block, the blocks'
-    sums on one scale."""
+    """Join the blocks of a row: its maximum, each block's factor, their sums on one scale."""
     row_top = tl.max(top, 0)
     fade = tl.exp(top - row_top)
     return row_top, fade, total * fade
@@ -128,10 +127,10 @@ def _whole(top, total):
 
 @triton.jit
 def _blocks(
-    logits, temperatures, tops, sums, slants, width, blocks, HAS_ENTROPY: tl.constexpr, BLOCK: tl.constexpr
+    logits, temperatures, tops, sums, slants, width, blocks, HAS_ENTROPY: tl.constexpr,
+    BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Measure a block: maximum m, sum of exp(z - m), and for the entropy the sum of (z - m) exp(z -
-    m)."""
+    """Measure a block: maximum m, sum of exp(z - m), and of (z - m) exp(z - m) for entropy."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
@@ -176,8 +175,7 @@ def _combine(
 def _pick_block(
     tops, sums, uniforms, temperatures, chosen, rests, lses, blocks, LANES: tl.constexpr
 ):
-    """Choose the block in which the running sum passes the uniform's share of the total, and what
-    is left inside it."""
+    """Choose the block where the running sum passes the target, and what is left inside it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
@@ -200,12 +198,13 @@ def _pick_block(
 
 @triton.jit
 def _pick_token(
-    logits, tops, temperatures, chosen, rests, lses, tokens, logprobs, width, blocks, BLOCK: tl.constexpr
+    logits, tops, temperatures, chosen, rests, lses, tokens, logprobs, width, blocks,
+    BLOCK: tl.constexpr
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     block = tl.load(chosen + row)
-    place = tl.arange(0, BLOCK)
-    column = block * BLOCK + place
+    offset = tl.arange(0, BLOCK)
+    column = block * BLOCK + offset
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     temperature = tl.load(temperatures + row)
     logit = _scale(logit, temperature)
@@ -214,10 +213,10 @@ def _pick_token(
     inner = tl.sum(tl.where(running <= tl.load(rests + row), 1, 0), 0)
     # Block sums are float32: a target may lie a rounding beyond the last token with any
     # probability.
-    inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, place, 0), 0))
+    inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, offset, 0), 0))
     inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)
     tl.store(tokens + row, block * BLOCK + inner)
-    own = tl.sum(tl.where(place == inner, logit, 0.0), 0)
+    own = tl.sum(tl.where(offset == inner, logit, 0.0), 0)
     tl.store(logprobs + row, own - tl.load(lses + row))
 
 

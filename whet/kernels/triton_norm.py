@@ -10,8 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
-"""Backward, a program takes at least so many rows and leaves one partial weight gradient; torch
-then adds them up."""
+"""Rows per program of a backward pass, each of which leaves one partial weight gradient."""
 
 
 def forward(
@@ -47,7 +46,8 @@ def backward(
     parts_PH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
     passed_on = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
     _backward[(programs,)](
-        d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_PH, rows, width, eps, d_sum_TH is not None,
+        d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_PH, rows, width, eps,
+        d_sum_TH is not None,
         steps=triton.cdiv(rows, programs), **_sizes(width),
     )  # fmt: skip
     return d_x_TH, parts_PH.sum(0).to(weight_H.dtype)

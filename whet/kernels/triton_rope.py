@@ -1,6 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of rope.py: a program a token forward, all heads at once; a program a set of tokens
-backward.
+"""The kernels of rope.py: one program per token forward, per set of tokens backward.
 
 Shapes: T tokens, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions, R
 programs. One kernel writes packed tensors and cache pages. Products and sums are rounded as they
@@ -15,8 +14,7 @@ from torch import Tensor
 from whet.kernels.shapes import Heads
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
-"""Backward through norms, a program takes at least so many tokens and leaves one partial gradient
-of their weights."""
+"""Tokens per program of a backward pass through norms, with one partial gradient each."""
 
 
 def forward(
@@ -81,7 +79,8 @@ def backward(
     _backward[(programs,)](
         d_q_TND.contiguous(), d_k_TGD.contiguous(), d_v_TGD.contiguous(), rope_PD, positions_T,
         _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD), _or(qkv_TX, d_qkv_TX), d_qkv_TX, parts_R2D,
-        rows, split.eps, triton.cdiv(rows, programs), has_norm, split.queries, split.groups, size // 2,
+        rows, split.eps, triton.cdiv(rows, programs), has_norm, split.queries, split.groups,
+        size // 2,
         triton.next_power_of_2(all_heads), enable_fp_fusion=False,
     )  # fmt: skip
     if q_norm_D is None or k_norm_D is None:
@@ -109,8 +108,10 @@ def _launch(
     q_TND = qkv_TX.new_empty(rows, split.queries, size)
     if rows:
         _forward[(rows,)](
-            qkv_TX.contiguous(), rope_PD, positions_T, _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD),
-            q_TND, keys, values, cell_T, split.eps, q_norm_D is not None, page, split.queries, split.groups, size // 2,
+            qkv_TX.contiguous(), rope_PD, positions_T, _or(q_norm_D, rope_PD), _or(k_norm_D,
+            rope_PD),
+            q_TND, keys, values, cell_T, split.eps, q_norm_D is not None, page, split.queries,
+            split.groups, size // 2,
             triton.next_power_of_2(split.queries + 2 * split.groups), enable_fp_fusion=False,
         )  # fmt: skip
     return q_TND
@@ -155,9 +156,9 @@ def _forward(
     size = 2 * HALF
     TURNING: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
-    place = head[:, None] * size + half[None, :]
+    offset = head[:, None] * size + half[None, :]
     is_real = (head < ALL)[:, None]
-    source = qkv + token * ALL * size + place
+    source = qkv + token * ALL * size + offset
     first = tl.load(source, mask=is_real, other=0.0)
     second = tl.load(source + HALF, mask=is_real, other=0.0)
     x = first.to(tl.float32)
@@ -188,7 +189,7 @@ def _forward(
         base = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size
         stride = PAGE * size
     _store(
-        queries + token * HEADS * size + place, (head < HEADS)[:, None], turned_x, turned_y, HALF
+        queries + token * HEADS * size + offset, (head < HEADS)[:, None], turned_x, turned_y, HALF
     )
     is_key = ((head >= HEADS) & (head < TURNING))[:, None] & is_filed
     is_value = ((head >= TURNING) & (head < ALL))[:, None] & is_filed
@@ -202,8 +203,10 @@ def _forward(
 
 @triton.jit(do_not_specialize=["rows", "steps"])
 def _backward(
-    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, parts, rows, eps, steps,
-    HAS_NORM: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, parts, rows, eps,
+    steps,
+    HAS_NORM: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, HALF: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     head = tl.arange(0, BLOCK)
@@ -211,7 +214,7 @@ def _backward(
     size = 2 * HALF
     TURNING: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
-    place = head[:, None] * size + half[None, :]
+    offset = head[:, None] * size + half[None, :]
     is_query = (head < HEADS)[:, None]
     is_key = ((head >= HEADS) & (head < TURNING))[:, None]
     is_value = ((head >= TURNING) & (head < ALL))[:, None]
@@ -222,9 +225,9 @@ def _backward(
     for step in range(0, steps):
         token = program + step * tl.num_programs(0)
         is_row = token < rows
-        from_q = d_queries + token * HEADS * size + place
-        from_k = d_keys + token * GROUPS * size + place - HEADS * size
-        from_v = d_values + token * GROUPS * size + place - TURNING * size
+        from_q = d_queries + token * HEADS * size + offset
+        from_k = d_keys + token * GROUPS * size + offset - HEADS * size
+        from_v = d_values + token * GROUPS * size + offset - TURNING * size
         x = tl.load(from_q, mask=is_query & is_row, other=0.0).to(tl.float32)
         y = tl.load(from_q + HALF, mask=is_query & is_row, other=0.0).to(tl.float32)
         x += tl.load(from_k, mask=is_key & is_row, other=0.0).to(tl.float32)
@@ -235,7 +238,7 @@ def _backward(
         back_x = x * cos + y * sin
         back_y = y * cos - x * sin
         if HAS_NORM:
-            source = qkv + token * ALL * size + place
+            source = qkv + token * ALL * size + offset
             turns = (head < TURNING)[:, None] & is_row
             unit_x = tl.load(source, mask=turns, other=0.0).to(tl.float32)
             unit_y = tl.load(source + HALF, mask=turns, other=0.0).to(tl.float32)
@@ -252,7 +255,11 @@ def _backward(
         back_x += tl.load(from_v, mask=is_value & is_row, other=0.0).to(tl.float32)
         back_y += tl.load(from_v + HALF, mask=is_value & is_row, other=0.0).to(tl.float32)
         _store(
-            d_qkv + token * ALL * size + place, (head < ALL)[:, None] & is_row, back_x, back_y, HALF
+            d_qkv + token * ALL * size + offset,
+            (head < ALL)[:, None] & is_row,
+            back_x,
+            back_y,
+            HALF,
         )
     if HAS_NORM:
         part = parts + program * 2 * size + half

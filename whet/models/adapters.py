@@ -1,5 +1,4 @@
-"""Adapters in and out, in peft's format: `adapter_config.json`, and `adapter_model.safetensors`
-under peft's names."""
+"""Load and save adapters in peft's format."""
 
 import json
 from dataclasses import dataclass
@@ -17,10 +16,12 @@ from whet.types import Json
 
 WEIGHTS = "adapter_model.safetensors"
 PLAIN: dict[str, Json] = {
-    "bias": "none", "fan_in_fan_out": False, "use_rslora": False, "use_dora": False, "lora_bias": False,
-    "modules_to_save": None, "layers_to_transform": None, "layers_pattern": None, "rank_pattern": {},
+    "bias": "none",
+    **dict.fromkeys(("fan_in_fan_out", "use_rslora", "use_dora", "lora_bias"), False),
+    **dict.fromkeys(("modules_to_save", "layers_to_transform", "layers_pattern")),
+    "rank_pattern": {},
     "alpha_pattern": {},
-}  # fmt: skip
+}
 """What peft can vary and we do not: written as it stands, and anything else refused."""
 
 
@@ -52,7 +53,8 @@ def read_adapter(folder: Path) -> Adapter:
     targets = row.get("target_modules")
     if not isinstance(base, str) or not isinstance(targets, list):
         raise DataError(
-            f"{str(file)!r} needs base_model_name_or_path, a text, and target_modules, a list of names"
+            f"{str(file)!r} needs base_model_name_or_path, a text, and target_modules, a list of "
+            "names"
         )
     try:
         lora = LoraConfig.model_validate(
@@ -60,8 +62,10 @@ def read_adapter(folder: Path) -> Adapter:
         )
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        told = f"r, lora_alpha or target_modules is wrong ({wrong['msg']}); targets are {', '.join(TARGETS)}"
-        raise DataError(f"{str(file)!r}: {told}") from error
+        raise DataError(
+            f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
+            f"targets are {', '.join(TARGETS)}"
+        ) from error
     return Adapter(base=base, lora=lora)
 
 
@@ -97,22 +101,22 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
     file = folder / WEIGHTS
     try:
-        found = load_file(file)
+        tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
     for name, A_RI, B_OR in model.adapters():
         for letter, view in (("A", A_RI), ("B", B_OR)):
             key = _key(name, letter)
-            if key not in found:
+            if key not in tensors:
                 raise DataError(f"{str(file)!r} lacks the tensor {key}")
-            tensor = found.pop(key)
+            tensor = tensors.pop(key)
             if tensor.shape != view.shape:
                 shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
                 raise DataError(f"tensor {key} in {str(file)!r} has shape {shapes}")
             view.copy_(tensor)
-    if found:
+    if tensors:
         raise DataError(
-            f"{str(file)!r} holds a tensor {min(found)} that the model has no place for"
+            f"{str(file)!r} holds a tensor {min(tensors)} that the model has no place for"
         )
 
 

@@ -1,5 +1,4 @@
-"""Causal attention over packed sequences: the learner's context, and the prompts of an engine
-without pages.
+"""Causal attention over packed sequences, for the learner and for prompts.
 
 Shapes: T tokens of S sequences laid end to end, X tiles of queries, U tokens without those that
 sequences have in common at their start, C cells of a grid with a line a sequence.
@@ -16,8 +15,7 @@ from whet.models.rope import AttentionSpec
 
 
 class PackedAttention:
-    """Each sequence sees itself, up to and including the present token. `lengths_S` sum to T;
-    `longest` is their most.
+    """Each sequence sees itself up to the present token; `lengths_S` sum to T.
 
     Without `longest` the host reads it, and waits for the device.
     """

@@ -122,8 +122,7 @@ FAMILIES = {
 
 
 def from_json(row: Mapping[str, Json]) -> ModelConfig:
-    """Read the shape from a `config.json`, old or new style; refuse what the decoder would compute
-    wrongly."""
+    """Read the shape from a `config.json`, old or new style; refuse what is not supported."""
     family = row.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise DataError(
@@ -156,15 +155,14 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
     )
     if cfg.num_heads % cfg.num_kv_heads or cfg.head_dim % 2:
         raise DataError(
-            f"config.json: {cfg.num_heads} heads must be a multiple of {cfg.num_kv_heads} key/value heads, "
-            f"and head_dim, here {cfg.head_dim}, even"
+            f"config.json: {cfg.num_heads} heads must be a multiple of {cfg.num_kv_heads} "
+            f"key/value heads, and head_dim, here {cfg.head_dim}, even"
         )
     return cfg
 
 
 def to_json(cfg: ModelConfig) -> dict[str, Json]:
-    """Write a `config.json` that transformers, before and after version 5, and vLLM read to the
-    same model."""
+    """Write a `config.json` that transformers (4 and 5) and vLLM read as the same model."""
     scaling = _rope_to_json(cfg.rope_scaling)
     return {
         "architectures": [FAMILIES[cfg.family]],

@@ -1,5 +1,4 @@
-"""Weights in and out: Hugging Face folders of safetensors, under their own names, into the fused
-matrices and back."""
+"""Load and save Hugging Face folders, into the fused matrices and back."""
 
 import json
 import re
@@ -37,8 +36,7 @@ _IGNORED = re.compile(r"(lm_head\.weight|.*\.rotary_emb\.inv_freq)")
 
 
 def resolve(model: str) -> Path:
-    """Find the folder of a model or of adapters: the one named, or a hub id's snapshot, downloaded
-    when not there."""
+    """Find the folder of a model or adapters; a hub id is downloaded where needed."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         if folder.exists() or model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
@@ -54,14 +52,14 @@ def resolve(model: str) -> Path:
 
 
 def read_shape(model: str) -> ModelConfig:
-    """Read the shape of a model in a folder or of a hub id, of which only its config.json is
-    fetched."""
+    """Read the shape of a folder or hub id, of which only config.json is fetched."""
     folder = Path(model).expanduser()
     if not folder.is_dir() and HUB_ID.fullmatch(model):
         folder = _download(model, (CONFIG,))
     if not (folder / CONFIG).is_file():
         raise DataError(
-            f"model {model!r} is neither a folder with a config.json nor a hub id such as Qwen/Qwen3-0.6B"
+            f"model {model!r} is neither a folder with a config.json nor a hub id such as "
+            "Qwen/Qwen3-0.6B"
         )
     return from_json(_read_json(folder / CONFIG))
 
@@ -80,8 +78,7 @@ def stored_dtype(folder: Path) -> torch.dtype:
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
-    """Build the decoder a folder describes and fill it; every tensor must be there, in its shape,
-    and no other."""
+    """Build and fill the decoder of a folder, which must hold its tensors and no others."""
     cfg = from_json(_read_json(folder / CONFIG))
     model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
     with torch.device(device):
@@ -91,8 +88,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Fill a model in place from a folder of its own shape; addresses stay, so whoever shares them
-    sees it."""
+    """Fill a model in place from a folder of its own shape, for all that share its memory."""
     wanted = dict(named_views(model))
     files = _weight_files(folder)
     if not files:
@@ -101,13 +97,13 @@ def load_weights(model: Transformer, folder: Path) -> None:
         _fill(file, wanted, str(model.device), tied=model.cfg.tied)
     if wanted:
         raise DataError(
-            f"model folder {str(folder)!r} lacks the tensor {min(wanted)} ({len(wanted)} missing in all)"
+            f"model folder {str(folder)!r} lacks the tensor {min(wanted)} "
+            f"({len(wanted)} missing in all)"
         )
 
 
 def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk all parameters under their Hugging Face names, as views: writing to one writes to the
-    model.
+    """Walk all parameters by Hugging Face name, as views that write to the model.
 
     A tied head is the embedding and is not named twice.
     """
@@ -149,8 +145,7 @@ def save_model(
     dtype: torch.dtype | None = None,
     eos_tokens: Collection[int] = (),
 ) -> None:
-    """Write a folder that transformers and vLLM load as it is; the tokenizer saves itself beside
-    it.
+    """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
 
     `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others
     stop there too.

@@ -1,5 +1,4 @@
-"""Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), below everything that trains or
-samples.
+"""Low-rank adapters on frozen weights (LoRA, Hu et al. 2022).
 
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
 each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
@@ -104,8 +103,7 @@ class LoraLinear(nn.Linear):
 
 
 class LoraTransformer(Transformer):
-    """A decoder whose weights are frozen and shared with the one it is made of; only adapters have
-    gradients.
+    """A decoder over frozen, shared weights, with adapters that alone have gradients.
 
     `base` says where those weights come from. Fresh adapters change nothing: B is zero.
     """
@@ -125,13 +123,14 @@ class LoraTransformer(Transformer):
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
             for name, parts in _projections(model.cfg, lora).items():
                 if any(part.is_adapted for part in parts):
-                    adapted = LoraLinear(layer.get_submodule(name), parts, lora)  # type: ignore[arg-type]
+                    plain = layer.get_submodule(name)
+                    assert isinstance(plain, nn.Linear), "projections are linear"
+                    adapted = LoraLinear(plain, parts, lora)
                     _draw(adapted.lora_A, source)
                     layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Walk all adapted matrices by their Hugging Face names: A and B, as views that write to
-        the model."""
+        """Walk all adapted matrices by Hugging Face name: A and B, as views of the model."""
         for index, adapted in self._lora_linears():
             for part, A_RI, B_OR in adapted.slices():
                 yield (
@@ -142,8 +141,7 @@ class LoraTransformer(Transformer):
 
     @torch.no_grad()
     def merge(self) -> Transformer:
-        """Add the adapters to the weights, in float32, and give the plain decoder; this one is used
-        up."""
+        """Add the adapters to the weights in float32; returns the plain decoder in their place."""
         views = dict(named_views(self))
         for name, merged in named_weights(self):
             if merged.data_ptr() != views[name].data_ptr():
@@ -185,8 +183,7 @@ def named_weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
 
 
 def twin(model: Transformer) -> Transformer:
-    """Copy what is trained and share what is frozen: a plain decoder whole, of an adapted one the
-    adapters alone."""
+    """Copy what is trained and share what is frozen."""
     shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_PD]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 

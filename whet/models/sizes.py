@@ -21,8 +21,7 @@ class Size:
 
     @property
     def num_parameters(self) -> int:
-        """Count the weights without the embedding: two matrices of attention, three of the
-        feed-forward, norms."""
+        """Count the weights of the layers and the final norm."""
         attention = 2 * (self.num_heads + self.num_kv_heads) * self.head_dim * self.hidden_size
         inner = 3 * self.hidden_size * self.intermediate_size
         norms = 2 * self.hidden_size + 2 * self.head_dim

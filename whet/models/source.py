@@ -1,4 +1,4 @@
-"""Where weights come from: a folder, a hub id, adapters on either, or a new model of a named size."""
+"""Open a model: from a folder, a hub id, adapters on either, or new of a named size."""
 
 import gc
 from pathlib import Path
@@ -25,8 +25,7 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 
 
 class ModelSource(Config):
-    """Where weights come from: a Hugging Face folder or hub id, or a fresh model of a named
-    size."""
+    """Where weights come from: a folder, a hub id, or a new model of a named size."""
 
     path: str | None = None
     """A folder, a hub id, or `@stage` in a pipeline."""
@@ -64,8 +63,7 @@ def torch_device() -> torch.device:
 
 
 def torch_dtype(name: Dtype) -> torch.dtype:
-    """bfloat16 on a GPU unless told otherwise; float32 on a CPU, where bfloat16 is slow and can
-    crash."""
+    """Resolve "auto": bfloat16 on a GPU, float32 on a CPU, where bfloat16 is slow."""
     if name == "auto":
         return torch.bfloat16 if torch_device().type == "cuda" else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
@@ -83,7 +81,8 @@ def open_model(
     assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError(
-            "model.new needs training texts to make its tokenizer from; only sft can start a new model"
+            "model.new needs training texts to make its tokenizer from; only sft can start a new "
+            "model"
         )
     tokenizer = train_pieces(texts, max_pieces=source.max_pieces)
     shape = new_config(source.new, tokenizer.vocab_size, source.positions)
@@ -95,8 +94,7 @@ def open_model(
 
 
 def merge(adapters: Path, out: Path) -> None:
-    """Write the plain Hugging Face folder that adapters make of their base model, in the type of
-    its weights."""
+    """Merge adapters into their base and write a plain folder, in the dtype of the base."""
     dtype = stored_dtype(resolve(read_adapter(adapters).base))
     model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
     save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
@@ -104,20 +102,19 @@ def merge(adapters: Path, out: Path) -> None:
 
 
 def _open_folder(
-    place: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
+    path: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
 ) -> tuple[Transformer, Tokenizer]:
-    """Open a model as it is or under fresh adapters; adapters go on with their own, or are merged
-    where none are asked.
+    """Open a model, with fresh adapters if asked; stored ones are kept, or else merged.
 
     A base is remembered by its hub id, or by where its folder lies.
     """
-    found = model_folder(place)
-    folder = resolve(str(found))
+    given = model_folder(path)
+    folder = resolve(str(given))
     if is_adapter(folder):
         return _open_adapters(folder, lora, dtype=dtype, device=device)
     model = load_model(folder, dtype=dtype, device=device)
     if lora is not None:
-        base = str(found.absolute()) if found.is_dir() else place
+        base = str(given.absolute()) if given.is_dir() else path
         model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
     return model, Tokenizer.load(folder)
 
@@ -129,7 +126,8 @@ def _open_adapters(
     base = resolve(stored.base)
     if is_adapter(base):
         raise DataError(
-            f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; export that one first"
+            f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; "
+            "export that one first"
         )
     if lora is not None and lora != stored.lora:
         raise ConfigError(

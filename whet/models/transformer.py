@@ -1,5 +1,4 @@
-"""One decoder for the engine and the learner: Qwen2/2.5, Qwen3 and Llama 3 differ only in flags of
-ModelConfig.
+"""One decoder for engine and learner; families differ in fields of ModelConfig.
 
 Shapes: T tokens of all sequences laid end to end, H hidden, N query heads, G key/value heads, D
 head size, X query, key and value heads of a token side by side, V vocabulary. Which tokens may see
@@ -31,8 +30,7 @@ class Transformer(nn.Module):
 
     rope_PD: Tensor
     num_checkpointed = 0
-    """Layers, the first ones, that keep their inputs alone for the backward pass and run a second time
-    then."""
+    """First layers that keep only their inputs for the backward pass, and run twice."""
 
     def __init__(
         self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
@@ -156,8 +154,7 @@ class Layer(nn.Module):
 
 @torch.no_grad()
 def initialise(model: Transformer, seed: int) -> None:
-    """Draw fresh weights: normal, deviation 1/sqrt(fan in), residual outputs scaled down by the
-    depth."""
+    """Draw fresh weights: normal, 1/sqrt(fan in), residual outputs scaled down by depth."""
     source = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for name, weight in model.named_parameters():

@@ -65,8 +65,7 @@ class Cost:
 
     @property
     def activation_bytes(self) -> int:
-        """What the backward pass keeps of one token: per layer the stream twice, its norms, heads
-        and feed-forward."""
+        """Count what the backward pass keeps of one token, in all layers."""
         cfg = self.cfg
         numbers = (
             4 * cfg.hidden_size
@@ -78,8 +77,7 @@ class Cost:
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
     def attention_flops(self, length: int) -> float:
-        """Causal attention of one sequence, forward: two products of half a square, for each head
-        and layer."""
+        """Count causal attention of one sequence, forward: two products of half a square."""
         return 2.0 * self.cfg.num_layers * self.cfg.num_heads * self.cfg.head_dim * length**2
 
     def forward_flops(self, length: int, scored: int) -> float:

@@ -18,8 +18,7 @@ Checkpointing = Literal["auto", "on", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A GPU: memory in bytes, copy rate in bytes a second, bfloat16 matrix rate in operations a
-    second.
+    """A GPU: bytes, bytes copied per second, bfloat16 operations per second.
 
     `host` is the copy rate to and from pinned host memory, in each direction.
     """
@@ -45,8 +44,7 @@ CARDS: Mapping[str, Card] = MappingProxyType(
         "rtx4090": Card(memory=25.7 * GB, copy=0.9e12, matmul=165e12, host=22e9),
     }
 )
-"""The H200's rates are measured; those of the others are their makers' figures, less the share an
-H200 falls short."""
+"""The H200's rates are measured; the others are vendors' figures, less the same shortfall."""
 
 _LINEAR = 0.8
 _CACHE = 0.85
@@ -58,19 +56,16 @@ _PASSES = 8
 """How often an update reads or writes each byte that it keeps for the backward pass."""
 _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
-"""What it takes to give a cache back and take it again: memory is asked for, cleared, and steps are
-recorded."""
+"""Time to free a cache and allocate, clear and record it again."""
 SHARE_OF_MEMORY = 0.95
 PIECES = 9 * 4.0 * 2**24
-"""Room on the card for what passes through it on the way to and from host memory
-(`whet/train/offload.py`)."""
+"""Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/head.py`)."""
 
 
 def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
-    """One decode step of rows with a mean context: the weights, the cache, the logits, and the
-    kernels' own time."""
+    """Time one decode step: weights, cache, logits, and the kernels' own time."""
     weights = cost.body + cost.head
     linear = max(weights * cost.width / card.copy, 2 * weights * rows / (card.matmul * _LINEAR))
     cache = rows * context * cost.kv_bytes / (card.copy * _CACHE)
@@ -81,8 +76,7 @@ def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
 def rollout_seconds(
     cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int
 ) -> float:
-    """Sample `new` tokens for every request, `rows` at a time; prompts are shared and cost next to
-    nothing."""
+    """Time a rollout of `new` tokens per request, `rows` at a time; prompts cost little."""
     waves, last = divmod(requests, rows)
     context = prompt + new / 2
     seconds = waves * new * step_seconds(cost, card, rows, context)
@@ -119,8 +113,7 @@ def update_seconds(
 def score_seconds(
     cost: Cost, card: Card, *, sequences: int, length: int, scored: int, offload: bool
 ) -> float:
-    """One pass over all sequences without a way back, by a model that may have to come from host
-    memory first."""
+    """Time one forward pass over all sequences, by a model that may wait in host memory."""
     flops = cost.forward_flops(length, scored)
     kept = cost.activation_bytes * length * _PASSES / 3
     brought = cost.width * cost.parameters / card.host if offload else 0.0
@@ -133,8 +126,7 @@ def pool_bytes(cost: Cost, *, rows: int, context: int) -> float:
 
 
 def sampling_bytes(cost: Cost, *, rows: int, context: int, prefill: int = 0) -> dict[str, float]:
-    """What a rollout holds besides weights and optimiser; `prefill` is how many tokens of prompts
-    run at once."""
+    """Count what a rollout holds besides weights and optimiser; `prefill` tokens run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
     pass_bytes = float(
@@ -191,8 +183,7 @@ def layers_to_checkpoint(
     layers: int,
     checkpointing: Checkpointing = "auto",
 ) -> int:
-    """How many layers have to run twice for what is needed then to fit; all of them where even that
-    is not enough.
+    """Find the fewest layers that must run twice for an update to fit; all where none do.
 
     >>> layers_to_checkpoint(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
     3

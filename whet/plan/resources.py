@@ -1,5 +1,4 @@
-"""What is at hand before anything is loaded: whether a model can be had, how large it is, what
-memory there is."""
+"""What is there before anything is loaded: models, their sizes, memory."""
 
 import os
 import re
@@ -33,8 +32,7 @@ _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
 def hindrance(model: str) -> str | None:
-    """Say why a model cannot be had, within seconds; None where its weights are here or the hub
-    offers them."""
+    """Say why a model cannot be loaded, within seconds; None where it can."""
     if Path(model).expanduser().is_dir():
         return None
     if not HUB_ID.fullmatch(model):
@@ -66,8 +64,8 @@ def num_parameters(model: str) -> float | None:
         )
         return float(Cost(cfg=read_shape(str(file.parent))).parameters)
     except (*REFUSALS, DataError):
-        found = _BILLIONS.search(model)
-        return float(found[1]) * 1e9 if found else None
+        match = _BILLIONS.search(model)
+        return float(match[1]) * 1e9 if match else None
 
 
 def device_bytes() -> float:
@@ -78,11 +76,11 @@ def device_bytes() -> float:
 
 
 def _refusal(model: str) -> str | None:
-    """Ask the hub for the smallest file of a model, once and briefly: its own client tries for half
-    a minute."""
+    """Ask the hub for the smallest file of a model, once and briefly."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
-    request = Request(f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}", method="HEAD")  # noqa: S310
+    address = f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}"
+    request = Request(address, method="HEAD")  # noqa: S310 - the hub's own address
     if token := get_token():
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:

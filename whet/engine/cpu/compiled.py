@@ -1,5 +1,4 @@
-"""Decode steps of small models on a CPU by the C kernel: one call a step, instead of hundreds of
-operations.
+"""Decode steps of small models on a CPU by the C kernel: one call per step.
 
 The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the
 kernel's final states.
@@ -70,8 +69,7 @@ class _Rows(ctypes.Structure):
 
 
 def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> DenseCache:
-    """Take the kernel where it can serve: a small float32 model on a CPU, of even sizes, without
-    adapters."""
+    """Use the C kernel for small float32 models whose features it knows, else torch."""
     library = c_library.library() if _is_fit(model) else None
     if library is None:
         return DenseCache(model, slots=slots, context=context)

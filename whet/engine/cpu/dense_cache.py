@@ -26,8 +26,7 @@ from whet.models.rope import AttentionSpec
 from whet.models.transformer import Transformer
 
 BLOCK = 16
-"""Tokens of a row that lie together; the same tokens of the next row follow, so that no memory is
-skipped."""
+"""Tokens of a row that lie together; those of the next row follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +51,7 @@ class Grid:
 
 
 class SharedPrompts:
-    """BlockAllocator that never runs out: a prompt is kept once, for as long as a row continues it."""
+    """An allocator that never runs out; a prompt is kept once, while a row continues it."""
 
     def __init__(self, rows: int) -> None:
         self.prompt_R = np.full(rows, -1, dtype=np.int64)
@@ -221,8 +220,7 @@ class Prefill:
 
 
 class Decode:
-    """Attention of one new token a row over its prompt and all that the row has added, the new
-    token included.
+    """Attention of one new token per row over its prompt and what the row has added.
 
     Scores of both parts lie side by side under one softmax. Rows of one prompt read it together, as
     one product.
@@ -243,17 +241,16 @@ class Decode:
         self._biases: dict[int | None, Tensor | None] = {}
 
     def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
-        """Say for each block that new tokens go to: which rows they are of, and their places, head
-        by head."""
+        """List, for each block that new tokens go to, their rows and their cells, head by head."""
         group_G = torch.arange(self.cache.prompts.shape[3])
         block_B = column_B // BLOCK
-        found = []
+        writes = []
         for number in sorted(set(block_B.tolist())):
             row_M = (block_B == number).nonzero()[:, 0]
             head_MG = row_M[:, None] * len(group_G) + group_G
-            place_MG = head_MG * BLOCK + column_B[row_M, None] % BLOCK
-            found.append((int(number), row_M, place_MG.flatten()))
-        return found
+            cell_MG = head_MG * BLOCK + column_B[row_M, None] % BLOCK
+            writes.append((int(number), row_M, cell_MG.flatten()))
+        return writes
 
     def _bias(self, window: int | None) -> Tensor | None:
         """Give what hides tokens past the end of a row or its prompt, or before its window.
@@ -287,13 +284,13 @@ class Decode:
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
-        for number, row_M, place_M in self.writes:
+        for number, row_M, cell_M in self.writes:
             for cached, new_BGD in zip(
                 self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
             ):
                 filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
                 cached.view(-1, spec.head_dim).index_copy_(
-                    0, place_M, filed_MGD.reshape(-1, spec.head_dim)
+                    0, cell_M, filed_MGD.reshape(-1, spec.head_dim)
                 )
         rows = len(q_BND)
         groups = spec.num_kv_heads
@@ -327,14 +324,13 @@ class Decode:
         return torch.softmax(scores_BGYC, dim=-1)
 
     def _own(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
-        """Give the keys (0) or values (1) that rows have added, block by block, and the columns of
-        their scores."""
-        found = []
+        """List keys (0) or values (1) that rows have added by block, and their score columns."""
+        blocks = []
         for number in range(self.num_blocks):
             column = self.before + number * BLOCK
             cached_ZCD = self.cache.blocks[number][layer, which, :rows].flatten(0, 1)
-            found.append((cached_ZCD, slice(column, column + BLOCK)))
-        return found
+            blocks.append((cached_ZCD, slice(column, column + BLOCK)))
+        return blocks
 
     def _prompts(self, layer: int, which: int) -> Tensor:
         first = self.grid.first
@@ -343,8 +339,7 @@ class Decode:
         ]
 
     def _to_lines(self, x_BGYD: Tensor) -> Tensor:
-        """Gather rows under their prompts, a matrix for each prompt and key head: [P G, width Y,
-        D]."""
+        """Gather rows by prompt, one matrix per prompt and key head: [P G, width Y, D]."""
         _, groups, share, size = x_BGYD.shape
         lines, width = self.grid.lines, self.grid.width
         if self.cell_B is not None:

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Attention of packed sequences in C, and the backward pass.
 
 Shapes: U tokens, S lines of C cells, N query heads, G key/value heads, D head size.
@@ -36,13 +37,12 @@ def attend(
     `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
     for.
     """
-    out_UND: Tensor = _Attend.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)  # type: ignore[no-untyped-call]
+    out_UND: Tensor = _Attend.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
     return out_UND
 
 
 def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Give the cells of sequences laid end to end that have nothing in common: a line each, as
-    `attend` takes them.
+    """Give the cells of packed sequences that share nothing: one line each, for `attend`.
 
     >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
     [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]

@@ -1,5 +1,4 @@
-"""The C kernels: compiled on first use with the machine's own compiler, kept, and left out where
-there is none.
+"""The C kernels: compiled on first use and cached; without a compiler torch does the work.
 
 What they compute has a twin in plain torch, so nothing depends on them but time. `CC` names another
 compiler, as it does for make but without arguments; `CC=false` leaves them out.
@@ -64,28 +63,28 @@ def library() -> ctypes.CDLL | None:
         file = _folder() / f"kernels-{_key(compiler)}.so"
         if not file.is_file():
             _compile(compiler, file)
-        found = ctypes.CDLL(str(file))
+        kernels = ctypes.CDLL(str(file))
     except (OSError, subprocess.SubprocessError):
         return None
     for name, (taken, given) in SIGNATURES.items():
-        kernel = getattr(found, name)
+        kernel = getattr(kernels, name)
         kernel.argtypes = taken
         kernel.restype = given
-    return found
+    return kernels
 
 
 def _folder() -> Path:
-    """The user's own cache; where it cannot be had, a folder that ends with the process."""
+    """Find the user's own cache, or a folder that ends with the process."""
     try:
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # What lies there is run, so nobody else may have put it there.
         if (
-            place.stat().st_uid == os.getuid()
-            and not place.stat().st_mode & 0o022
-            and os.access(place, os.W_OK)
+            folder.stat().st_uid == os.getuid()
+            and not folder.stat().st_mode & 0o022
+            and os.access(folder, os.W_OK)
         ):
-            return place
+            return folder
     except (OSError, RuntimeError):
         pass  # no home, or none that can be written
     return Path(_temporary().name)
@@ -97,9 +96,8 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def _key(compiler: str) -> str:
-    """Name source, compiler and processor: code for one processor may not run on another that
-    shares the folder."""
-    said = _run([compiler, "--version"])
+    """Hash source, compiler and processor: code for one processor may not run on another."""
+    version = _run([compiler, "--version"])
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
     known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
@@ -107,7 +105,7 @@ def _key(compiler: str) -> str:
         *(file.read_bytes() for file in SOURCES),
         repr(FLAGS).encode(),
         compiler.encode(),
-        said,
+        version,
         platform.machine().encode(),
     ]
     return hashlib.sha256(b"\0".join([*parts, *(line.encode() for line in known)])).hexdigest()[:24]

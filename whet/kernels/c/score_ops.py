@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """Log-probabilities and entropies of float32 logits on a CPU, by scores.c.
 
 Shapes: M targets, V vocabulary. The twin in plain torch is in `whet/kernels/head.py`, which says
@@ -17,8 +18,7 @@ from whet.kernels.switch import address
 def scores(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Score each label under softmax(logits / scale); also the entropy of that distribution, if
-    wanted, else 0.
+    """Score each label under softmax(logits / scale); the entropy too if wanted, else 0.
 
     Both have gradients, for which the logits are kept as they are: nobody may change them.
     """
@@ -27,7 +27,7 @@ def scores(
     )
     assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "a label and a scale a row"
     given = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
-    both: tuple[Tensor, Tensor] = _Scores.apply(library, *given, entropy)  # type: ignore[no-untyped-call]
+    both: tuple[Tensor, Tensor] = _Scores.apply(library, *given, entropy)
     return both
 
 
@@ -46,8 +46,8 @@ class _Scores(torch.autograd.Function):
             logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
         )
         given = logits_MV.data_ptr(), rows, vocab, label_M.data_ptr(), scale_M.data_ptr(), entropy
-        found = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
-        if library.scores_measure(*given, *found, torch.get_num_threads()):
+        results = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
+        if library.scores_measure(*given, *results, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
         ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
         ctx.library = library
