@@ -102,12 +102,12 @@ def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
     [1.5, 1.5, 1.0]
     """
-    found = np.zeros(len(reward))
+    returns = np.zeros(len(reward))
     ahead = 0.0
     for index in range(len(reward) - 1, -1, -1):
         ahead = float(reward[index]) + gamma * ahead
-        found[index] = ahead
-    return found
+        returns[index] = ahead
+    return returns
 
 
 def gae(

@@ -403,9 +403,8 @@ def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
     """Say what of the settings cannot be meant together."""
     low, high = cfg.staleness.low, cfg.staleness.high
     wrong = {
-        f'surrogate = "{row.surrogate}" needs a ratio to bound: set ratio to "token" or "sequence"': (
-            row.ratio == "one" and row.surrogate in ("clip", "cispo")
-        ),
+        f'surrogate = "{row.surrogate}" needs a ratio to bound: set ratio to "token" or '
+        '"sequence"': (row.ratio == "one" and row.surrogate in ("clip", "cispo")),
         f'dual_clip = {cfg.dual_clip} needs surrogate = "clip" and a bound above 1 + clip_high': (
             cfg.dual_clip is not None
             and (row.surrogate != "clip" or cfg.dual_clip <= 1 + row.clip_high)
@@ -413,9 +412,8 @@ def _contradiction(cfg: AlgoConfig, row: Row) -> str | None:
         f"steps.alpha = {cfg.steps.alpha} is for the tango algorithms, which credit judged steps": (
             cfg.steps.alpha is not None and row.steps is None
         ),
-        'staleness corrects from engine to learner, which old = "engine" does not tell apart: set one of them': (
-            cfg.old == "engine" and cfg.staleness.rule != "none"
-        ),
+        'staleness corrects from engine to learner, which old = "engine" does not tell apart: '
+        "set one of them": (cfg.old == "engine" and cfg.staleness.rule != "none"),
         f"staleness.low = {low} should be below staleness.high = {high}": low >= high,
         "early_stop needs minibatches above 1: with one, every ratio is 1 when it is measured": (
             cfg.early_stop.limit is not None and cfg.minibatches == 1 and cfg.old == "learner"

@@ -26,8 +26,8 @@ def reverse_kl(terms: TokenTerms) -> Tensor:
     """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
 
     For tokens the present weights sampled, the gradient is that of REINFORCE with the teacher's
-    advantage,
-    -(log teacher - log policy) × ∇log policy: exact in expectation, and not that of k3 differentiated as it stands.
+    advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, and not that of k3
+    differentiated as it stands.
     """
     assert terms.ref_logprob is not None, "distillation needs a teacher"
     return losses.exact_kl(terms.logprob_M, terms.ref_logprob, losses.token_ratio(terms), "k3")

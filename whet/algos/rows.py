@@ -108,7 +108,10 @@ ROWS: Mapping[AlgoName, Row] = {
         source={"kl": 0.001, "kl_estimator": "k1", "group_size": 1},
     ),
     "reinforce_pp_baseline": Row(
-        paper="Hu et al. 2025, REINFORCE++ with the group's mean as baseline; weight of the KL from RLinf",
+        paper=(
+            "Hu et al. 2025, REINFORCE++ with the group's mean as baseline; weight of the KL from "
+            "RLinf"
+        ),
         advantage="center",
         whiten=True,
         source={"kl": 0.0001, "kl_estimator": "k2", "group_size": 16},

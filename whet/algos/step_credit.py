@@ -74,7 +74,8 @@ def step_credit(rule: StepRule) -> StepCredit:
 def to_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
     """Give each token the rewards of the steps that end with it or after it.
 
-    >>> to_tokens(([Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)], 4), [1.0, 0.5]).tolist()
+    >>> steps = [Step(start=0, end=2, reward=0), Step(start=2, end=3, reward=0)]
+    >>> to_tokens((steps, 4), [1.0, 0.5]).tolist()
     [1.5, 1.5, 0.5, 0.0]
     """
     steps, length = answer
@@ -96,15 +97,15 @@ def _pool_groups(rule: Rule) -> StepCredit:
 
 def _of_group(group: Sequence[JudgedAnswer], rule: Rule) -> list[Array]:
     pool = [step.reward for steps, _ in group for step in steps]
-    found = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
-    return [to_tokens(answer, [next(found) for _ in answer[0]]) for answer in group]
+    credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
+    return [to_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
 
 
 def _whiten_steps(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
     answers = [answer for group in groups for answer in group]
     raw = [to_tokens(answer, [step.reward for step in answer[0]]) for answer in answers]
-    found = iter(whiten(raw, [bool(steps) for steps, _ in answers]))
-    return [[next(found) for _ in group] for group in groups]
+    credits = iter(whiten(raw, [bool(steps) for steps, _ in answers]))
+    return [[next(credits) for _ in group] for group in groups]
 
 
 def _scaled_leave_one_out(pool: Sequence[float]) -> list[float]:

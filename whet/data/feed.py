@@ -77,8 +77,9 @@ class Curriculum(Config):
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
         """Give the longest answer to a problem; `limit` is that of a stage that says nothing.
 
-        >>> from whet.types import Problem
-        >>> half = Problem(id="p", task="t", prompt=(), answer=None, payload={}, level=0.5, split="rl", source="")
+        >>> from dataclasses import replace
+        >>> from whet.testing.fakes import sum_problem
+        >>> half = replace(sum_problem(1, 2), level=0.5)
         >>> Mixed(easy_tokens=100).max_tokens(half, 0, 1, 300)
         200
         """
@@ -110,14 +111,15 @@ class Staged(Curriculum):
         for number, stage in enumerate(self.stages):
             if stage.min_level > stage.max_level:
                 raise ValueError(
-                    f"stages.{number}.min_level = {stage.min_level} should not be above its max_level = "
+                    f"stages.{number}.min_level = {stage.min_level} should not be above its "
+                    "max_level = "
                     f"{stage.max_level}"
                 )
         return self
 
     def pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
-        found = [[problem for problem in problems if stage.holds(problem)] for stage in self.stages]
-        for number, (stage, pool) in enumerate(zip(self.stages, found, strict=True)):
+        pools = [[problem for problem in problems if stage.holds(problem)] for stage in self.stages]
+        for number, (stage, pool) in enumerate(zip(self.stages, pools, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
                 seen = (
@@ -126,10 +128,11 @@ class Staged(Curriculum):
                     else "they have no levels"
                 )
                 raise DataError(
-                    f"curriculum.stages.{number} wants levels from {stage.min_level:g} to {stage.max_level:g}, and "
+                    f"curriculum.stages.{number} wants levels from {stage.min_level:g} to "
+                    f"{stage.max_level:g}, and "
                     f"none of the {len(problems):,} problems is of such a level: {seen}"
                 )
-        return found
+        return pools
 
     def stage_at(self, step: int, steps: int) -> int:
         """Number the stage of a step.
@@ -280,7 +283,8 @@ class Feed:
                 self._num_passed_over = num
             case _:
                 raise DataError(
-                    f"checkpoint {folder} does not say where the problems stand: begin the run again"
+                    f"checkpoint {folder} does not say where the problems stand: begin the run "
+                    "again"
                 )
 
     def _walk(self, seed: int, per_step: int) -> list[Walk]:

@@ -79,11 +79,11 @@ def preferences(
         answers = problems.setdefault(rollout.problem.id, {}).setdefault(
             repr(rollout.problem.prompt), {}
         )
-        found = _answer(rollout, answers, chat, max_tokens)
-        if isinstance(found, ScoredAnswer):
-            answers[rollout.text] = found
+        answer = _answer(rollout, answers, chat, max_tokens)
+        if isinstance(answer, ScoredAnswer):
+            answers[rollout.text] = answer
         else:
-            faults[found] += 1
+            faults[answer] += 1
     pairs: list[Pair] = []
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
@@ -218,11 +218,11 @@ def _first_wrong(
             continue
         before = item.rollout.text[: own[index].start]
         fitting = [
-            (other, found[index])
-            for other, found in steps
-            if len(found) > index
-            and found[index].ok
-            and other.rollout.text[: found[index].start] == before
+            (other, others[index])
+            for other, others in steps
+            if len(others) > index
+            and others[index].ok
+            and other.rollout.text[: others[index].start] == before
         ]
         if fitting:
             other, step = source.choice(fitting)
@@ -243,16 +243,16 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
     if chat.message(example.tokens[example.start :]) != text:
         return []  # a template that rewrites the answer leaves no way from its characters to tokens
     starts: list[int] = []
-    said = list(notes(answer.rollout.problem, text))
-    for note in said:
-        place = text.find(note.line, starts[-1] + 1 if starts else 0)
-        if place < 0:
+    noted = list(notes(answer.rollout.problem, text))
+    for note in noted:
+        start = text.find(note.line, starts[-1] + 1 if starts else 0)
+        if start < 0:
             return []
-        starts.append(place)
+        starts.append(start)
     ends = [*starts[1:], len(text)]
     steps = [
         _NotedStep(start=a, end=b, ok=note.ok)
-        for a, b, note in zip(starts, ends, said, strict=True)
+        for a, b, note in zip(starts, ends, noted, strict=True)
     ]
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 

@@ -31,7 +31,8 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
     file = problem_file(Path(folder), split)
     if not file.is_file():
         raise DataError(
-            f"{folder} has no {file.name}: give a folder with such files, as a `make` stage writes them, or leave "
+            f"{folder} has no {file.name}: give a folder with such files, as a `make` stage writes "
+            "them, or leave "
             "problems out"
         )
     return read_problems(file)
@@ -41,21 +42,22 @@ def some_problems_of(
     task: Task, folder: str | None, split: Split, *, unsolvable: bool = False
 ) -> list[Problem]:
     """Take the problems of a split that have a solution, or all; none is an error."""
-    found = problems_of(task, folder, split)
-    kept = found if unsolvable else solvable(found)
+    problems = problems_of(task, folder, split)
+    kept = problems if unsolvable else solvable(problems)
     if kept:
         return kept
-    if folder is None and not found:
+    if folder is None and not problems:
         raise DataError(
-            f"the task {task.name!r} makes no problems of the split {split}: set `problems` to a folder that has some"
+            f"the task {task.name!r} makes no problems of the split {split}: set `problems` to a "
+            "folder that has some"
         )
-    place = (
+    source = (
         problem_file(Path(folder), split)
         if folder is not None
         else f"the split {split} of {task.name!r}"
     )
     raise DataError(
-        f"{place} holds no problem{' that has a solution' if found else ''}: give another"
+        f"{source} holds no problem{' that has a solution' if problems else ''}: give another"
     )
 
 

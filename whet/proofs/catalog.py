@@ -11,14 +11,19 @@ PROOFS = (
         name="divisor",
         claim="token weights come from the lengths of the whole step, whatever the rule",
         fault="wrong divisor",
-        remedy="compare the weights in whet/algos/losses.py with the formulas in docs/algorithms.md",
+        remedy=(
+            "compare the weights in whet/algos/losses.py with the formulas in docs/algorithms.md"
+        ),
         measure=counting.divisor,
     ),
     Proof(
         name="rewards",
         claim="a reward stays with its rollout, whatever order answers come in",
         fault="shifted rewards",
-        remedy="look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and whet/train/credit.py",
+        remedy=(
+            "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
+            "whet/train/credit.py"
+        ),
         measure=pairing.rewards,
     ),
     Proof(
@@ -32,14 +37,23 @@ PROOFS = (
         name="stop token",
         claim="an answer keeps the stop token of its chat format, token for token",
         fault="dropped stop token",
-        remedy="a model trained so never ends its turn: look at whet/text/chat.py, and at what ends a completion",
+        remedy=(
+            "a model trained so never ends its turn: look at whet/text/chat.py, and at what ends "
+            "a completion"
+        ),
         measure=speech.stop_tokens,
     ),
     Proof(
         name="kl",
-        claim="k1, k2 and k3 have the values and gradients they are meant to, and the penalty is applied once",
+        claim=(
+            "k1, k2 and k3 have the values and gradients they are meant to, and the penalty is "
+            "applied once"
+        ),
         fault="KL applied wrongly or twice",
-        remedy="look at whet/algos/losses.py, and whether the KL is in the loss and in the reward (algo.kl_in)",
+        remedy=(
+            "look at whet/algos/losses.py, and whether the KL is in the loss and in the reward "
+            "(algo.kl_in)"
+        ),
         measure=penalty.kl,
     ),
     Proof(
@@ -53,33 +67,48 @@ PROOFS = (
         name="packing",
         claim="the loss of packed sequences is the sum of their losses alone",
         fault="packed sequences see each other",
-        remedy="look at the starts that whet/models/attention.py gives attention, and at positions in to_batch",
+        remedy=(
+            "look at the starts that whet/models/attention.py gives attention, and at positions "
+            "in to_batch"
+        ),
         measure=gradient.packing,
     ),
     Proof(
         name="gradient",
         claim="micro-batches, accumulation, packing and order change nothing in the gradient",
         fault="gradient depends on the split",
-        remedy="mend the proofs above first; else look for a mean over a micro-batch in a loss or in the learner",
+        remedy=(
+            "mend the proofs above first; else look for a mean over a micro-batch in a loss or in "
+            "the learner"
+        ),
         measure=gradient.splits,
     ),
     Proof(
         name="ratio",
         claim="the ratio of the first mini-batch is exactly 1",
         fault="first ratio is not 1",
-        remedy="look at what whet/algos/losses.py compares with where no old log-probabilities are given",
+        remedy=(
+            "look at what whet/algos/losses.py compares with where no old log-probabilities are "
+            "given"
+        ),
         measure=gradient.ratio,
     ),
     Proof(
         name="engine",
         claim="engine and learner give what was sampled the same log-probabilities",
         fault="engine and learner disagree",
-        remedy='set algo.old = "learner", and nothing is lost; on a GPU report the card, torch and triton versions',
+        remedy=(
+            'set algo.old = "learner", and nothing is lost; on a GPU report the card, torch and '
+            "triton versions"
+        ),
         measure=shared_weights.engine,
     ),
     Proof(
         name="publish",
-        claim="after an update the engine samples from the learner's present weights, under their version",
+        claim=(
+            "after an update the engine samples from the learner's present weights, under their "
+            "version"
+        ),
         fault="stale weights",
         remedy="the engine must share the learner's weights, or copy them in Policy.publish",
         measure=shared_weights.publish,
@@ -88,7 +117,10 @@ PROOFS = (
         name="resume",
         claim="a step after loading a checkpoint is the step that would have been",
         fault="resumed run departs",
-        remedy="look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in no fixed order",
+        remedy=(
+            "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
+            "no fixed order"
+        ),
         measure=resuming.resume,
     ),
 )
@@ -101,14 +133,20 @@ def of_model(policy: Policy) -> tuple[Proof, ...]:
             name="your template",
             claim="the model's chat template keeps the stop token",
             fault="dropped stop token",
-            remedy="mend chat_template in the model folder: an assistant's turn ends with the token the model stops at",
+            remedy=(
+                "mend chat_template in the model folder: an assistant's turn ends with the token "
+                "the model stops at"
+            ),
             measure=partial(speech.stop_tokens_of, policy.chat),
         ),
         Proof(
             name="your engine",
             claim="engine and learner give the model's own samples the same log-probabilities",
             fault="engine and learner disagree",
-            remedy='set algo.old = "learner", and nothing is lost; report the model, card, torch and triton versions',
+            remedy=(
+                'set algo.old = "learner", and nothing is lost; report the model, card, torch and '
+                "triton versions"
+            ),
             measure=partial(shared_weights.engine_of, policy),
         ),
     )

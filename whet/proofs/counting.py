@@ -35,8 +35,10 @@ def divisor() -> Measure:
     off: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
-        found = [example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)]
-        off[name] = max(abs(ours / right - 1) for ours, right in zip(found, wanted, strict=True))
+        weights = [
+            example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)
+        ]
+        off[name] = max(abs(ours / right - 1) for ours, right in zip(weights, wanted, strict=True))
     worst = max(off, key=lambda name: off[name])
     text = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
     return Measure(
@@ -59,7 +61,7 @@ def targets() -> Measure:
 
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, catalog.Objective(loss=loss))
-        scored = sum(len(found) for found in learner.logprobs(examples))
+        scored = sum(len(scores) for scores in learner.logprobs(examples))
         missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
     worst = max(missing, key=lambda tokens: missing[tokens])
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"

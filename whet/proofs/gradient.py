@@ -35,7 +35,10 @@ def packing() -> Measure:
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
     gap = abs(losses / total - 1) if apart <= CLOSE else apart
-    text = f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} apart"
+    text = (
+        f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} "
+        "apart"
+    )
     return Measure(gap=gap, limit=LIMIT, text=text)
 
 
@@ -50,10 +53,10 @@ def splits() -> Measure:
             model, [[example] for example in examples], algo.objective, one_by_one=True
         )
         for name, parts, tokens in _ways(examples):
-            found = _gradient(model, parts, algo.objective, tokens=tokens)
+            gradients = _gradient(model, parts, algo.objective, tokens=tokens)
             off[f"{cfg.name}, {name}"] = max(
                 (
-                    float((found[key] - wanted).norm() / wanted.norm())
+                    float((gradients[key] - wanted).norm() / wanted.norm())
                     for key, wanted in expected.items()
                 ),
                 default=float("inf"),
@@ -128,10 +131,10 @@ def _gradient(
             learner.forward_backward(to_batch(list(part), learner.device), objective)
         else:
             learner.accumulate(part, objective)
-    found = {
+    gradients = {
         name: weight.grad.clone()
         for name, weight in model.named_parameters()
         if weight.grad is not None
     }
     model.zero_grad()
-    return found
+    return gradients

@@ -79,5 +79,8 @@ def rewards() -> Measure:
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
-    text = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order, have another's reward or advantage"
+    text = (
+        f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order, have another's reward "
+        "or advantage"
+    )
     return Measure(gap=wrong, limit=0, text=text)

@@ -44,17 +44,17 @@ def kl() -> Measure:
         direct = catalog.AlgoConfig(
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
-        found = _in_loss(direct, theta_V, reference_V)
+        gradient = _in_loss(direct, theta_V, reference_V)
         gaps[f"direct gradient of {name}"] = float(
-            (found - BETA * meant).norm() / (BETA * slope_V).norm()
+            (gradient - BETA * meant).norm() / (BETA * slope_V).norm()
         )
         own = _in_loss(direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V)
         gaps[f"gradient of {name}"] = float((own - BETA * slope_V).norm() / (BETA * slope_V).norm())
     shares = []
     for place in PLACES:
-        found = _of_algorithm(place, theta_V, reference_V) / BETA
-        gaps[f"whole penalty in the {place}"] = float((found - slope_V).norm() / slope_V.norm())
-        shares.append(f"{float(found @ slope_V / (slope_V @ slope_V)):.4f} times in the {place}")
+        gradient = _of_algorithm(place, theta_V, reference_V) / BETA
+        gaps[f"whole penalty in the {place}"] = float((gradient - slope_V).norm() / slope_V.norm())
+        shares.append(f"{float(gradient @ slope_V / (slope_V @ slope_V)):.4f} times in the {place}")
     worst = max(gaps, key=lambda name: gaps[name])
     text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gaps[worst]:.1e}"
     return Measure(gap=gaps[worst], limit=LIMIT, text=text)

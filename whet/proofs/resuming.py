@@ -36,7 +36,10 @@ def resume() -> Measure:
     ]
     gap = max(float((ours - theirs).detach().abs().max()) for ours, theirs in pairs)
     same = sum(int(torch.equal(ours, theirs)) for ours, theirs in pairs)
-    text = f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest difference is {gap:.1e}"
+    text = (
+        f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest "
+        f"difference is {gap:.1e}"
+    )
     return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
 
 

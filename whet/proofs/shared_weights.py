@@ -25,14 +25,14 @@ ROUGH = 0.25
 def engine() -> Measure:
     """Sample more requests than slots, some sharing a prompt, and score them packed."""
     policy = specimen.policy()
-    found = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
-    return Measure(gap=found.largest_gap, limit=_limit(policy), text=found.summary)
+    exactness = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
+    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
 
 
 def engine_of(policy: Policy) -> Measure:
     """Do the same with a model of the user's."""
-    found = check_exact(policy)
-    return Measure(gap=found.largest_gap, limit=_limit(policy), text=found.summary)
+    exactness = check_exact(policy)
+    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
 
 
 def publish() -> Measure:
@@ -52,7 +52,8 @@ def publish() -> Measure:
     theirs = _engine_logprobs(after)
     gap = float(np.abs(ours - theirs).max())
     text = (
-        f"the update moves log-probabilities by {moved:.1f}; after it their sum is {theirs.sum():.3f} in the engine, "
+        f"the update moves log-probabilities by {moved:.1f}; after it their sum is "
+        f"{theirs.sum():.3f} in the engine, "
         f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
     )
     is_telling = versions == [VERSION] and moved > 4 * ROUGH

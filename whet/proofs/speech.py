@@ -30,13 +30,18 @@ QUESTION = Message(role="user", content="2+3 <|im_end|>?")
 ANSWER = Message(role="assistant", content="so 5")
 """What looks like a special token in a question is text, and none of the template's."""
 
-_TURNS = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + THOUGHT + m.content + '<|im_end|>\\n' }}{% endfor %}"
+_TURNS = (
+    "{% for m in messages %}"
+    "{{ '<|im_start|>' + m.role + '\\n' + THOUGHT + m.content + '<|im_end|>\\n' }}{% endfor %}"
+)
 _OPENING = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 _THOUGHT = "('<think>\\n\\n</think>\\n\\n' if m.role == 'assistant' else '')"
 _LLAMA = (
     "{{ bos_token }}{% for m in messages %}"
-    "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
+    "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim"
+    " + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
 )
 
 
@@ -104,7 +109,10 @@ def stop_tokens() -> Measure:
     }
     lost["the engine"] = _cut_by_engine()
     worst = max(lost, key=lambda name: lost[name])
-    text = f"{sum(lost.values())} differences from tokens laid out by hand, chat formats {', '.join(SPEECHES)}"
+    text = (
+        f"{sum(lost.values())} differences from tokens laid out by hand, chat formats "
+        f"{', '.join(SPEECHES)}"
+    )
     return Measure(
         gap=lost[worst], limit=0, text=text + (f"; most in {worst}" if lost[worst] else "")
     )

@@ -1,4 +1,4 @@
-"""The rollouts of one step: which problems get more answers, which are replaced, and sampling ahead.
+"""The rollouts of one step: which problems get more answers or are replaced; sampling ahead.
 
 Engine and learner share their weights and take turns, so a lag is a queue of batches.
 """
@@ -56,21 +56,21 @@ class GatherConfig(Config):
     ) -> dict[str, float]:
         """Count what these settings did to a step; nothing for those that are off."""
         trained = self.choose_groups(groups)
-        found = {
+        counts = {
             "sampling/lag": fmean(
                 step - rollout.completion.version for group in groups for rollout in group
             )
         }
         if self.refill is not None:
-            found |= {
+            counts |= {
                 "groups/extra": float(len(groups) - problems),
                 "groups/trained": float(len(trained)),
             }
         if self.first is not None:
-            found["groups/stopped"] = fmean(len(group) < samples for group in groups)
+            counts["groups/stopped"] = fmean(len(group) < samples for group in groups)
         if self.mask_unfinished:
-            found["length/masked"] = float(len(self.masked_ids(trained)))
-        return found
+            counts["length/masked"] = float(len(self.masked_ids(trained)))
+        return counts
 
 
 def gather(cfg: GatherConfig, new: NewAsks, answer: Answer, *, problems: int) -> list[Group]:

@@ -38,9 +38,11 @@ def with_steps(
 
     `chat` is the generator's. A solution without such a verification has no steps.
     """
-    found = {group[0].problem.source_id: group for group in judged}
+    by_solution = {group[0].problem.source_id: group for group in judged}
     return [
-        tuple(_with_steps(rollout, found.get(rollout.id, ()), judge, chat) for rollout in group)
+        tuple(
+            _with_steps(rollout, by_solution.get(rollout.id, ()), judge, chat) for rollout in group
+        )
         for group in solved
     ]
 
@@ -68,14 +70,14 @@ def step_pairs(
 
 
 def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: ChatFormat) -> Rollout:
-    read = [judge.marks(each.problem, each.text) for each in verifications]
-    marks = [each for each in read if each is not None]
+    read = [judge.marks(item.problem, item.text) for item in verifications]
+    marks = [item for item in read if item is not None]
     if not marks:
         return replace(rollout, steps=())
     places = on_tokens(judge.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
-        fmean(1.0 if mark else -1.0 for mark in each) / len(places)
-        for each in zip(*marks, strict=True)
+        fmean(1.0 if mark else -1.0 for mark in step) / len(places)
+        for step in zip(*marks, strict=True)
     ]
     steps = tuple(
         Step(start=start, end=end, reward=value)

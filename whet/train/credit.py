@@ -1,4 +1,4 @@
-"""Rewarded rollouts become training examples: a selection, advantages, weights. No model runs here."""
+"""Rewarded rollouts become training examples: selection, advantages, weights. No model runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

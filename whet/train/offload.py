@@ -90,7 +90,9 @@ class _Queue:
 
     @staticmethod
     def new(device: torch.device) -> "_Queue":
-        return _Queue(torch.cuda.Stream(device) if device.type == "cuda" else None)  # type: ignore[no-untyped-call]
+        if device.type != "cuda":
+            return _Queue(None)
+        return _Queue(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
     @staticmethod
     def current(device: torch.device) -> "_Queue":

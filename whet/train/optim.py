@@ -104,7 +104,8 @@ class Optimizer:
         self._ferry = Ferry(device) if cfg.offload else None
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
-                weight.register_post_accumulate_grad_hook(_added_to(self._gradients, name))  # type: ignore[no-untyped-call]
+                hook = _accumulate_into(self._gradients, name)
+                weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def step(self, lr: float) -> float:
@@ -113,7 +114,8 @@ class Optimizer:
         norm = torch.nn.utils.get_total_norm(list(gradients.values()))
         if not math.isfinite(float(norm)):
             raise TrainError(
-                f"the gradient is not finite ({float(norm)}): lower train.lr (now {self.cfg.lr}) and --resume "
+                f"the gradient is not finite ({float(norm)}): lower train.lr (now {self.cfg.lr}) "
+                "and --resume "
                 "from the last checkpoint"
             )
         torch._foreach_mul_(
@@ -234,7 +236,8 @@ class Optimizer:
     ) -> None:
         firsts, seconds, counts = state
         adamw(
-            masters, gradients, firsts, seconds, [], counts, fused=True, amsgrad=False, maximize=False, eps=1e-8,
+            masters, gradients, firsts, seconds, [], counts,
+            fused=True, amsgrad=False, maximize=False, eps=1e-8,
             lr=lr, beta1=self.cfg.beta1, beta2=self.cfg.beta2, weight_decay=decay,
         )  # fmt: skip
 
@@ -264,7 +267,7 @@ class Optimizer:
         return self.cfg.offload and weight.numel() >= FAR
 
 
-def _added_to(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
+def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
     """Add a low-precision gradient to the float32 one as soon as a backward pass has made it.
 
     A weight holds on to its hook, so the hook knows the gradients alone: an optimiser goes when its

@@ -79,13 +79,15 @@ def open_teacher(
     teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
         raise ConfigError(
-            f"teacher.path = {source.path!r} has another tokenizer than the model, so that it cannot read its tokens; "
+            f"teacher.path = {source.path!r} has another tokenizer than the model, so that it "
+            "cannot read its tokens; "
             "take a teacher of the same family"
         )
     longest = teacher.cfg.max_positions
     if longest < policy.engine.context:
         raise ConfigError(
-            f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the {policy.engine.context} of the "
+            f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
+            f"{policy.engine.context} of the "
             f"policy; set engine.context to {longest} at most"
         )
     teacher.requires_grad_(False)
@@ -95,10 +97,10 @@ def open_teacher(
 def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int) -> list[Pair]:
     """Add what the reference thinks of each token; an answer of several pairs is run once."""
     examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
-    found = score_examples(reference, list(examples.values()), micro_tokens)
+    logprobs = score_examples(reference, list(examples.values()), micro_tokens)
     scored = {
         key: replace(item, ref_logprob=logprob)
-        for (key, item), logprob in zip(examples.items(), found, strict=True)
+        for (key, item), logprob in zip(examples.items(), logprobs, strict=True)
     }
     return [
         Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs

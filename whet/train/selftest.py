@@ -42,16 +42,16 @@ class Exactness:
     def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
         """What training does about it."""
         agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
-        found = agreed if self.is_exact else f"close: {self.summary}"
+        outcome = agreed if self.is_exact else f"close: {self.summary}"
         if cfg.minibatches == 1:
-            return f"{found}; one mini-batch a step needs no old log-probabilities"
+            return f"{outcome}; one mini-batch a step needs no old log-probabilities"
         if cfg.old == "engine":
-            return f"{found}; the engine's log-probabilities are the old ones by algo.old"
+            return f"{outcome}; the engine's log-probabilities are the old ones by algo.old"
         if not self.is_exact:
-            return f"{found}, so old log-probabilities are computed again"
+            return f"{outcome}, so old log-probabilities are computed again"
         if lag > 0:
-            return f"{found}; old log-probabilities are computed all the same, since rollouts lag"
-        return f"{found}, so the engine's log-probabilities serve as the old ones"
+            return f"{outcome}; old log-probabilities are computed all the same, since rollouts lag"
+        return f"{outcome}, so the engine's log-probabilities serve as the old ones"
 
     def apply(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
         """Use the engine's log-probabilities as old ones where they are exact; it saves a pass.

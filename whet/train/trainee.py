@@ -51,7 +51,7 @@ class Side:
         examples, baseline = credit(selection, examples, algo, baseline, progress=progress)
         if weights is not None:
             examples = [
-                replace(each, advantage=each.advantage * weights[each.group]) for each in examples
+                replace(item, advantage=item.advantage * weights[item.group]) for item in examples
             ]
         return update(self.learner, examples, algo, seed=seed), baseline
 
