@@ -33,7 +33,7 @@ from whet.algos import advantages
 from whet.algos.catalog import AlgoConfig, Objective, build
 from whet.algos.losses import TokenTerms
 from whet.algos.preference import PreferenceConfig, preference_objective
-from whet.data.examples import Example, Pair
+from whet.data.examples import Example, PreferencePair
 from whet.models.load import named_views
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
@@ -437,7 +437,8 @@ class World:
 
     def pairs_by_whet(self, case: Case) -> Found:
         pairs = [
-            Pair(chosen=to_example(a, 1.0), rejected=to_example(b, 1.0)) for a, b in self.pairs()
+            PreferencePair(chosen=to_example(a, 1.0), rejected=to_example(b, 1.0))
+            for a, b in self.pairs()
         ]
         objective = preference_objective(PreferenceConfig.model_validate(case.whet))
         examples = weigh_pairs(score_pairs(pairs, self.reference, 4096))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.data.examples import Example, Pair
+from whet.data.examples import Example, PreferencePair
 from whet.data.pairs import Fault, PairRule, PairView, preferences
 from whet.tasks.base import StepNote
 from whet.testing.fakes import rollout, sum_problem
@@ -61,7 +61,7 @@ def view(
     )
 
 
-def texts(pairs: list[Pair]) -> set[tuple[str, str]]:
+def texts(pairs: list[PreferencePair]) -> set[tuple[str, str]]:
     """What each pair compares, behind the context the two share."""
     return {(said(pair.chosen), said(pair.rejected)) for pair in pairs}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from whet.algos.preference import PreferenceConfig, preference_objective
-from whet.data.examples import Example, Pair, pack, to_batch
+from whet.data.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
@@ -33,9 +33,9 @@ LOSSES = [
 ]
 
 
-def _pairs() -> list[Pair]:
+def _pairs() -> list[PreferencePair]:
     pairs = [
-        Pair(
+        PreferencePair(
             chosen=example(length=better[0], start=better[1], seed=2 * index),
             rejected=example(length=worse[0], start=worse[1], seed=2 * index + 1),
         )
@@ -169,7 +169,9 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
     shared, model = example(length=9, start=2), tiny_model()
     others = [example(length=length, start=2, seed=length) for length in (5, 12)]
 
-    pairs = score_pairs([Pair(chosen=shared, rejected=other) for other in others], model, 100)
+    pairs = score_pairs(
+        [PreferencePair(chosen=shared, rejected=other) for other in others], model, 100
+    )
 
     assert pairs[0].chosen is pairs[1].chosen
     [expected] = score_examples(model, [shared], 100)

@@ -15,7 +15,7 @@ from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example, group
-from whet.testing.tiny import tiny_model
+from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.credit import credit, flatten, select
 from whet.train.critic import (
     Critic,
@@ -282,14 +282,14 @@ def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
 def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
     cfg = CriticConfig(head_start=3)
     grpo = build(AlgoConfig(minibatches=2), max_tokens=8)
-    assert build_critic(grpo, tiny_model(), cfg, TRAIN, steps=2) is None
+    assert build_critic(grpo, tiny_policy(), cfg, TRAIN, steps=2) is None
     assert policy_steps(grpo, cfg, 5) == 10
     assert policy_steps(PPO, cfg, 5) == 2
-    assert isinstance(build_critic(PPO, tiny_model(), cfg, TRAIN, steps=5), Critic)
+    assert isinstance(build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=5), Critic)
     with pytest.raises(
         ConfigError, match=r"critic.head_start = 3 leaves the policy none of 3 steps"
     ):
-        build_critic(PPO, tiny_model(), cfg, TRAIN, steps=3)
+        build_critic(PPO, tiny_policy(), cfg, TRAIN, steps=3)
 
 
 def test_without_examples_a_critic_takes_no_step() -> None:

@@ -47,7 +47,7 @@ class Example(PerToken[Floats]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pair:
+class PreferencePair:
     """Two answers to one prompt, of which the first is to become more likely."""
 
     chosen: Example

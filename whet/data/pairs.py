@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from whet.data.examples import Example, Pair
+from whet.data.examples import Example, PreferencePair
 from whet.rng import stream
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
@@ -52,7 +52,7 @@ class RuleCount:
 class PairView:
     """Pairs in a fixed order, and the number of whatever did not become part of one."""
 
-    pairs: list[Pair]
+    pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
     faults: Counter[Fault]
     num_answers: int
@@ -84,7 +84,7 @@ def preferences(
             answers[rollout.text] = answer
         else:
             faults[answer] += 1
-    pairs: list[Pair] = []
+    pairs: list[PreferencePair] = []
     counts: dict[PairRule, RuleCount] = {}
     for rule in dict.fromkeys(rules):
         drawn = [
@@ -160,10 +160,10 @@ def _draw_pairs(
     chat: ChatFormat,
     notes: Notes,
     seed: int,
-) -> list[Pair]:
+) -> list[PreferencePair]:
     """All pairs of a problem in a random order, so that the first few are a fair draw."""
     source = stream(seed, "pairs", rule, id)
-    pairs: list[Pair] = []
+    pairs: list[PreferencePair] = []
     for known in prompts:
         answers = list(known.values())
         if rule == "correct":
@@ -176,7 +176,7 @@ def _draw_pairs(
     return pairs
 
 
-def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[Pair]:
+def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
     """Pair each answer of the larger side once, and those of the smaller about equally often."""
     right, wrong = _sides(answers)
     if not right or not wrong:
@@ -184,17 +184,19 @@ def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[Pa
     source.shuffle(right)
     source.shuffle(wrong)
     return [
-        Pair(chosen=right[index % len(right)].example, rejected=wrong[index % len(wrong)].example)
+        PreferencePair(
+            chosen=right[index % len(right)].example, rejected=wrong[index % len(wrong)].example
+        )
         for index in range(max(len(right), len(wrong)))
     ]
 
 
-def _short_and_long(answers: Sequence[ScoredAnswer]) -> list[Pair]:
+def _short_and_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
     """Pair the shortest right answer with the longest, the second with the next, and so on."""
     right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
-        Pair(chosen=short, rejected=long)
+        PreferencePair(chosen=short, rejected=long)
         for short, long in ends
         if short.num_targets <= SHORTER * long.num_targets
     ]
@@ -202,7 +204,7 @@ def _short_and_long(answers: Sequence[ScoredAnswer]) -> list[Pair]:
 
 def _first_wrong(
     answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
-) -> list[Pair]:
+) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
 
     Both end with the step. What is shared before it is context, which the two losses could only
@@ -267,12 +269,14 @@ def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
     return replace(example, tokens=example.tokens[: example.start + count])
 
 
-def _trim_shared(chosen: Example, rejected: Example) -> Pair:
+def _trim_shared(chosen: Example, rejected: Example) -> PreferencePair:
     """Let both responses begin where their tokens part; each keeps one at least."""
     length = min(len(chosen.tokens), len(rejected.tokens)) - 1
     is_other = chosen.tokens[:length] != rejected.tokens[:length]
     start = int(np.argmax(is_other)) if is_other.any() else length
-    return Pair(chosen=replace(chosen, start=start), rejected=replace(rejected, start=start))
+    return PreferencePair(
+        chosen=replace(chosen, start=start), rejected=replace(rejected, start=start)
+    )
 
 
 def _sides(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:

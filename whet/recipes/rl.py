@@ -119,7 +119,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     reference = None
     if algo.needs_reference:
         reference = reference_of(policy.model, offload=cfg.train.offload_reference)
-    critic = build_critic(algo, policy.model, cfg.critic, cfg.train, steps=cfg.steps)
+    critic = build_critic(algo, policy, cfg.critic, cfg.train, steps=cfg.steps)
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
     batches = Ahead(lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag)
     guard = Guard(cfg.guard, run, learner, cfg.validation, then=batches.drop)

@@ -19,7 +19,7 @@ from whet.types import Finish, Group, Json
 
 NewAsks = Callable[[int, int], list[Ask]]
 """Place of the first and how many -> problems that have not been asked in this step."""
-Answer = Callable[[Sequence[Ask]], list[Group]]
+AnswerAsks = Callable[[Sequence[Ask]], list[Group]]
 """Asks -> their rewarded groups, in order."""
 
 
@@ -73,7 +73,7 @@ class GatherConfig(Config):
         return counts
 
 
-def gather(cfg: GatherConfig, new: NewAsks, answer: Answer, *, problems: int) -> list[Group]:
+def gather(cfg: GatherConfig, new: NewAsks, answer: AnswerAsks, *, problems: int) -> list[Group]:
     """Gather the groups of a step; equal ones that were refilled stay in the result."""
     groups = _phases(cfg, new(0, problems), answer)
     budget = cfg.refill or 0
@@ -89,7 +89,7 @@ def is_equal(group: Group) -> bool:
     return len({rollout.reward for rollout in group if rollout.reward is not None}) <= 1
 
 
-def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: Answer) -> list[Group]:
+def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: AnswerAsks) -> list[Group]:
     """Answer at once or in two phases; a completed group is the same either way."""
     if cfg.first is None:
         return answer(asks)

@@ -30,8 +30,9 @@ from whet.train.learner import (
     read_tokens,
     update,
 )
+from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import load_trained_weights, save_weights
+from whet.train.policy import Policy, load_trained_weights, save_weights
 from whet.types import Floats, Json
 
 OWN, HEAD = "critic", "value_head.safetensors"
@@ -61,6 +62,7 @@ class Critic:
         *,
         steps: int,
         minibatches: int = 1,
+        memory: DeviceMemory | None = None,
     ) -> None:
         self.cfg = cfg
         self.minibatches = minibatches
@@ -69,6 +71,7 @@ class Critic:
             self.model.body,
             train.model_copy(update={"lr": cfg.lr}),
             steps=steps * minibatches,
+            memory=memory,
             trained=self.model,
         )
         self.num_updates = 0
@@ -152,7 +155,7 @@ class Critic:
 
 
 def build_critic(
-    algo: Algorithm, policy: Transformer, cfg: CriticConfig, train: TrainConfig, *, steps: int
+    algo: Algorithm, policy: Policy, cfg: CriticConfig, train: TrainConfig, *, steps: int
 ) -> Critic | None:
     """Make a critic of the policy's starting model, where the algorithm asks for one."""
     if not algo.needs_values:
@@ -162,7 +165,14 @@ def build_critic(
             f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; "
             "lower it"
         )
-    return Critic(policy, cfg, train, steps=steps, minibatches=algo.minibatches)
+    return Critic(
+        policy.model,
+        cfg,
+        train,
+        steps=steps,
+        minibatches=algo.minibatches,
+        memory=policy.memory,
+    )
 
 
 def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from whet.data.examples import Example, Pair
+from whet.data.examples import Example, PreferencePair
 from whet.errors import ConfigError
 from whet.models.lora import twin
 from whet.models.source import ModelSource, open_model
@@ -94,7 +94,9 @@ def open_teacher(
     return Reference(teacher, far=[*teacher.parameters()] if offload else ())
 
 
-def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int) -> list[Pair]:
+def score_pairs(
+    pairs: Sequence[PreferencePair], reference: Transformer, micro_tokens: int
+) -> list[PreferencePair]:
     """Add what the reference thinks of each token; an answer of several pairs is run once."""
     examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
     logprobs = score_examples(reference, list(examples.values()), micro_tokens)
@@ -103,11 +105,12 @@ def score_pairs(pairs: Sequence[Pair], reference: Transformer, micro_tokens: int
         for (key, item), logprob in zip(examples.items(), logprobs, strict=True)
     }
     return [
-        Pair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)]) for pair in pairs
+        PreferencePair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)])
+        for pair in pairs
     ]
 
 
-def weigh_pairs(pairs: Sequence[Pair]) -> list[Example]:
+def weigh_pairs(pairs: Sequence[PreferencePair]) -> list[Example]:
     """Lay out all pairs of one optimiser step, numbered, each with the same weight."""
     weight = 1.0 / len(pairs)
     return [
