@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from whet.proofs import counting, gradient, pairing, penalty, resuming, shared_weights, speech
+from whet.proofs import learner_proofs, penalty, policy_proofs, speech
 from whet.proofs.base import Proof
 from whet.train.policy import Policy
 
@@ -14,7 +14,7 @@ PROOFS = (
         remedy=(
             "compare the weights in whet/algos/losses.py with the formulas in docs/algorithms.md"
         ),
-        measure=counting.divisor,
+        measure=learner_proofs.divisor,
     ),
     Proof(
         name="rewards",
@@ -24,14 +24,14 @@ PROOFS = (
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
             "whet/train/credit.py"
         ),
-        measure=pairing.rewards,
+        measure=policy_proofs.rewards,
     ),
     Proof(
         name="pass@k",
         claim="pass@k is what enumeration gives, and its mean is the chance it estimates",
         fault="biased pass@k",
         remedy="use 1 - C(n - c, k) / C(n, k) in whet/evals/passk.py",
-        measure=counting.pass_at_k,
+        measure=learner_proofs.pass_at_k,
     ),
     Proof(
         name="stop token",
@@ -61,7 +61,7 @@ PROOFS = (
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
         remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.run_backward",
-        measure=counting.targets,
+        measure=learner_proofs.targets,
     ),
     Proof(
         name="packing",
@@ -71,7 +71,7 @@ PROOFS = (
             "look at the starts that whet/models/attention.py gives attention, and at positions "
             "in to_batch"
         ),
-        measure=gradient.packing,
+        measure=learner_proofs.packing,
     ),
     Proof(
         name="gradient",
@@ -81,7 +81,7 @@ PROOFS = (
             "mend the proofs above first; else look for a mean over a micro-batch in a loss or in "
             "the learner"
         ),
-        measure=gradient.splits,
+        measure=learner_proofs.splits,
     ),
     Proof(
         name="ratio",
@@ -91,7 +91,7 @@ PROOFS = (
             "look at what whet/algos/losses.py compares with where no old log-probabilities are "
             "given"
         ),
-        measure=gradient.ratio,
+        measure=learner_proofs.ratio,
     ),
     Proof(
         name="engine",
@@ -101,7 +101,7 @@ PROOFS = (
             'set algo.old = "learner", and nothing is lost; on a GPU report the card, torch and '
             "triton versions"
         ),
-        measure=shared_weights.engine,
+        measure=policy_proofs.engine,
     ),
     Proof(
         name="publish",
@@ -111,7 +111,7 @@ PROOFS = (
         ),
         fault="stale weights",
         remedy="the engine must share the learner's weights, or copy them in Policy.publish",
-        measure=shared_weights.publish,
+        measure=policy_proofs.publish,
     ),
     Proof(
         name="resume",
@@ -121,7 +121,7 @@ PROOFS = (
             "look for state that whet/train/checkpoint.py does not write; on a GPU, for sums in "
             "no fixed order"
         ),
-        measure=resuming.resume,
+        measure=policy_proofs.resume,
     ),
 )
 
@@ -147,6 +147,6 @@ def of_model(policy: Policy) -> tuple[Proof, ...]:
                 'set algo.old = "learner", and nothing is lost; report the model, card, torch and '
                 "triton versions"
             ),
-            measure=partial(shared_weights.engine_of, policy),
+            measure=partial(policy_proofs.engine_of, policy),
         ),
     )

@@ -1,14 +1,18 @@
-"""Proofs of the learner: packed losses add up, no split changes the gradient, first ratio 1."""
+"""Proofs of the learner: weights, targets, packing, splits, the first ratio; and pass@k."""
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
+from math import comb
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whet.algos import catalog
-from whet.algos.rows import ROWS
+from whet.algos.losses import TokenTerms
+from whet.algos.rows import ROWS, WeightsName
 from whet.data.examples import Example, to_batch
+from whet.evals import passk
 from whet.models.transformer import Transformer
 from whet.proofs import specimen
 from whet.proofs.base import Measure
@@ -16,6 +20,78 @@ from whet.rng import stream
 from whet.train import credit
 from whet.train.learner import LocalLearner, divide, score_batch
 from whet.train.optim import TrainConfig
+
+LENGTHS = tuple(length - start for length, start in specimen.SHAPES)
+DIVISOR = 50
+MICRO_TOKENS = (40, 60, 85, 100, 10_000)
+"""Sizes of micro-batches: the longest example alone, several, all at once."""
+
+
+def divisor() -> Measure:
+    """Compare the weights of each rule with those worked out from all lengths."""
+    total = sum(LENGTHS)
+    count = len(LENGTHS)
+    expected: dict[WeightsName, list[float]] = {
+        "token_mean": [1 / total] * count,
+        "sequence_mean": [1 / (count * length) for length in LENGTHS],
+        "sequence_sum": [1 / count] * count,
+        "constant": [1 / (count * DIVISOR)] * count,
+    }
+    off: dict[str, float] = {}
+    for name, wanted in expected.items():
+        algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
+        weights = [
+            example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)
+        ]
+        off[name] = max(abs(ours / right - 1) for ours, right in zip(weights, wanted, strict=True))
+    worst = max(off, key=lambda name: off[name])
+    text = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
+    return Measure(
+        gap=off[worst], limit=1e-12, text=text + (f" ({worst})" if off[worst] > 1e-12 else "")
+    )
+
+
+def targets() -> Measure:
+    """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
+    total = sum(LENGTHS)
+    model = specimen.model(dtype=torch.float32)
+    examples = specimen.make_examples()
+    missing = {}
+    for tokens in MICRO_TOKENS:
+        seen: list[int] = []
+
+        def loss(terms: TokenTerms, seen: list[int] = seen) -> tuple[Tensor, dict[str, Tensor]]:
+            seen.append(len(terms.logprob_M))
+            return 0.0 * terms.logprob_M, {}
+
+        learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
+        learner.accumulate(examples, catalog.Objective(loss=loss))
+        scored = sum(len(scores) for scores in learner.logprobs(examples))
+        missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
+    worst = max(missing, key=lambda tokens: missing[tokens])
+    sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
+    text = f"{missing[worst]} of {total} targets are missed or seen twice, {sizes}"
+    return Measure(gap=missing[worst], limit=0, text=text)
+
+
+def pass_at_k() -> Measure:
+    """Compare pass@k with enumeration, and its mean over draws with the true chance."""
+    n = 6
+    gaps = []
+    for k in range(1, n + 1):
+        for correct in range(n + 1):
+            picks = [min(pick) < correct for pick in combinations(range(n), k)]
+            gaps.append(abs(passk.pass_at_k(n, correct, k) - sum(picks) / len(picks)))
+        for chance in (0.1, 0.5, 0.9):
+            draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
+            mean = sum(draw * passk.pass_at_k(n, c, k) for c, draw in enumerate(draws))
+            gaps.append(abs(mean - (1 - (1 - chance) ** k)))
+    return Measure(
+        gap=max(gaps),
+        limit=1e-9,
+        text=f"off by {max(gaps):.1e} from enumeration, up to {n} answers",
+    )
+
 
 LIMIT = 1e-5
 """Of the norm, in float32: what another order of adding up may change."""

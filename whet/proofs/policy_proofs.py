@@ -1,0 +1,197 @@
+"""Proofs of a policy: rewards stay with rollouts, engine and learner agree, resumed steps match."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from whet.algos import catalog
+from whet.algos.catalog import AlgoConfig, build
+from whet.data.examples import Example
+from whet.engine.base import Request, Sampling
+from whet.engine.scripted import ScriptedEngine
+from whet.grading.grader import Grader
+from whet.kernels.switch import uses_triton
+from whet.proofs import specimen
+from whet.proofs.base import Measure
+from whet.proofs.learner_proofs import CLOSE
+from whet.rewards.spec import RewardSpec
+from whet.rng import stream
+from whet.rollout import collect
+from whet.tasks.base import Task
+from whet.text.chat import ChatFormat
+from whet.train import checkpoint, credit
+from whet.train.learner import LocalLearner, update
+from whet.train.optim import TrainConfig
+from whet.train.policy import Policy, set_determinism
+from whet.train.selftest import check_exact, compare
+from whet.types import Completion, Floats, Problem, Score, Split, Tokens, Verdict
+
+IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
+"""Which answers to which problem are right; no row is another's, and none is its own when
+turned."""
+
+
+class _Marks(Task):
+    """The first word of an answer must be the problem's number."""
+
+    name = "specimen"
+    is_bounded = True
+
+    def problems(self, split: Split) -> list[Problem]:
+        return [specimen.problem(str(index)) for index in range(len(IS_RIGHT))]
+
+    def score(self, problem: Problem, text: str) -> Score:
+        is_right = text.split()[:1] == [problem.answer]
+        verdict = Verdict.CORRECT if is_right else Verdict.WRONG
+        return Score(verdict=verdict, parts={"correct": float(is_right)})
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return problem.answer
+
+
+class _OutOfOrder(ScriptedEngine):
+    """Answers all requests in an order of its own, which it remembers."""
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        done = list(super().generate(requests))
+        stream(0, "out of order").shuffle(done)
+        yield from done
+
+
+def rewards() -> Measure:
+    """Each answer says which it is, so its advantage can be worked out from its tokens alone."""
+    tokenizer = specimen.tokenizer()
+    chat = ChatFormat(tokenizer)
+    task = _Marks()
+
+    def answer(request: Request) -> Tokens:
+        index, number = map(int, request.id.split("/"))
+        first = index if IS_RIGHT[index][number] == "1" else 90 - index
+        return np.append(tokenizer.encode(f"{first} {number}"), min(chat.stop_tokens)).astype(
+            np.int32
+        )
+
+    player = collect.Player(engine=_OutOfOrder(answer), chat=chat, name="specimen")
+    samples = len(IS_RIGHT[0])
+    with Grader(task) as grader:
+        groups = collect.collect(
+            player, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
+        )
+    groups = RewardSpec().apply(groups)
+    algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)
+    selection = credit.select(groups, algo)
+    examples, _ = credit.credit(selection, credit.flatten(selection, temperature=1.0), algo, {})
+    wrong = len(IS_RIGHT) * samples - len(examples)
+    for example in examples:
+        first, number = map(int, chat.message(example.tokens[example.start :]).split())
+        row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
+        expected = float(row[number]) - row.count("1") / samples
+        wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
+    text = (
+        f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order, have another's reward "
+        "or advantage"
+    )
+    return Measure(gap=wrong, limit=0, text=text)
+
+
+VERSION = 7
+ROUGH = 0.25
+"""Between the same two in bfloat16, where neither is exact; other weights are several nats away."""
+
+
+def engine() -> Measure:
+    """Sample more requests than slots, some sharing a prompt, and score them packed."""
+    policy = specimen.policy()
+    exactness = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
+    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
+
+
+def engine_of(policy: Policy) -> Measure:
+    """Do the same with a model of the user's."""
+    exactness = check_exact(policy)
+    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
+
+
+def publish() -> Measure:
+    """Move the weights far, publish, and sample: engine and learner must agree."""
+    policy = specimen.policy()
+    before = specimen.sample_examples(policy)
+    learner = policy.learner(TrainConfig(lr=0.05), steps=1)
+    update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
+    moved = float(
+        np.abs(np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)).mean()
+    )
+    policy.publish(VERSION)
+    asked = specimen.requests(policy.model.cfg.vocab_size)
+    versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
+    after = specimen.sample_examples(policy)
+    ours = np.concatenate(learner.logprobs(after))
+    theirs = _engine_logprobs(after)
+    gap = float(np.abs(ours - theirs).max())
+    text = (
+        f"the update moves log-probabilities by {moved:.1f}; after it their sum is "
+        f"{theirs.sum():.3f} in the engine, "
+        f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
+    )
+    is_telling = versions == [VERSION] and moved > 4 * ROUGH
+    return Measure(gap=gap if is_telling else float("inf"), limit=_rounding(policy), text=text)
+
+
+def _engine_logprobs(examples: Sequence[Example]) -> Floats:
+    """What the engine said of each token when it sampled it."""
+    return np.concatenate(
+        [example.sampling_logprob for example in examples if example.sampling_logprob is not None]
+    )
+
+
+def _limit(policy: Policy) -> float:
+    """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
+    return 0.0 if uses_triton(policy.model.device) else _rounding(policy)
+
+
+def _rounding(policy: Policy) -> float:
+    return CLOSE if policy.model.dtype == torch.float32 else ROUGH
+
+
+STEPS = 4
+ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
+
+
+def resume() -> Measure:
+    """Take two steps, save, take a third; load into another model and take the third again."""
+    straight = specimen.policy()
+    stopped = specimen.policy(seed=1)
+    cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
+    first, second = (policy.learner(cfg, steps=2 * STEPS) for policy in (straight, stopped))
+    for step in range(2):
+        _step(straight, first, step)
+    with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:
+        checkpoint.save_training(Path(folder), straight, first, {})
+        checkpoint.load_training(Path(folder), stopped, second)
+    for policy, learner in ((straight, first), (stopped, second)):
+        _step(policy, learner, 2)
+    pairs = [
+        (first.optimizer.masters[name], second.optimizer.masters[name])
+        for name in first.optimizer.masters
+    ]
+    gap = max(float((ours - theirs).detach().abs().max()) for ours, theirs in pairs)
+    same = sum(int(torch.equal(ours, theirs)) for ours, theirs in pairs)
+    text = (
+        f"a step after, {same} of {len(pairs)} weights have the same bits, and the largest "
+        f"difference is {gap:.1e}"
+    )
+    return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
+
+
+def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
+    policy.publish(step)
+    examples = specimen.sample_examples(policy)
+    was_settled = torch.are_deterministic_algorithms_enabled()
+    set_determinism(True)
+    try:
+        update(learner, examples, ALGO, seed=step)
+    finally:
+        set_determinism(was_settled)
