@@ -68,7 +68,7 @@ def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
             len(list(engine.generate(all_requests(_long_prompts(), 3, Sampling(max_tokens=40)))))
             == 24
         )
-        assert engine.counts.num_wasted > 0
+        assert engine.counts.row_step_waste > 0
 
 
 def test_a_request_longer_than_the_whole_pool_is_refused_in_a_sentence() -> None:
@@ -111,7 +111,7 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
     # One table a window; to begin with, two copies for the prompts, one for shared pages, two for
     # the rows.
     assert counts.sends <= counts.windows + 5
-    assert counts.num_wasted == 0
+    assert counts.row_step_waste == 0
 
 
 def test_a_row_at_its_length_limit_is_replaced_without_a_look() -> None:

@@ -72,7 +72,7 @@ class Counts:
     """Copies to the host, one per window; the host waits for nothing else."""
 
     @property
-    def num_wasted(self) -> int:
+    def row_step_waste(self) -> int:
         """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
         return self.row_steps - (self.tokens - self.begun)
 

@@ -92,7 +92,7 @@ class Scheduler:
     def make_room(self) -> list[int]:
         """Find room for the next window; returns the rows that have to give way for it."""
         row_M = np.arange(self.num_rows)
-        tokens_M = self.sequences.num_cached(self.running_B, self.window)
+        tokens_M = self.sequences.cache_lengths(self.running_B, self.window)
         given: list[int] = []
         while not self.allocator.grow(row_M, tokens_M):
             if self._forget():
@@ -140,7 +140,7 @@ class Scheduler:
     def advance(self, steps: int) -> int:
         """Advance all rows by `steps` tokens; returns the most that one will have cached."""
         running_B = self.running_B
-        cached_B = self.sequences.num_cached(self.running_B, steps)
+        cached_B = self.sequences.cache_lengths(self.running_B, steps)
         self.sequences.bound_S[running_B] = cached_B + 1 - self.sequences.start_S[running_B]
         return int(cached_B.max())
 

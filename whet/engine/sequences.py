@@ -85,7 +85,7 @@ class Sequences:
         prompt = np.asarray(self.request(sequence).prompt, dtype=np.int32)
         return np.concatenate([prompt, self.tokens(sequence)]) if self.count_S[sequence] else prompt
 
-    def num_cached(self, sequence_B: Indices, more: int) -> Indices:
+    def cache_lengths(self, sequence_B: Indices, more: int) -> Indices:
         """Count tokens cached after `more` steps: all but the newest, which no step has read."""
         newest_B = np.minimum(self.bound_S[sequence_B] + more, self.limit_S[sequence_B])
         return self.start_S[sequence_B] + newest_B - 1

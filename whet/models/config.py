@@ -128,7 +128,7 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         raise DataError(
             f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}"
         )
-    _refuse_unknown(row)
+    _check_support(row)
     hidden = _count(row, "hidden_size")
     heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
@@ -188,7 +188,7 @@ def to_json(cfg: ModelConfig) -> dict[str, Json]:
     }
 
 
-def _refuse_unknown(row: Mapping[str, Json]) -> None:
+def _check_support(row: Mapping[str, Json]) -> None:
     activation = row.get("hidden_act", "silu")
     if activation != "silu":
         raise DataError(f"config.json: hidden_act is {activation!r}, only 'silu' is supported")
