@@ -24,7 +24,7 @@ from whet.pipeline.stages import KINDS
 from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import own_task
-from whet.track.rollup import rollup
+from whet.track.metrics import rollup
 from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 
 ROOT = Path(__file__).parents[1]

@@ -21,9 +21,8 @@ from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
+from whet.track.metrics import TrackConfig, open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import example_of, weigh
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig

@@ -31,9 +31,8 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
+from whet.track.metrics import TrackConfig, open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import credit, flatten
 from whet.train.critic import CriticConfig, build_critic, kept, policy_steps, with_values
 from whet.train.determinism import settle

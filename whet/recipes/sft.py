@@ -23,8 +23,8 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig, build
+from whet.track.metrics import TrackConfig, open_trackers
 from whet.track.progress import bar, console, screen
-from whet.track.sinks import TrackConfig, open_trackers
 from whet.train.credit import weigh
 from whet.train.determinism import settle
 from whet.train.optim import TrainConfig

@@ -30,9 +30,8 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify
+from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import open_trackers
 from whet.train.determinism import settle
 from whet.train.learner import Metrics
 from whet.train.trainee import Side, open_side

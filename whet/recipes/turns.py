@@ -17,7 +17,7 @@ from whet.rewards.spec import RewardSpec
 from whet.tasks.game24.task import Game24Config
 from whet.tasks.registry import TaskConfig
 from whet.tasks.verify import VerifyConfig
-from whet.track.sinks import TrackConfig
+from whet.track.metrics import TrackConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import ModelSource
 
