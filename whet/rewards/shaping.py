@@ -9,7 +9,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.rewards import text_stats
 from whet.rng import stream
-from whet.text import step_form
+from whet.text.steps import solution_form, verification_form
 from whet.types import Rollout, Score, Verdict
 
 
@@ -199,11 +199,11 @@ class StepForm(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
-            return step_form.solution_form(rollout.text)
+            return solution_form(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
         is_known = isinstance(steps, int) and isinstance(form, int | float) and form >= 0.6
-        return step_form.verification_form(
+        return verification_form(
             rollout.text, steps if is_known and isinstance(steps, int) else None
         )
 

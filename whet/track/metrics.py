@@ -148,9 +148,11 @@ class Tracker(Protocol):
 
     def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
         """Show some graded answers; not every tracker can."""
+        return
 
     def close(self) -> None:
         """Flush what is buffered."""
+        return
 
 
 class Trackers(Tracker):

@@ -20,8 +20,7 @@ from whet.rng import derive
 from whet.rollout.collect import Player
 from whet.store.models import model_folder
 from whet.text.chat import ChatFormat
-from whet.text.pieces import train_pieces
-from whet.text.tokenizer import Tokenizer
+from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.learner import Learner
 from whet.train.memory import Room
 from whet.train.optim import TrainConfig
