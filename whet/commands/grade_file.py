@@ -16,8 +16,7 @@ from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
 from whet.grading.worker import BROKEN
 from whet.rewards.spec import RewardSpec, load
-from whet.store.files import check_target, finite, replacing, writing
-from whet.store.jsonl import read_rows, to_line
+from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
 from whet.tasks.base import Task
 from whet.tasks.user_task import is_own, own_task
 from whet.track.progress import bar, say

@@ -24,7 +24,7 @@ from whet.data.importing import (
 from whet.data.problem_text import heading, page, sections
 from whet.errors import ConfigError, DataError
 from whet.rng import derive, stream
-from whet.store.jsonl import write_rows
+from whet.store.files import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, fifth
 from whet.tasks.registry import named, names

@@ -12,7 +12,7 @@ from whet.engine.native import EngineConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive
 from whet.store.files import writing
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.tasks.base import Task
 from whet.tasks.registry import build, settings
 from whet.track.progress import console

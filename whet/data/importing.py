@@ -12,8 +12,7 @@ import numpy as np
 from whet.data.importers.base import Answer, Draft, Fields, finished
 from whet.data.sources import Advance, SourceRow, read_source
 from whet.errors import DataError
-from whet.store.files import replacing
-from whet.store.jsonl import write_rows
+from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
 from whet.tasks.registry import named, names

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from whet.errors import DataError
-from whet.store.jsonl import finite_number
+from whet.store.files import finite_number
 from whet.types import Json
 
 MAX_ROW = 1 << 28

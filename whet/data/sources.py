@@ -19,7 +19,7 @@ import pyarrow as pa
 from whet.data.json_list import MAX_ROW, JsonList, constant
 from whet.data.parquet import read_table
 from whet.errors import DataError
-from whet.store.jsonl import finite_number
+from whet.store.files import finite_number
 from whet.types import Json
 
 Row = dict[str, Json]

@@ -26,8 +26,7 @@ from whet.pipeline.smoke import lay_out, smaller
 from whet.pipeline.stages import IGNORED, KINDS, AnyStage, Stage, run_stage
 from whet.recipes.make import MakeConfig
 from whet.store.files import read_json, write_json
-from whet.store.lock import Lock
-from whet.store.run import RunStore
+from whet.store.run import Lock, RunStore
 from whet.tables import flat
 from whet.track.progress import console
 from whet.types import Json

@@ -10,7 +10,7 @@ from whet.errors import DataError
 from whet.pipeline.stages import Stage
 from whet.plan.memory import CARDS, GB
 from whet.plan.resources import device_bytes, hindrance, num_parameters
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.tables import flat
 from whet.toml import Table
 from whet.train.policy import torch_device

@@ -18,7 +18,7 @@ from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive
 from whet.rollout.collect import Player
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.learner import Learner

@@ -10,7 +10,7 @@ from whet.data.importers import FORMATS
 from whet.data.importers.base import Draft, finished
 from whet.data.sources import read_source
 from whet.errors import DataError
-from whet.store.jsonl import to_line
+from whet.store.files import to_line
 from whet.tasks.registry import named, names
 from whet.types import Json, Problem, Verdict
 
