@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data import json_list, sources
-from whet.data.parquet import BATCH_BYTES, plain
-from whet.data.sources import Row, read_source
+from whet.data import sources
+from whet.data.sources import BATCH_BYTES, Row, plain, read_source
 from whet.errors import DataError
 
 
