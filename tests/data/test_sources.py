@@ -208,10 +208,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_row_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_list, "MAX_ROW", 1000)
+    monkeypatch.setattr(sources, "MAX_ROW", 1000)
     file = written(tmp_path, "a.json", '[{"a": "' + "x" * 300_000)
     with pytest.raises(DataError, match=r"broken JSON in .*a\.json row 1"):
         rows(file)
-    monkeypatch.setattr(sources, "MAX_ROW", 1000)
     with pytest.raises(DataError, match=r"a\.jsonl line 2 is longer than"):
         rows(written(tmp_path, "a.jsonl", '{"a": 1}\n' + "x" * 1001))

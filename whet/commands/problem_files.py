@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from whet.data.importers import FORMATS, format_named
-from whet.data.importers.mapped import mapped
+from whet.data.importers import FORMATS, find_format
+from whet.data.importers.mapped import parse_mapping
 from whet.data.importing import (
     Graders,
     Plan,
@@ -130,7 +130,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
         return Plan(
-            read=mapped(map, task).draft,
+            read=parse_mapping(map, task).draft,
             source="",
             default_split="rl",
             split=split,
@@ -142,7 +142,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         )
     if task is not None:
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
-    layout = format_named(format)
+    layout = find_format(format)
     return Plan(
         read=layout.draft,
         source=format,

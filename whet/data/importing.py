@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from whet.data.importers.base import Answer, Draft, Fields, finished
-from whet.data.sources import Advance, SourceRow, read_source
+from whet.data.importers.base import Answer, Draft
+from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
@@ -69,7 +69,7 @@ class Graders:
 class Plan:
     """How the rows of a file are read."""
 
-    read: Callable[[Fields], Draft]
+    read: Callable[[Row], Draft]
     source: str
     default_split: Split
     split: Split | None
@@ -127,8 +127,8 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
     source = plan.source or file.name
     try:
         draft = plan.read(row.fields)
-        problem = finished(
-            draft, split=plan.default_split, override=plan.split, source=source, place=place
+        problem = draft.to_problem(
+            split=plan.default_split, override=plan.split, source=source, place=place
         )
         if draft.unsupported is None:
             plan.check(problem)
