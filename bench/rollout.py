@@ -4,6 +4,7 @@ same machine.
     python bench/rollout.py --peer transformers --model 4m --new-tokens 128
     python bench/rollout.py --peer vllm --vllm-python ENVIRONMENT/bin/python --model 4m --new-tokens 128
     python bench/rollout.py --peer trl --model 0.5b --device cuda --lengths natural
+    python bench/rollout.py --peer whet --tree ../other-checkout --model 4m --new-tokens 128
 
 Each side is a child process with the same random weights and prompts. After one round of warm-up
 they take turns; the table has medians and spread. The limit counts the prefill of each prompt once

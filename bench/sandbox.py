@@ -13,9 +13,8 @@ from collections.abc import Callable
 from statistics import median, quantiles
 
 from whet.tasks.code.code_function import CodeFunction
-from whet.tasks.code.launching import Limits
 from whet.tasks.code.program import fenced
-from whet.tasks.code.sandbox import Sandbox
+from whet.tasks.code.sandbox import ProgramLimits, Sandbox
 from whet.types import Problem, Verdict
 
 PROBLEM = Problem(
@@ -56,7 +55,7 @@ def bare() -> None:
 
 def script() -> None:
     with tempfile.TemporaryFile() as nothing:
-        assert Sandbox().script("pass", nothing, Limits()).fault == ""
+        assert Sandbox().run_script("pass", nothing, ProgramLimits()).fault == ""
 
 
 def function() -> None:

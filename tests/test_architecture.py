@@ -24,6 +24,7 @@ GROUND = {
     "toml",
     "tables",
     "mistakes",
+    "user_code",
 }
 GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}
 HEAVY = (
@@ -38,7 +39,9 @@ HEAVY = (
 )
 
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "whet/tasks/math/parser.py": "one grammar, in one class",
+}
 """Files above the limit, each with a reason."""
 LONG_FUNCTIONS: dict[str, str] = {
     "whet/recipes/rl.py:rl": "the whole RL step, top to bottom",

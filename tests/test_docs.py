@@ -17,13 +17,13 @@ from typer.main import get_command
 
 from whet.cli import app
 from whet.config import Config, kind_of, load
-from whet.grading.check_task import check
+from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
 from whet.pipeline.pipeline import PipelineConfig
 from whet.pipeline.stages import KINDS
 from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
-from whet.tasks.user_task import own_task
+from whet.tasks.user_task import load_user_task
 from whet.track.metrics import rollup
 from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
 
@@ -211,11 +211,11 @@ def test_the_task_of_your_own_in_the_documents_passes_its_check(tmp_path: Path) 
     file.write_text(
         next(block.text for block in blocks("python") if "class Doubles(Task)" in block.text)
     )
-    task = own_task(f"{file}:Doubles")
+    task = load_user_task(f"{file}:Doubles")
     problems = [problem for split in SPLITS for problem in task.problems(split)]
     assert len(problems) == len({problem.id for problem in problems}) == 499
     assert {problem.split for problem in problems} == set(SPLITS)
-    assert check(task, problems[::10], limits=Limits(workers=0)) == []
+    assert check_grader(task, problems[::10], limits=Limits(workers=0)).failures == ()
 
 
 def documented_metrics() -> set[str]:

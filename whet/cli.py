@@ -185,10 +185,16 @@ def grade(
 ) -> None:
     """Grade a file of responses."""
     from whet.commands.grade_file import grade_file
-    from whet.tasks.registry import named
+    from whet.tasks.registry import make_task
 
     grade_file(
-        source, out, make=named, problems=problems, workers=workers, reward=reward, own=task or ()
+        source,
+        out,
+        make=make_task,
+        problems=problems,
+        workers=workers,
+        reward=reward,
+        own=task or (),
     )
 
 

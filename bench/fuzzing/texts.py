@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from fuzzing.rows import Kind, Row
-from whet.grading.variants import VERDICTS
+from whet.grading.check_task import VERDICTS
 
 HEAVY = 400
 """One text in so many is a very long one."""

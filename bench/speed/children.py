@@ -30,6 +30,8 @@ class Side:
     module: str
     is_default: bool = False
     python: str = sys.executable
+    tree: Path = BENCH.parent
+    """The checkout whose code runs."""
     settings: dict[str, str | int | float | bool] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -62,6 +64,7 @@ class Child:
             stderr=subprocess.PIPE,
             text=True,
             env=_environment(side, spec),
+            cwd=side.tree,
             start_new_session=True,
         )
         self.said: deque[str] = deque(maxlen=NUM_LAST_LINES)
@@ -158,7 +161,8 @@ def _environment(side: Side, spec: Spec) -> dict[str, str]:
     """Our environment, with the bench and the repository after what PYTHONPATH already names."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     is_own = side.python == sys.executable
-    paths += [str(BENCH), str(BENCH.parent)] if is_own else [str(BENCH)]
+    bench = str(side.tree / "bench")
+    paths += [bench, str(side.tree)] if is_own else [bench]
     threads = {"OMP_NUM_THREADS": str(spec.work.threads)} if spec.work.threads else {}
     # Waiting threads that spin take cores from others; all sides get the short spin that whet sets
     # for itself.

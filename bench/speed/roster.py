@@ -2,6 +2,7 @@
 know."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,14 +14,17 @@ Task = Literal["rollout", "update", "rl_step"]
 Settings = dict[str, str | int | float | bool]
 
 PEERS = {
-    "rollout": ["transformers", "trl", "vllm", "none"],
-    "update": ["trl", "transformers", "none"],
-    "rl_step": ["trl", "none"],
+    "rollout": ["transformers", "trl", "vllm", "whet", "none"],
+    "update": ["trl", "transformers", "whet", "none"],
+    "rl_step": ["trl", "whet", "none"],
 }
 
 
 def add_options(parser: argparse.ArgumentParser, task: Task) -> None:
     parser.add_argument("--peer", choices=PEERS[task], default=PEERS[task][0])
+    parser.add_argument(
+        "--tree", type=Path, help="another checkout of whet, which --peer whet runs beside this one"
+    )
     parser.add_argument(
         "--batches", type=int, nargs="+", help="batch sizes to try for a peer that has one"
     )
@@ -55,6 +59,10 @@ def read(text: str) -> str | int | float | bool:
 def peers(args: argparse.Namespace, task: Task, work: Work) -> list[Side]:
     """The sides of the chosen peer; none on CUDA for vLLM, whose figures there are recorded
     ones."""
+    if args.peer == "whet":
+        if args.tree is None:
+            raise SystemExit("--peer whet needs --tree, the folder of another checkout")
+        return [replace(ours(args), name="whet, other tree", tree=args.tree.resolve())]
     if args.peer == "transformers":
         return generate_sides(args, work) if task == "rollout" else loop_sides(args, work)
     if args.peer == "trl":

@@ -147,7 +147,9 @@ def test_a_task_of_the_users_own_is_taken_by_its_path(tmp_path: Path) -> None:
 def test_a_task_of_the_users_own_that_is_not_there_is_refused(task: str, tmp_path: Path) -> None:
     file = lines(tmp_path / "a.jsonl", {"q": "x"})
     (tmp_path / "empty.py").write_text("")
-    with pytest.raises(ConfigError, match=r"there is no file missing\.py|has no class Name"):
+    with pytest.raises(
+        ConfigError, match=r"there is no file missing\.py|has no Name; it has nothing"
+    ):
         import_file(file, tmp_path / "p.jsonl", map=["prompt=q"], task=task.format(place=tmp_path))
     assert not (tmp_path / "p.jsonl").exists()
 

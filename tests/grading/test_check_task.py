@@ -1,6 +1,7 @@
 """A check finds the graders that are fooled, and holds nothing against those that are not."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -8,15 +9,19 @@ import pytest
 from troublesome import Hangs
 
 from whet.errors import DataError
-from whet.grading.check_task import check, prove
+from whet.grading.check_task import HUGE, Failure, Variant, check_grader, number, variants_of
 from whet.grading.limits import Limits
-from whet.grading.variants import HUGE, Variant, number, variants_of
+from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import SumTask, sum_problem
 from whet.types import Problem, Score, Verdict
 
 SUMS = [sum_problem(left, left + 2) for left in range(2, 9)]
 HERE = Limits(workers=0)
+
+
+def check(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> list[Failure]:
+    return list(check_grader(task, problems, limits=limits).failures)
 
 
 class Boxed(SumTask):
@@ -238,7 +243,7 @@ class Silent(Boxed):
 
 
 def test_rows_without_gold_are_counted_and_broken_ones_are_failures() -> None:
-    proof = prove(Silent(), SUMS, limits=HERE)
+    proof = check_grader(Silent(), SUMS, limits=HERE)
 
     assert (proof.num_problems, proof.num_without_gold) == (7, 1)
     assert [(failure.problem.answer, failure.score.note) for failure in proof.failures] == [
@@ -251,7 +256,7 @@ def test_rows_without_gold_are_counted_and_broken_ones_are_failures() -> None:
 def test_no_failure_is_said_too() -> None:
     told: list[int] = []
 
-    proof = prove(SumTask(), SUMS[:2], limits=HERE, progress=told.append)
+    proof = check_grader(SumTask(), SUMS[:2], limits=HERE, progress=told.append)
 
     assert str(proof) == f"2 problems, {proof.num_responses} responses graded: no failure"
     assert sum(told) == proof.num_responses
@@ -267,7 +272,7 @@ def test_a_grader_that_hangs_on_random_text_does_not_hang_the_check() -> None:
 
 
 def test_checks_are_the_same_every_time() -> None:
-    first, again = (prove(TakesAnything(), SUMS, limits=HERE, seed=3) for _ in range(2))
+    first, again = (check_grader(TakesAnything(), SUMS, limits=HERE, seed=3) for _ in range(2))
 
     assert first == again
 

@@ -20,6 +20,7 @@ from troublesome import (
     Slow,
     Trouble,
     Unloadable,
+    Worded,
     Wrong,
     problem,
 )
@@ -182,20 +183,29 @@ def test_answers_come_back_as_they_finish() -> None:
     assert order == ["yes", "no", "sleep 0.5"]
 
 
-def test_an_endless_source_is_read_only_as_needed(pool: Grader) -> None:
-    taken = 0
+def test_scores_of_an_endless_source_come_back_while_it_is_read(pool: Grader) -> None:
+    endless = ((index, problem(), "yes") for index in count())
 
-    def endless() -> Iterator[tuple[int, Problem, str]]:
-        nonlocal taken
-        for taken in count(1):
-            yield taken, problem(), "yes"
-
-    answers = pool.grade(endless())
+    answers = pool.grade(endless)
     for _ in range(100):
         assert next(answers)[1].verdict is Verdict.CORRECT
     answers.close()
 
-    assert taken < 10_000
+
+def test_a_slow_grader_never_keeps_the_source_waiting() -> None:
+    num_pulled = 0
+
+    def source() -> Iterator[tuple[int, Problem, str]]:
+        nonlocal num_pulled
+        for num_pulled in range(1, 61):
+            yield num_pulled, problem(), "sleep 0.2"
+
+    with Grader(Trouble(), Limits(workers=1)) as grader:
+        scores = grader.grade(source())
+        next(scores)
+        next(scores)
+
+    assert num_pulled == 60, "every answer is pulled before the second is scored"
 
 
 def test_a_call_that_was_given_up_leaves_nothing_to_the_next(pool: Grader) -> None:
@@ -340,14 +350,19 @@ def test_a_task_defined_in_a_function_is_refused_with_a_sentence() -> None:
     class Local(Trouble):
         pass
 
-    with pytest.raises(ConfigError, match="cannot be sent to grading processes"):
+    with pytest.raises(ConfigError, match=r"cannot be sent to grading processes.*file of its own"):
         Grader(Local(), Limits(workers=1))
 
 
-def test_a_task_that_does_not_load_in_the_worker_is_said_so() -> None:
+def test_a_task_made_of_more_than_its_settings_is_refused_with_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="its constructor should take nothing, or `config`"):
+        Grader(Worded("loud"), Limits(workers=1))
+
+
+def test_a_task_that_does_not_load_in_the_worker_is_reported() -> None:
     with (
         Grader(Unloadable(), Limits(workers=1)) as grader,
-        pytest.raises(ConfigError, match="no state for me"),
+        pytest.raises(ConfigError, match="not in this process"),
     ):
         graded(grader, "yes")
 

@@ -168,10 +168,15 @@ class Loud(Trouble):
 
 
 class Unloadable(Trouble):
-    """Cannot be made again in another process."""
+    """Cannot be made in a process that has no pytest."""
 
-    def __getstate__(self) -> object:
-        return {"made": "here"}
+    def __init__(self) -> None:
+        if "pytest" not in sys.modules:
+            raise ValueError("not in this process")
 
-    def __setstate__(self, state: object) -> None:
-        raise ValueError("no state for me")
+
+class Worded(Trouble):
+    """Is made of a word, which is no class of settings."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word

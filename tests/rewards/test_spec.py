@@ -10,7 +10,7 @@ import pytest
 from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.spec import FOLDER, RewardSpec, load, shipped
+from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -136,8 +136,8 @@ def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothin
         Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
     )
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
-    once = load("tango_solver").rewarded(replace(rollout(score=score), steps=steps))
-    twice = load("tango_solver").rewarded(once)
+    once = load("tango_solver").apply_to(replace(rollout(score=score), steps=steps))
+    twice = load("tango_solver").apply_to(once)
 
     assert once.reward == 1.0
     assert [step.reward for step in once.steps] == [0.25, -0.25, 0.25, 0.0]
@@ -149,7 +149,7 @@ def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
     lengths = (16384, 18432, 20480)
 
     rewards = [
-        load("dapo").rewarded(rollout(score=score, tokens=[1] * size)).reward for size in lengths
+        load("dapo").apply_to(rollout(score=score, tokens=[1] * size)).reward for size in lengths
     ]
 
     assert rewards == [-1.0, -1.5, -2.0]
@@ -157,14 +157,14 @@ def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
 
 def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
-    first = load("rlinf").rewarded(rollout(score=score, text=THINKS + "3"))
-    second = load("binary_format").rewarded(first)
+    first = load("rlinf").apply_to(rollout(score=score, text=THINKS + "3"))
+    second = load("binary_format").apply_to(first)
 
     assert (first.reward, second.reward) == (5.0, 1.5)
     assert second.score == score and second.text == first.text
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", list_specs())
 def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
     name: str, tmp_path: Path
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
 def test_every_shipped_spec_is_in_the_document_with_a_row() -> None:
     document = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text()
 
-    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == shipped()
+    assert re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE) == list_specs()
 
 
 class Recipe(Config):
@@ -216,3 +216,99 @@ def test_an_unknown_parameter_of_a_term_is_named(tmp_path: Path) -> None:
         ConfigError, match=r'unknown key "terms\.0\.min_units".*did you mean "terms\.0\.min_unit"'
     ):
         load(str(file))
+
+
+REWARDS = """
+from whet.rewards.shaping import Shaping
+
+
+def digits(rollout, score):
+    return sum(sign.isdigit() for sign in rollout.text) + 10 * score.parts["correct"]
+
+
+def words(rollout, score):
+    return rollout.text
+
+
+class Shorter(Shaping):
+    limit: int = 4
+
+    def value(self, rollout, score):
+        return float(len(rollout.text) <= self.limit)
+
+
+LIMIT = 3
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    file = tmp_path / "my_reward.py"
+    file.write_text(REWARDS)
+    return file
+
+
+class _Settings(Config):
+    reward: RewardSpec
+
+
+def _load(folder: Path, text: str) -> RewardSpec:
+    file = folder / "run.toml"
+    file.write_text(text)
+    return config.load(_Settings, file, []).config.reward
+
+
+def test_a_function_of_the_user_is_the_whole_reward(code: Path, tmp_path: Path) -> None:
+    spec = _load(tmp_path, f'reward = "{code}:digits"')
+    right = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+
+    assert spec.apply_to(rollout(score=right, text="a 42")).reward == 12.0
+    assert load(f"{code}:digits") == spec
+
+
+def test_terms_of_the_user_are_weighed_like_others(code: Path, tmp_path: Path) -> None:
+    terms = (
+        f'{{ kind = "{code}:Shorter", weight = 0.5, limit = 2 }}, '
+        f'{{ kind = "{code}:digits", weight = 2.0, when = "wrong" }}'
+    )
+    spec = _load(tmp_path, f"[reward]\nterms = [{terms}]\n")
+    right = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+    wrong = Score(verdict=Verdict.WRONG, parts={"correct": 0.0})
+
+    assert spec.apply_to(rollout(score=right, text="42")).reward == 1.5
+    assert spec.apply_to(rollout(score=wrong, text="427")).reward == 6.0
+
+
+def test_a_spec_with_terms_of_the_user_is_written_and_read_again(
+    code: Path, tmp_path: Path
+) -> None:
+    spec = _load(tmp_path, f'reward = {{ terms = [{{ kind = "{code}:Shorter", limit = 2 }}] }}')
+
+    assert _load(tmp_path, config.to_toml(_Settings(reward=spec))) == spec
+
+
+@pytest.mark.parametrize(
+    ("reward", "sentence"),
+    [
+        ('"{code}:letters"', "has no letters; it has digits, words, Shorter"),
+        ('"{code}:LIMIT"', "LIMIT is neither a function of a rollout and its score nor a class"),
+        ('"nowhere.py:digits"', "there is no file nowhere.py"),
+        ('{{ terms = [{{ kind = "{code}:Shorter", limits = 2 }}] }}', 'did you mean "limit"?'),
+        (
+            '{{ terms = [{{ kind = "{code}:digits", limit = 2 }}] }}',
+            "takes no settings, and is given",
+        ),
+    ],
+)
+def test_mistakes_in_the_users_reward_are_named_at_once(
+    code: Path, tmp_path: Path, reward: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        _load(tmp_path, f"reward = {reward.format(code=code)}")
+
+
+def test_a_reward_that_is_no_number_is_named(code: Path) -> None:
+    score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+
+    with pytest.raises(ConfigError, match="words gave 'a 42'"):
+        load(f"{code}:words").apply_to(rollout(score=score, text="a 42"))

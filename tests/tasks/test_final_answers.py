@@ -6,13 +6,13 @@ import pytest
 
 from whet.tasks.answers import (
     MAX_ANSWER_CHARS,
-    MAX_CHARS,
     candidates,
-    judged,
     no_answer,
     read_final,
+    to_score,
 )
 from whet.tasks.literals import parse, plain
+from whet.text.final_answer import MAX_CHARS
 from whet.types import Verdict
 
 
@@ -63,9 +63,9 @@ def test_the_first_candidate_that_can_be_read_counts() -> None:
 
 def test_scores_state_correct_among_their_parts() -> None:
     assert no_answer("cells").parts == {"correct": 0.0, "cells": 0.0}
-    right = judged(True, {"cells": 1.0}, "x" * 5000, "right")
+    right = to_score(True, {"cells": 1.0}, "x" * 5000, "right")
     assert right.verdict is Verdict.CORRECT and right.parts == {"correct": 1.0, "cells": 1.0}
-    assert judged(False, {}, "x", "").parts == {"correct": 0.0}
+    assert to_score(False, {}, "x", "").parts == {"correct": 0.0}
 
 
 @pytest.mark.parametrize(

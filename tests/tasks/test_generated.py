@@ -11,7 +11,7 @@ import pytest
 
 from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
 from whet.tasks.base import Task
-from whet.tasks.generated import Generator, fifth, level_of, split_of
+from whet.tasks.generated import Generator, fifth, level_of, split_of, split_of_id
 from whet.tasks.logic.arc import Arc, ArcConfig
 from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
 from whet.tasks.logic.knights import Knights, KnightsConfig
@@ -153,3 +153,12 @@ def test_a_level_with_few_problems_ends_early() -> None:
     problems = list(task.problems("dev"))
     assert 5 < len(problems) < 60, "of the 162 sums and differences of two digits, a tenth"
     assert len({problem.id for problem in problems}) == len(problems)
+
+
+def test_the_remainder_of_an_id_by_a_hundred_chooses_its_split() -> None:
+    edges = (0, 34, 35, 69, 70, 79, 80, 99)
+
+    assert [split_of_id(f"x/{300 + edge:x}") for edge in edges] == [
+        *("sft", "sft", "rl", "rl"),
+        *("dev", "dev", "test", "test"),
+    ]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from whet.tasks.graphs.answers import read_names, read_numbers, read_two
-from whet.tasks.graphs.verdicts import yes_or_no
-from whet.tasks.qa.letters import pick
-from whet.tasks.qa.values import text_form
+from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
+from whet.tasks.graphs.numbered_answers import read_yes_no
+from whet.tasks.qa.choice import pick
+from whet.tasks.qa.table import text_form
 from whet.tasks.qa.yes_no import read
 
 NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
@@ -73,12 +73,12 @@ def test_control_signs_between_numbers_are_read_as_spaces() -> None:
     ],
 )
 def test_a_yes_and_a_no_are_neither(text: str) -> None:
-    assert yes_or_no(text) is None
+    assert read_yes_no(text) is None
 
 
 def test_a_no_inside_a_sentence_is_no_answer() -> None:
-    assert yes_or_no("### Yes, since no node is left over") == "yes"
-    assert yes_or_no("The answer is No, there is no cycle.") == "no"
+    assert read_yes_no("### Yes, since no node is left over") == "yes"
+    assert read_yes_no("The answer is No, there is no cycle.") == "no"
 
 
 @pytest.mark.parametrize(

@@ -43,31 +43,6 @@ FROM_FILES: dict[str, list[tuple[str, dict[str, Json]]]] = {
 """Answers and payloads for the tasks that make no problems of their own."""
 RUNS_CODE = ("codeio", "cruxeval", "code_function", "code_stdin", "code_pytest")
 
-KNOW_ONE_TAG = {
-    *(
-        "tsp",
-        "ged",
-        "mcp",
-        "mis",
-        "mvc",
-        "mcs",
-        "neighbor",
-        "distance",
-        "connected",
-        "diameter",
-        "graphwiz",
-        "nlgraph",
-    ),
-    *("code_function", "code_stdin", "code_pytest", "table", "choice", "yes_no", "judge"),
-}
-"""Tasks whose readers know `<think>` alone and pay for an answer in any other open thought."""
-PAYS = pytest.mark.xfail(strict=True, reason="the reader knows no thought but <think>")
-CASES = [
-    pytest.param(name, tag, marks=PAYS if name in KNOW_ONE_TAG and tag != "think" else ())
-    for name in names()
-    for tag in TAGS
-]
-
 
 def task_of(name: str) -> Task:
     few = {"count": NUM_PROBLEMS} if "count" in type(settings(name)).model_fields else {}
@@ -98,7 +73,8 @@ def from_file(name: str, answer: str, payload: dict[str, Json]) -> Problem:
     )
 
 
-@pytest.mark.parametrize(("name", "tag"), CASES)
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("name", names())
 def test_an_answer_in_a_thought_that_is_never_closed_is_no_answer(name: str, tag: str) -> None:
     task = task_of(name)
 

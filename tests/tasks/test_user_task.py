@@ -1,19 +1,23 @@
 """A user's own task: a file and a class in it, with every mistake named in one sentence."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from whet.config import load
+from whet.config import Config, load, to_toml
 from whet.errors import ConfigError
-from whet.grading.check_task import check
+from whet.grading.check_task import check_grader
+from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.user_task import OwnConfig, own_task
+from whet.tasks.registry import TaskConfig, build
+from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
 DOUBLES = '''
 from dataclasses import dataclass
 
+from whet.config import Config
 from whet.tasks.base import Task
 from whet.types import Message, Problem, Score, Verdict, content_id
 
@@ -57,7 +61,27 @@ class Half(Task):
 class Needy(Doubles):
     def __init__(self, config):
         self.config = config
+
+
+class TimesConfig(Config):
+    factor: int = 3
+
+
+class Times(Doubles):
+    """A number some times over."""
+
+    def __init__(self, config: TimesConfig | None = None) -> None:
+        self.config = config or TimesConfig()
+
+    def score(self, problem, text):
+        right = text == str(int(problem.answer) // 2 * self.config.factor)
+        verdict = Verdict.CORRECT if right else Verdict.WRONG
+        return Score(verdict=verdict, parts={"correct": float(right)}, answer=text)
 '''
+
+
+class Settings(Config):
+    task: TaskConfig
 
 
 @pytest.fixture
@@ -68,16 +92,16 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_task_from_a_file_is_graded_here_and_in_workers(file: Path) -> None:
-    task = own_task(f"{file}:Doubles")
+    task = load_user_task(f"{file}:Doubles")
     problems = list(task.problems("rl"))
 
     assert task.score(problems[2], " 6\n").verdict is Verdict.CORRECT
-    assert check(task, problems, limits=Limits(workers=0)) == []
-    assert check(task, problems, limits=Limits(workers=1)) == []
+    assert check_grader(task, problems, limits=Limits(workers=0)).failures == ()
+    assert check_grader(task, problems, limits=Limits(workers=1)).failures == ()
 
 
 def test_a_file_is_run_once(file: Path) -> None:
-    first, again = own_task(f"{file}:Doubles"), own_task(f"{file}:Doubles")
+    first, again = load_user_task(f"{file}:Doubles"), load_user_task(f"{file}:Doubles")
 
     assert type(first) is type(again)
 
@@ -87,18 +111,18 @@ def test_a_file_is_run_once(file: Path) -> None:
     [
         (
             "{file}:Triples",
-            "has no class Triples that inherits from whet.tasks.base.Task; it has Doubles, Half, Needy",
+            "has no Triples; it has Fine, Doubles, Half, Needy, TimesConfig, Times",
         ),
-        ("{file}:Fine", "has no class Fine that inherits"),
+        ("{file}:Fine", "Fine is not a class that inherits from whet.tasks.base.Task"),
         ("{file}:Half", "lacks problems, score, solve"),
         ("{file}:Needy", "should be made without arguments"),
-        ("{file}", "should be a file and a class in it"),
+        ("{file}", "should be a file and a name in it"),
         ("nowhere.py:Name", "there is no file nowhere.py"),
     ],
 )
 def test_mistakes_are_named(file: Path, name: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        own_task(name.format(file=file))
+        load_user_task(name.format(file=file))
 
 
 def test_a_file_that_does_not_run_is_named_with_its_error(tmp_path: Path) -> None:
@@ -106,12 +130,61 @@ def test_a_file_that_does_not_run_is_named_with_its_error(tmp_path: Path) -> Non
     broken.write_text("def half(")
 
     with pytest.raises(ConfigError, match=r"broken\.py cannot be loaded: SyntaxError"):
-        own_task(f"{broken}:Name")
+        load_user_task(f"{broken}:Name")
 
 
-def test_settings_take_a_file_and_a_class_only() -> None:
-    assert load(OwnConfig, None, ["--path", "my_task.py:Name"]).config.path == "my_task.py:Name"
+def test_the_path_is_a_file_and_a_class_only() -> None:
+    assert (
+        load(UserTaskConfig, None, ["--path", "my_task.py:Name"]).config.path == "my_task.py:Name"
+    )
     with pytest.raises(
-        ConfigError, match=r'should be a file and a class in it, such as "my_task\.py:Name"'
+        ConfigError, match=r'should be a file and a name in it, such as "my_file\.py:name"'
     ):
-        load(OwnConfig, None, ["--path", "game24"])
+        load(UserTaskConfig, None, ["--path", "game24"])
+
+
+def settings(tmp_path: Path, table: str) -> Settings:
+    toml = tmp_path / "run.toml"
+    toml.write_text(f"task = {table}\n")
+    return load(Settings, toml, []).config
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, workers: int) -> None:
+    cfg = settings(tmp_path, f'{{ name = "{file}:Times", factor = 5 }}')
+
+    task = build(cfg.task)
+    [four, *_] = [problem for problem in task.problems("rl") if problem.answer == "8"]
+    with Grader(task, Limits(workers=workers)) as grader:
+        scores = dict(grader.grade((text, four, text) for text in ("20", "12")))
+
+    assert scores["20"].verdict is Verdict.CORRECT
+    assert scores["12"].verdict is Verdict.WRONG
+
+
+def test_settings_have_their_defaults(file: Path, tmp_path: Path) -> None:
+    task = build(settings(tmp_path, f'"{file}:Times"').task)
+
+    assert task.score(next(iter(task.problems("rl"))), "3").verdict is Verdict.CORRECT
+
+
+def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None:
+    cfg = settings(tmp_path, f'{{ name = "{file}:Times", factor = 5 }}')
+    again = tmp_path / "again.toml"
+    again.write_text(to_toml(cfg))
+
+    assert load(Settings, again, []).config == cfg
+    assert "factor = 5" in again.read_text()
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ('{{ name = "{file}:Times", facter = 5 }}', 'unknown key "facter"; did you mean "factor"?'),
+        ('{{ name = "{file}:Times", factor = "x" }}', 'factor = "x": should be a whole number'),
+        ('{{ name = "{file}:Doubles", factor = 5 }}', "Doubles takes no settings, and is given"),
+    ],
+)
+def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        settings(tmp_path, table.format(file=file))

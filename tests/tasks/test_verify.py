@@ -183,7 +183,7 @@ def test_the_default_reward_is_the_one_of_rl_tango() -> None:
     }
     for text, reward in texts.items():
         row = replace(rollout(problem=TWO, text=text), score=JUDGE.score(TWO, text))
-        assert own.rewarded(row).reward == tango.rewarded(row).reward == pytest.approx(reward)
+        assert own.apply_to(row).reward == tango.apply_to(row).reward == pytest.approx(reward)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CORRECT, Verdict.WRONG])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from whet.text.extract import Find
+from whet.text.final_answer import Span
 from whet.text.steps import on_tokens, steps_of
 from whet.text.tokenizer import Specials, Tokenizer, train_pieces
 
@@ -30,7 +30,7 @@ BYTES = bytes_tokenizer()
 PIECES = train_pieces(["13 - 1 = 12\n12 - 8 = 4\n", "step one\nstep two\n"])
 
 
-def texts(steps: list[Find]) -> list[str]:
+def texts(steps: list[Span]) -> list[str]:
     return [step.text for step in steps]
 
 

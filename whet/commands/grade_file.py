@@ -16,9 +16,10 @@ from whet.grading.worker import BROKEN
 from whet.rewards.spec import RewardSpec, load
 from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
 from whet.tasks.base import Task
-from whet.tasks.user_task import is_own, own_task
+from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say
 from whet.types import Json, Message, Problem, Role, Rollout, Score, Verdict
+from whet.user_code import is_reference
 
 MakeTask = Callable[[str], Task]
 """Makes a task by its name; an unknown one is a ConfigError that lists the known."""
@@ -172,7 +173,7 @@ def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
 
 def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str]) -> list[Task]:
     """Make each task that a row names; a name in a row never loads a file, only `own` does."""
-    tasks = {task.name: task for task in map(own_task, own)}
+    tasks = {task.name: task for task in map(load_user_task, own)}
     for row in rows:
         name = row.problem.task
         if name not in tasks:
@@ -185,7 +186,7 @@ def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str
 
 def make_known(name: str, make: MakeTask) -> Task:
     """Make a task that a row of data names, which must not be a file to run."""
-    if is_own(name):
+    if is_reference(name):
         raise DataError(
             f"task {name!r}: a row loads no file; name the task as its class does, and give it with --task"
         )
@@ -212,7 +213,7 @@ def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     }
     if spec is not None:
         rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
-        graded["reward"] = finite(spec.rewarded(rollout).reward)
+        graded["reward"] = finite(spec.apply_to(rollout).reward)
     return to_line(graded)
 
 

@@ -27,10 +27,11 @@ from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, fifth
-from whet.tasks.registry import named, names
-from whet.tasks.user_task import is_own, own_task
+from whet.tasks.registry import make_task, names
+from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, bar, say
 from whet.types import SPLITS, Problem, Split
+from whet.user_code import is_reference
 
 LEVELS = 5
 PATIENCE = 50
@@ -67,7 +68,7 @@ def make_problems(
     is itself."""
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
-    source = named(task)
+    source = make_task(task)
     wanted = None if level is None else _difficulty(level)
     with bar("make", n) as advance:
         write_rows(out, (problem.to_json() for problem in _made(source, n, wanted, seed, advance)))
@@ -118,12 +119,12 @@ def _check_out(file: Path, out: Path) -> None:
 
 def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split | None) -> Plan:
     known = names()
-    if task is not None and task not in known and not is_own(task):
+    if task is not None and task not in known and not is_reference(task):
         raise ConfigError(
             f"there is no task {task!r}; known are {', '.join(known)}, or a file such as my_task.py:Name"
         )
-    if task is not None and is_own(task):
-        own_task(task)
+    if task is not None and is_reference(task):
+        load_user_task(task)
     if split is not None and split not in SPLITS:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
     if map and format is not None:

@@ -10,9 +10,9 @@ from rich.table import Column, Table
 from whet.commands.check_graders import check_file, check_task
 from whet.errors import DataError
 from whet.tasks.base import Task
-from whet.tasks.code.sandbox import described
+from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
-from whet.tasks.registry import named, names
+from whet.tasks.registry import make_task, names
 from whet.track.progress import printer, say
 from whet.types import SPLITS, Problem
 
@@ -34,7 +34,7 @@ def list_tasks() -> None:
         *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
     )
     for name in names():
-        task = named(name)
+        task = make_task(name)
         problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
@@ -52,16 +52,16 @@ def list_tasks() -> None:
         )
         table.add_row(name, count, span, escape(example))
     printer.print(table)
-    say(described())
+    say(describe())
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:
     """Prove one task, all that make problems, or those of a file; a line a failing row, and
     counts."""
     if file is not None:
-        proofs = check_file(file, make=named, task=name)
+        proofs = check_file(file, make=make_task, task=name)
     else:
-        chosen = [named(each) for each in ([name] if name else names())]
+        chosen = [make_task(each) for each in ([name] if name else names())]
         proofs = [
             check_task(task, per_split=CHECKED)
             for task in chosen

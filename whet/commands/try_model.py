@@ -44,7 +44,7 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
     )
     policy = Policy(model, tokenizer, engine=EngineConfig(slots=samples), name=place)
     task = _task(place)
-    problem = task.asked(question) if task is not None else None
+    problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
     prompt = policy.chat.prompt(messages)
     _check_question(question, len(prompt), policy)

@@ -15,9 +15,9 @@ from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
-from whet.tasks.registry import named, names
-from whet.tasks.user_task import is_own
+from whet.tasks.registry import make_task, names
 from whet.types import Problem, Rollout, Score, Split, Verdict
+from whet.user_code import is_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,12 @@ class Graders:
 
     def check(self, problem: Problem) -> None:
         name = problem.task
-        if is_own(name):
+        if is_reference(name):
             return
         if name not in self._tasks and name not in names():
             raise DataError(f"task {name!r} is not known; known are {', '.join(names())}")
         if name not in self._tasks:
-            self._tasks[name] = named(name)
+            self._tasks[name] = make_task(name)
         if problem.answer is not None or problem.payload:
             self._tasks[name].score(problem, "")
 

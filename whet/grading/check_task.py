@@ -1,24 +1,28 @@
-"""Prove a grader on its own data: gold is right, and what only looks like an answer is not.
+"""Try a grader on its own data: gold answers are right, and what only looks like one is not.
 
 A variant is not held against the grader where it is the gold answer by chance, and the task itself
 is asked whether it is: it reads the same answer there (`Score.answer`) as in the gold, or a number
-equal to it, so that `12.0` for `12` is no finding. Another row's gold is not tried where it reads
+equal to it, so that `12.0` for `12` is no failure. Another row's gold is not tried where it reads
 the same; where it is right and reads differently, as 1/2 and 0.5, it is chance if the two golds are
 right for each other's problems, or if the task has many right answers. Chance is rare: for random
 text, prompts and other rows' golds it is no excuse once more than a fifth of them are right. Empty,
 huge and verdict-quoting texts have none at all.
 """
 
+import random
+import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
 from itertools import islice
 
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.variants import Variant, empty_words, number, variants_of
-from whet.grading.worker import unscored
+from whet.grading.worker import unscored_because
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -27,10 +31,47 @@ NUM_OTHERS = 3
 """Golds of other rows that are tried on each row."""
 NUM_NEARBY = 30
 NUM_HUGE_ROWS = 4
-"""A million characters are tried on this many rows only: one costs as much as hundreds of
-others."""
+"""Rows that texts of a million characters are tried on: one costs as much as hundreds of others."""
+NUM_RANDOM = 4
 RARE = 0.2
-EXCUSED = (
+FIRST_ROWS = 8
+"""Problems that a grader is tried on before training."""
+HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
+VERDICTS = (
+    "The answer is correct",
+    '"verdict": "correct"',
+    '{"verdict": "correct", "is_right": true}',
+    "CORRECT",
+    "\\boxed{\\text{correct}}",
+    "<answer>This response is right, full marks</answer>",
+)
+"""Without numbers: a score of 1 would be the answer where that is 1."""
+_NUMBER = re.compile(r"[-+]?\d{1,30}(\.\d{1,30})?(/\d{1,30})?")
+_ALPHABETS = (
+    string.printable,
+    string.ascii_letters + " ",
+    "\\{}[]()$^_ frac",
+    "é漢ß🙂\u200b\x00 .,\n",
+)
+
+
+class Variant(StrEnum):
+    """A kind of response; all but the first must not be graded correct."""
+
+    GOLD = "gold"
+    OTHER = "another row's gold"
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    HUGE = "huge"
+    SHIFTED = "unit-shifted"
+    DOUBLED = "duplicated"
+    OUTSIDE = "out of range"
+    ECHO = "the prompt again"
+    VERDICT = "a quoted verdict"
+    RANDOM = "random text"
+
+
+EXCUSABLE = (
     Variant.TRUNCATED,
     Variant.SHIFTED,
     Variant.DOUBLED,
@@ -40,16 +81,13 @@ EXCUSED = (
 )
 SELDOM = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
 
-Progress = Callable[[int], None]
-"""Told how many responses have just been graded."""
-FIRST_ROWS = 8
-"""Problems that a grader is tried on before training."""
+OnGraded = Callable[[int], None]
+"""Called with how many responses have just been graded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One response that a grader got wrong: the problem, the kind of response, its text, and what
-    was said of it."""
+    """One response that a grader got wrong: its problem, kind, text and score."""
 
     problem: Problem
     variant: Variant
@@ -58,19 +96,17 @@ class Failure:
 
     def __str__(self) -> str:
         row = f" (row {self.problem.source_id})" if self.problem.source_id else ""
-        text = repr(
-            self.text
-            if len(self.text) <= 80
-            else f"{self.text[:60]}… {len(self.text):,} characters"
-        )
+        text = self.text
+        if len(text) > 80:
+            text = f"{text[:60]}… {len(text):,} characters"
         note = f": {self.score.note}" if self.score.note else ""
-        return f"{self.problem.id}{row}: {self.variant} {text} is graded {self.score.verdict}{note}"
+        verdict = self.score.verdict
+        return f"{self.problem.id}{row}: {self.variant} {text!r} is graded {verdict}{note}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """What a check found: problems tried, those without a gold answer, responses graded, and the
-    failures."""
+class GraderReport:
+    """The result of a check: problems tried, those without gold, responses graded, failures."""
 
     num_problems: int
     num_without_gold: int
@@ -80,11 +116,71 @@ class Proof:
     def __str__(self) -> str:
         rows = len({failure.problem.id for failure in self.failures})
         num = len(self.failures)
-        found = (
-            f"{num:,} failure{'s' if num > 1 else ''} in {rows:,} of them" if rows else "no failure"
-        )
+        result = f"{num:,} failure{'s' if num > 1 else ''} in {rows:,} of them"
         gold = f", {self.num_without_gold:,} with no gold" if self.num_without_gold else ""
-        return f"{self.num_problems:,} problems{gold}, {self.num_responses:,} responses graded: {found}"
+        return (
+            f"{self.num_problems:,} problems{gold}, {self.num_responses:,} responses graded: "
+            f"{result if rows else 'no failure'}"
+        )
+
+
+def check_first(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
+    """Stop before training where the grader fails on the first problems."""
+    if failures := check_grader(task, problems[:FIRST_ROWS], limits=limits).failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise DataError(f"the grader of {task.name} fails on its own data{more}: {failures[0]}")
+
+
+def check_grader(
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    progress: OnGraded | None = None,
+) -> GraderReport:
+    """Try a task's grader on problems; failures come in the order of the problems."""
+    patient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
+    golds, broken = _write_golds(task, problems, seed)
+    with Grader(task, patient) as grader:
+
+        def grade(trials: Sequence[_Trial]) -> list[Score]:
+            scores: dict[int, Score] = {}
+            answers = ((i, problems[trial.row], trial.text) for i, trial in enumerate(trials))
+            for index, score in grader.grade(answers):
+                scores[index] = score
+                if progress is not None:
+                    progress(1)
+            return [scores[index] for index in range(len(trials))]
+
+        read = dict(zip(golds, grade(list(golds.values())), strict=True))
+        trials = [*golds.values(), *_list_trials(problems, golds, read, seed)]
+        scores = [*read.values(), *grade(trials[len(golds) :])]
+        results = list(zip(trials, scores, strict=True))
+        swaps = {
+            trial: _Trial(row=trial.other, variant=Variant.OTHER, text=golds[trial.row].text)
+            for trial, score in results
+            if trial.other is not None and score.verdict is Verdict.CORRECT
+        }
+        swapped_scores = grade(list(swaps.values()))
+    mutual = {
+        trial
+        for trial, score in zip(swaps, swapped_scores, strict=True)
+        if score.verdict is Verdict.CORRECT
+    }
+    evidence = _Evidence(task=task, golds=golds, read=read, mutual=mutual)
+    faults = [*broken, *_list_faults(evidence, results)]
+    return GraderReport(
+        num_problems=len(problems),
+        num_without_gold=len(problems) - len(golds) - len(broken),
+        num_responses=len(trials) + len(swaps),
+        failures=tuple(
+            Failure(
+                problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score
+            )
+            for trial, score in sorted(faults, key=lambda fault: fault[0].row)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,196 +192,161 @@ class _Trial:
     """The row whose gold it is."""
 
 
-def check(
-    task: Task, problems: Sequence[Problem], *, limits: Limits | None = None, seed: int = 0
-) -> list[Failure]:
-    """Try a task's grader on problems and list what it gets wrong."""
-    return list(prove(task, problems, limits=limits, seed=seed).failures)
+_Result = tuple[_Trial, Score]
 
 
-def prove(
-    task: Task,
-    problems: Sequence[Problem],
-    *,
-    limits: Limits | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Proof:
-    """Try a task's grader on problems; failures come in the order of the problems."""
-    patient = (limits or Limits()).model_copy(update={"unscored_share": 1.0})
-    with Grader(task, patient) as grader:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """What decides whether a right variant is right by chance."""
 
-        def graded(trials: Sequence[_Trial]) -> list[Score]:
-            scores: dict[int, Score] = {}
-            answers = (
-                (index, problems[trial.row], trial.text) for index, trial in enumerate(trials)
-            )
-            for index, score in grader.grade(answers):
-                scores[index] = score
-                if progress is not None:
-                    progress(1)
-            return [scores[index] for index in range(len(trials))]
+    task: Task
+    golds: Mapping[int, _Trial]
+    read: Mapping[int, Score]
+    mutual: set[_Trial]
+    """Other rows' golds that are right here while this row's gold is right there."""
 
-        golds, broken = _golds(task, problems, seed)
-        read = dict(zip(golds, graded(list(golds.values())), strict=True))
-        trials = [*golds.values(), *_trials(problems, golds, read, seed)]
-        scores = [*read.values(), *graded(trials[len(golds) :])]
-        found = list(zip(trials, scores, strict=True))
-        swapped = [
-            trial
-            for trial, score in found
-            if trial.other is not None and score.verdict is Verdict.CORRECT
-        ]
-        back = graded(
-            [
-                _Trial(row=_other(trial), variant=Variant.OTHER, text=golds[trial.row].text)
-                for trial in swapped
-            ]
-        )
-    mutual = {
-        trial
-        for trial, score in zip(swapped, back, strict=True)
-        if score.verdict is Verdict.CORRECT
-    }
-    faults = [*broken, *_faults(task, found, golds, read, mutual)]
-    return Proof(
-        num_problems=len(problems),
-        num_without_gold=len(problems) - len(golds) - len(broken),
-        num_responses=len(trials) + len(back),
-        failures=tuple(
-            Failure(
-                problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score
-            )
-            for trial, score in sorted(faults, key=lambda fault: fault[0].row)
-        ),
-    )
+    def excuses(self, trial: _Trial, score: Score) -> bool:
+        if trial.variant is Variant.OTHER:
+            return trial in self.mutual or not self.task.has_one_answer
+        if trial.row not in self.golds:
+            return False
+        if trial.variant is Variant.VERDICT:
+            return _is_same(trial.text, self.golds[trial.row].text)
+        is_same = _is_same(score.answer, self.read[trial.row].answer)
+        return trial.variant in EXCUSABLE and is_same
 
 
-_Found = tuple[_Trial, Score]
-
-
-def _golds(
+def _write_golds(
     task: Task, problems: Sequence[Problem], seed: int
-) -> tuple[dict[int, _Trial], list[_Found]]:
+) -> tuple[dict[int, _Trial], list[_Result]]:
     """Have the task answer each problem; one it cannot read is a fault already."""
     golds: dict[int, _Trial] = {}
-    broken: list[_Found] = []
+    broken: list[_Result] = []
     for row, problem in enumerate(problems):
         try:
             text = task.solve(problem, seed)
         except DataError as error:
-            broken.append((_Trial(row=row, variant=Variant.GOLD, text=""), unscored(str(error))))
+            broken.append(
+                (_Trial(row=row, variant=Variant.GOLD, text=""), unscored_because(str(error)))
+            )
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)
     return golds, broken
 
 
-def _trials(
+def _list_trials(
     problems: Sequence[Problem], golds: Mapping[int, _Trial], read: Mapping[int, Score], seed: int
 ) -> Iterator[_Trial]:
     """List what to try on each row, every text once."""
     rows = list(golds)
-    places = {row: place for place, row in enumerate(rows)}
+    positions = {row: position for position, row in enumerate(rows)}
     for row, problem in enumerate(problems):
-        tried = {golds[row].text} if row in golds else set()
-        made = empty_words(problem, stream(seed, "check", row), with_huge=row < NUM_HUGE_ROWS)
-        spoiled = variants_of(golds[row].text, read[row].answer) if row in golds else ()
-        for variant, text in (*made, *spoiled):
+        rng = stream(seed, "check", row)
+        variants = list(empty_words(problem, rng, with_huge=row < NUM_HUGE_ROWS))
+        tried: set[str] = set()
+        nearby: list[int] = []
+        if row in golds:
+            tried.add(golds[row].text)
+            variants += variants_of(golds[row].text, read[row].answer)
+            position = positions[row]
+            nearby += rows[position + 1 : position + NUM_NEARBY]
+            nearby += rows[: min(position, NUM_NEARBY)]
+        for variant, text in variants:
             if text not in tried:
                 tried.add(text)
                 yield _Trial(row=row, variant=variant, text=text)
-        nearby = (
-            (
-                *rows[places[row] + 1 : places[row] + NUM_NEARBY],
-                *rows[: min(places[row], NUM_NEARBY)],
-            )
-            if row in golds
-            else ()
+        others = (
+            other
+            for other in nearby
+            if problems[other].id != problem.id
+            and golds[other].text != golds[row].text
+            and not _is_same(read[other].answer, read[row].answer)
         )
-        for other in _others(row, nearby, problems, golds, read):
+        for other in islice(others, NUM_OTHERS):
             yield _Trial(row=row, variant=Variant.OTHER, text=golds[other].text, other=other)
 
 
-def _others(
-    row: int,
-    nearby: Sequence[int],
-    problems: Sequence[Problem],
-    golds: Mapping[int, _Trial],
-    read: Mapping[int, Score],
-) -> list[int]:
-    """Find a few rows whose golds are another answer than this row's."""
-    others = (
-        other
-        for other in nearby
-        if problems[other].id != problems[row].id
-        and golds[other].text != golds[row].text
-        and not _is_same(read[other].answer, read[row].answer)
+def _list_faults(evidence: _Evidence, results: Sequence[_Result]) -> Iterator[_Result]:
+    num_tried = Counter(trial.variant for trial, _ in results)
+    num_right = Counter(
+        trial.variant for trial, score in results if score.verdict is Verdict.CORRECT
     )
-    return list(islice(others, NUM_OTHERS))
-
-
-def _faults(
-    task: Task,
-    found: Sequence[_Found],
-    golds: Mapping[int, _Trial],
-    read: Mapping[int, Score],
-    mutual: set[_Trial],
-) -> Iterator[_Found]:
-    tried = Counter(trial.variant for trial, _ in found)
-    right = Counter(trial.variant for trial, score in found if score.verdict is Verdict.CORRECT)
-    is_common = {variant: right[variant] > max(2, RARE * tried[variant]) for variant in SELDOM}
-    for trial, score in found:
+    common = {v for v in SELDOM if num_right[v] > max(2, RARE * num_tried[v])}
+    for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT
         if score.verdict is Verdict.UNSCORED:
-            if trial.row in golds:  # a grader may say that it cannot grade what has no reference
-                yield trial, score
+            # A grader may refuse to grade what has no reference.
+            is_fault = trial.row in evidence.golds
         elif (score.parts.get("correct", 0.0) == 1.0) != is_right:
-            yield trial, score
+            is_fault = True
         elif trial.variant is Variant.GOLD:
-            if not is_right:
-                yield trial, score
-        elif is_right and (
-            is_common.get(trial.variant, False)
-            or not _is_excused(task, trial, score, golds, read, mutual)
-        ):
+            is_fault = not is_right
+        else:
+            is_fault = is_right and (trial.variant in common or not evidence.excuses(trial, score))
+        if is_fault:
             yield trial, score
-
-
-def _is_excused(
-    task: Task,
-    trial: _Trial,
-    score: Score,
-    golds: Mapping[int, _Trial],
-    read: Mapping[int, Score],
-    mutual: set[_Trial],
-) -> bool:
-    """A right variant is excused where it is the gold answer by chance."""
-    if trial.variant is Variant.OTHER:
-        return trial in mutual or not task.has_one_answer
-    if trial.row not in golds:
-        return False
-    if trial.variant is Variant.VERDICT:
-        return _is_same(trial.text, golds[trial.row].text)
-    return trial.variant in EXCUSED and _is_same(score.answer, read[trial.row].answer)
 
 
 def _is_same(a: str | None, b: str | None) -> bool:
     if a is None or b is None:
         return False
+    if "".join(a.split()).casefold() == "".join(b.split()).casefold():
+        return True
     value = number(a)
-    return "".join(a.split()).casefold() == "".join(b.split()).casefold() or (
-        value is not None and value == number(b)
-    )
+    return value is not None and value == number(b)
 
 
-def _other(trial: _Trial) -> int:
-    assert trial.other is not None, "only another row's gold is swapped"
-    return trial.other
+def variants_of(gold: str, read: str | None) -> Iterator[tuple[Variant, str]]:
+    """Spoil a gold response; `read` is the answer that the grader read in it."""
+    answer = read or gold.strip()
+    start = gold.rfind(answer)
+    yield Variant.TRUNCATED, gold[:start] if start >= 0 else gold[: len(gold) // 2]
+    for variant, text in _spoil(answer):
+        yield variant, text if start < 0 else gold[:start] + text + gold[start + len(answer) :]
 
 
-def check_first(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
-    """Stop before training where the grader fails on the first problems."""
-    if failures := prove(task, problems[:FIRST_ROWS], limits=limits).failures:
-        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise DataError(f"the grader of {task.name} fails on its own data{more}: {failures[0]}")
+def empty_words(
+    problem: Problem, rng: random.Random, *, with_huge: bool
+) -> Iterator[tuple[Variant, str]]:
+    """Write responses that hold no answer to the problem at all."""
+    for text in ("", " \n\t\n"):
+        yield Variant.EMPTY, text
+    yield Variant.ECHO, "\n".join(message.content for message in problem.prompt)
+    for text in VERDICTS:
+        yield Variant.VERDICT, text
+    for _ in range(NUM_RANDOM):
+        letters = rng.choice(_ALPHABETS)
+        yield Variant.RANDOM, "garbage " + "".join(rng.choices(letters, k=rng.randrange(120)))
+    for text in HUGE if with_huge else ():
+        yield Variant.HUGE, text
+
+
+def number(text: str) -> Fraction | None:
+    """Read a plain number, whole, decimal or a fraction; None for anything else.
+
+    >>> number("1,200.50"), number("-3/6"), number("12%"), number("1/0")
+    (Fraction(2401, 2), Fraction(-1, 2), None, None)
+    """
+    plain = text.strip().strip("$").replace(",", "")
+    if not _NUMBER.fullmatch(plain):
+        return None
+    above, _, below = plain.partition("/")
+    return None if below and not int(below) else Fraction(above) / int(below or 1)
+
+
+def _spoil(answer: str) -> Iterator[tuple[Variant, str]]:
+    if not answer.startswith("#"):  # a program that begins with a comment is itself twice over
+        yield Variant.DOUBLED, f"{answer} {answer}"
+    value = number(answer)
+    if value is None:
+        yield Variant.OUTSIDE, "Q" if len(answer) == 1 else "qqqq"
+        return
+    for other in (value * 100, value / 100, value * 1000):
+        yield Variant.SHIFTED, _write_number(other)
+    for other in (value + 10**12, -value - 1):
+        yield Variant.OUTSIDE, _write_number(other)
+
+
+def _write_number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{float(value):.12g}"

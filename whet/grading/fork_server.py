@@ -1,8 +1,8 @@
-"""The fork server: a process that has the tasks loaded and forks grading workers, watches their
-clocks, ends them.
+"""The fork server: a process that has the tasks loaded, forks grading workers, and watches their
+clocks.
 
 It is a fresh interpreter without torch, its workers are its copies, and a new one is there in about
-a millisecond. It sits in a session of its own, so that Ctrl-C is its parent's to answer, and ends
+a millisecond. It sits in a session of its own, so that Ctrl-C is its parent's to answer, and exits
 with its parent, however that ends.
 """
 
@@ -10,23 +10,23 @@ import ctypes
 import gc
 import json
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
-from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from mmap import mmap
+from operator import attrgetter
 from pathlib import Path
 
 from whet.errors import WhetError
-from whet.grading.limits import Limits, confine, epitaph, too_long
-from whet.grading.worker import KILL, Board, work
-from whet.tasks.base import Task
-from whet.tasks.user_task import load_file
+from whet.grading.limits import Limits, confine, describe_exit, describe_timeout
+from whet.grading.worker import KILL, AnswerClock, work
+from whet.tasks.base import Task, settings_class
 from whet.types import Json
+from whet.user_code import load_file
 
 TICK_SECONDS = 0.02
 """How often the clocks of the workers are read."""
@@ -34,8 +34,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class ForkServer:
-    """Forks a worker for every socket it is sent, and tells over the control socket how each
-    ended."""
+    """Fork a worker for every socket received, and report on the control socket how it ends."""
 
     def __init__(self, control: socket.socket, tasks: Mapping[str, Task], limits: Limits) -> None:
         self.control = control
@@ -43,7 +42,7 @@ class ForkServer:
         self.limits = limits
         self.parent = os.getppid()
         self.cells = memoryview(mmap(-1, 4096)).cast("q")
-        self.boards: dict[int, Board] = {}  # by process id
+        self.clocks: dict[int, AnswerClock] = {}  # by process id
         self.wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self.wake, False)
@@ -52,51 +51,50 @@ class ForkServer:
 
     def run(self) -> None:
         """Serve until the parent goes away, then leave nothing running."""
-        self._tell({"ready": True})
+        self._report({"ready": True})
         try:
             while os.getppid() == self.parent and self._serve():
                 pass
         finally:
-            for pid in list(self.boards):
+            for pid in list(self.clocks):
                 _kill(pid)
-            _sweep(keep=())
+            _kill_strays(keep=())
 
     def _serve(self) -> bool:
-        doors = [self.control.fileno(), self.wake]
-        ready, _, _ = select.select(doors, [], [], TICK_SECONDS if self.boards else 1.0)
+        descriptors = [self.control.fileno(), self.wake]
+        ready, _, _ = select.select(descriptors, [], [], TICK_SECONDS if self.clocks else 1.0)
         if self.wake in ready:
             with suppress(BlockingIOError):
                 os.read(self.wake, 4096)
         self._watch()
         self._reap()
         if self.control.fileno() in ready:
-            asked, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
-            if not asked:
+            message, sockets, _, _ = socket.recv_fds(self.control, 1, 1)
+            if not message:
                 return False
-            if descriptors:
-                self._fork(asked[0], socket.socket(fileno=descriptors[0]))
+            if sockets:
+                self._fork(message[0], socket.socket(fileno=sockets[0]))
             else:
-                self._end(asked[0] - KILL)
+                self._kill_slot(message[0] - KILL)
         return True
 
-    def _fork(self, slot: int, place: socket.socket) -> None:
-        board = Board(cells=self.cells, slot=slot)
-        board.rest()
+    def _fork(self, slot: int, channel: socket.socket) -> None:
+        clock = AnswerClock(cells=self.cells, slot=slot)
+        clock.stop()
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                self._become_worker(server, place, board)
+                self._become_worker(server, channel, clock)
                 code = 0
             finally:
                 os._exit(code)
-        place.close()
-        self.boards[pid] = board
+        channel.close()
+        self.clocks[pid] = clock
 
-    def _become_worker(self, server: int, place: socket.socket, board: Board) -> None:
-        """Shed what is the server's, and go down with it; own what the grader starts, so that it
-        can be found."""
+    def _become_worker(self, server: int, channel: socket.socket, clock: AnswerClock) -> None:
+        """Drop what is the server's and die with it; adopt what the grader starts, to find it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -107,91 +105,89 @@ class ForkServer:
         self.control.close()
         confine(self.limits)
         with suppress(BrokenPipeError, ConnectionResetError):
-            work(place, self.tasks, self.limits, board)
+            work(channel, self.tasks, self.limits, clock)
 
     def _watch(self) -> None:
-        for pid, board in list(self.boards.items()):
-            if board.seconds > self.limits.wall:
+        for pid, clock in list(self.clocks.items()):
+            if clock.seconds > self.limits.wall:
                 _kill(pid)
                 os.waitpid(pid, 0)
-                self._bury(pid, too_long(self.limits))
+                self._bury(pid, describe_timeout(self.limits))
 
-    def _end(self, slot: int) -> None:
-        """End a worker that its parent has not heard of for too long; a worker that went by itself
-        is reaped."""
-        for pid, board in self.boards.items():
-            if board.slot == slot:
+    def _kill_slot(self, slot: int) -> None:
+        """Kill a worker that its parent has not heard from for too long; it is reaped later."""
+        for pid, clock in self.clocks.items():
+            if clock.slot == slot:
                 _kill(pid)
 
     def _reap(self) -> None:
-        # Looked at before it is taken away: until then its number, and so its group's, cannot be
+        # Looked at before it is waited for: until then its number, and so its group's, cannot be
         # another's.
-        while (ended := _ended()) is not None:
-            if ended in self.boards:
-                _kill(ended)
-            _, status = os.waitpid(ended, 0)
-            if ended in self.boards:
-                self._bury(ended, epitaph(status, self.limits))
+        while (pid := _exited_child()) is not None:
+            if pid in self.clocks:
+                _kill(pid)
+            _, status = os.waitpid(pid, 0)
+            if pid in self.clocks:
+                self._bury(pid, describe_exit(status, self.limits))
 
     def _bury(self, pid: int, why: str) -> None:
-        """End whatever a worker started and left, then tell of its end; its socket is closed by
-        then on every side."""
-        board = self.boards.pop(pid)
-        _sweep(keep=self.boards)
-        self._tell({"slot": board.slot, "answer": board.number, "why": why})
+        """Kill whatever a worker left running, then report its end; its socket is closed by now."""
+        clock = self.clocks.pop(pid)
+        _kill_strays(keep=self.clocks)
+        self._report({"slot": clock.slot, "answer": clock.number, "why": why})
 
-    def _tell(self, message: dict[str, Json]) -> None:
+    def _report(self, message: dict[str, Json]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def main() -> None:
-    """Read what to load from standard input and serve on the socket whose number is the first
-    argument."""
+    """Read what to load from standard input; serve on the socket of the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     hello = json.loads(sys.stdin.buffer.read())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     try:
-        for file in hello["own"]:
+        for file in hello["user_files"]:
             load_file(Path(file))
-        tasks = _made(b64decode(hello["tasks"]))
+        tasks = [_make_task(**recipe) for recipe in hello["tasks"]]
+        for task in tasks:
+            task.warm()  # here, so that forked workers find it loaded
     except Exception as error:
-        said = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
-        control.sendall(json.dumps({"failed": said}).encode() + b"\n")
+        reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
+        control.sendall(json.dumps({"failed": reason}).encode() + b"\n")
         return
     gc.freeze()
     ForkServer(control, {task.name: task for task in tasks}, Limits(**hello["limits"])).run()
 
 
-def _made(packed: bytes) -> list[Task]:
-    """Make the tasks, and have each load what it needs, so that forked workers find it loaded."""
-    recipes = pickle.loads(packed)  # noqa: S301 - written by our own parent
-    tasks: list[Task] = [
-        recipe[0](recipe[1]) if isinstance(recipe, tuple) else recipe for recipe in recipes
-    ]
-    for task in tasks:
-        task.warm()
-    return tasks
+def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
+    kind = attrgetter(name)(import_module(module))
+    if settings is None:
+        task: Task = kind()
+    else:
+        config = settings_class(kind)
+        assert config is not None, "a task with settings has a class for them"
+        task = kind(config.model_validate(settings))
+    return task
 
 
-def _ended() -> int | None:
+def _exited_child() -> int | None:
     try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return None
-    return found.si_pid if found else None
+    return info.si_pid if info else None
 
 
 def _kill(pid: int) -> None:
-    """End a worker and its process group."""
-    for end in (os.kill, os.killpg):
+    """Kill a worker and its process group."""
+    for kill in (os.kill, os.killpg):
         with suppress(ProcessLookupError):
-            end(pid, signal.SIGKILL)
+            kill(pid, signal.SIGKILL)
 
 
-def _sweep(keep: Mapping[int, Board] | tuple[()]) -> None:
-    """End children that are no workers: what a dead worker had started comes to its nearest living
-    ancestor, us."""
+def _kill_strays(keep: Mapping[int, AnswerClock] | tuple[()]) -> None:
+    """Kill children that are no workers: what a dead worker had started is reparented to us."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while strays := [pid for pid in map(int, children.read_text().split()) if pid not in keep]:
         for pid in strays:

@@ -1,8 +1,8 @@
-"""Grade many answers at once in processes that can be killed; each is graded once, whatever the
-others do.
+"""Grade answers in worker processes that can be killed, without ever holding up their source.
 
     with Grader(task, Limits(workers=2, wall=10)) as grader:
-        for id, score in grader.grade((rollout.id, rollout.problem, rollout.text) for rollout in rollouts):
+        answers = ((rollout.id, rollout.problem, rollout.text) for rollout in rollouts)
+        for id, score in grader.grade(answers):
             ...
 
 An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the
@@ -18,18 +18,18 @@ from types import TracebackType
 from typing import TypeVar
 
 from whet.errors import DataError, TrainError
-from whet.grading.limits import Limits, roomy
-from whet.grading.worker import State, batch_line, scored, unscored
-from whet.grading.workers import Crew, Died, Scored
+from whet.grading.limits import Limits, with_grace
+from whet.grading.worker import State, batch_line, score_safely, unscored_because
+from whet.grading.worker_pool import Died, Scored, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
-BATCH_SECONDS, MAX_BATCH = 0.02, 512
-"""A message carries about this much work: enough that sending it is nothing, little enough to share
-out evenly."""
+BATCH_SECONDS = 0.02
+"""A batch holds about this much work: sending it costs little, and batches share out evenly."""
+MAX_BATCH = 512
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -43,23 +43,20 @@ class _Job:
     problem: Problem
     text: str
     suspicions: int = 0
-    """How many workers died with it but at no answer. It is sent alone then, and blamed for the
-    third."""
+    """Workers that died with it but at no answer. It is then sent alone; the third is its fault."""
 
 
 class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
     def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
-        given = [
-            part
-            for task in (tasks if isinstance(tasks, Sequence) else [tasks])
-            for part in task.parts
-        ]
-        self.limits = roomy(limits or Limits(), max((task.seconds for task in given), default=0.0))
-        self._tasks = {task.name: task for task in given}
-        self.workers = _num_workers(given, self.limits)
-        self._crew = Crew(given, self.limits, self.workers) if self.workers else None
+        listed = tasks if isinstance(tasks, Sequence) else [tasks]
+        parts = [part for task in listed for part in task.parts]
+        longest = max((task.seconds for task in parts), default=0.0)
+        self.limits = with_grace(limits or Limits(), longest)
+        self._tasks = {task.name: task for task in parts}
+        self.workers = _num_workers(parts, self.limits)
+        self._pool = WorkerPool(parts, self.limits, self.workers) if self.workers else None
         self._numbers = count()
         self._queue: deque[_Job] = deque()
         self._is_slow = False
@@ -67,7 +64,7 @@ class Grader:
         self._idle = set(self._out)
         self._leaving: set[int] = set()
         self._finished: deque[tuple[int, Score]] = deque()
-        self._pace = BATCH_SECONDS  # seconds an answer takes, as far as is known
+        self._pace = BATCH_SECONDS  # seconds per answer, as far as is known
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self.num_lost = 0
         """Workers that were killed or died, each replaced."""
@@ -85,20 +82,19 @@ class Grader:
 
     def close(self) -> None:
         """End the grading processes."""
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
-        """Score each answer and give it back under its key, in the order in which they are
-        finished.
+        """Score each answer and yield it under its key, in the order in which they are finished.
 
-        Answers are taken as they are needed, so that a source that makes them goes on while the
-        first are graded.
+        The source is never kept waiting: answers that no worker is free for queue up, so that an
+        engine that makes them goes on while a slow grader catches up.
         """
         if not self.workers:
             for key, problem, text in answers:
-                yield key, self._counted(scored(self._task_of(problem), problem, text))
+                yield key, self._count(score_safely(self._task_of(problem), problem, text))
             return
         keys: dict[int, K] = {}
 
@@ -115,13 +111,12 @@ class Grader:
             while has_more or keys:
                 has_more = has_more and self._gather(source)
                 self._share(is_last=not has_more)
-                self._hear(wait=bool(keys) and (not has_more or len(self._queue) >= self._room))
+                self._collect(wait=bool(keys) and not has_more)
                 while self._finished:
                     number, score = self._finished.popleft()
-                    if (
-                        number in keys
-                    ):  # what a call that was given up left behind may still come in
-                        yield keys.pop(number), self._counted(score)
+                    # Scores of a call that was given up may still come in.
+                    if number in keys:
+                        yield keys.pop(number), self._count(score)
         finally:
             self._queue.clear()
             self._finished.clear()
@@ -130,15 +125,11 @@ class Grader:
     def _batch(self) -> int:
         return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self._pace, 1e-6))))
 
-    @property
-    def _room(self) -> int:
-        return 4 * self._batch * self.workers
-
     def _gather(self, jobs: Iterator[_Job]) -> bool:
-        """Take answers from the source for about a batch; False once there are no more."""
+        """Pull about a batch of answers from the source; False once there are no more."""
         began = time.perf_counter()
         self._is_slow = False
-        for _ in range(min(self._batch, self._room - len(self._queue))):
+        for _ in range(self._batch):
             job = next(jobs, None)
             if job is None:
                 return False
@@ -149,21 +140,20 @@ class Grader:
         return True
 
     def _share(self, *, is_last: bool) -> None:
-        """Give waiting workers batches: full ones while answers come quickly, smaller ones at the
-        end."""
-        assert self._crew is not None, "the grader is closed"
+        """Give idle workers batches, full ones while answers come quickly, smaller at the end."""
+        assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
-            size = (
-                min(self._batch, -(-len(self._queue) // self.workers)) if is_last else self._batch
-            )
+            size = self._batch
+            if is_last:
+                size = min(size, -(-len(self._queue) // self.workers))
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()
-            jobs = self._taken(size)
+            jobs = self._take_batch(size)
             self._out[slot] = {job.number: job for job in jobs}
-            self._crew.give(slot, batch_line([(job.number, job.problem, job.text) for job in jobs]))
+            self._pool.give(slot, batch_line([(job.number, job.problem, job.text) for job in jobs]))
 
-    def _taken(self, size: int) -> list[_Job]:
+    def _take_batch(self, size: int) -> list[_Job]:
         jobs = [self._queue.popleft()]
         while (
             len(jobs) < size
@@ -174,9 +164,9 @@ class Grader:
             jobs.append(self._queue.popleft())
         return jobs
 
-    def _hear(self, *, wait: bool) -> None:
-        assert self._crew is not None, "the grader is closed"
-        for event in self._crew.listen(wait=wait):
+    def _collect(self, *, wait: bool) -> None:
+        assert self._pool is not None, "the grader is closed"
+        for event in self._pool.listen(wait=wait):
             if isinstance(event, Scored):
                 self._take_scores(event)
             else:
@@ -195,8 +185,7 @@ class Grader:
             self._leaving.add(event.slot)
 
     def _take_death(self, event: Died) -> None:
-        """Another worker has the slot. The answer at fault is UNSCORED, the rest of the batch is
-        sent again.
+        """Leave the answer at fault UNSCORED and queue the rest of the batch again.
 
         Where a worker died at no answer, as in reading the batch, each is tried alone to find the
         one to blame.
@@ -213,14 +202,14 @@ class Grader:
             )
         if blamed in out:
             del out[blamed]
-            self._finished.append((blamed, unscored(event.why)))
+            self._finished.append((blamed, unscored_because(event.why)))
         self._queue.extendleft(reversed(out.values()))
         self.num_lost += event.slot not in self._leaving
         self._leaving.discard(event.slot)
         self._idle.add(event.slot)
 
-    def _counted(self, score: Score) -> Score:
-        """Keep count of failures, and stop where there are too many to go on."""
+    def _count(self, score: Score) -> Score:
+        """Count failures, and stop where there are too many to go on."""
         self._recent.append(score.verdict is Verdict.UNSCORED)
         if self._recent[-1]:
             num = sum(self._recent)
@@ -228,8 +217,9 @@ class Grader:
             limits = self.limits
             if num >= limits.unscored_count and num > limits.unscored_share * of:
                 raise TrainError(
-                    f"{num} of the last {of} answers could not be scored, this one because {score.note}; "
-                    f"mend that, or allow more than unscored_share = {limits.unscored_share:g} of them"
+                    f"{num} of the last {of} answers could not be scored, this one because "
+                    f"{score.note}; fix that, or allow more than "
+                    f"unscored_share = {limits.unscored_share:g} of them"
                 )
         return score
 

@@ -1,4 +1,4 @@
-"""What grading one answer may cost, and what is said of a process that went past it."""
+"""What grading one answer may cost, and how a process that went past it is described."""
 
 import os
 import resource
@@ -11,13 +11,11 @@ from whet.config import Config
 
 MAX_WORKERS = 128
 GRACE_SECONDS = 3.0
-"""How much longer than its own time a task may take: starting and ending what it waits for is not
-in it."""
+"""Time beyond a task's own clock, for starting and ending what it waits for."""
 
 
 class Limits(Config):
-    """How many processes grade, what one answer may take of them, and how many failures are too
-    many."""
+    """How many processes grade, what one answer may cost, and how many failures are too many."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
@@ -35,34 +33,32 @@ class Limits(Config):
     """Do not stop before this many answers could not be scored."""
 
 
-def roomy(limits: Limits, seconds: float) -> Limits:
-    """Leave a task that keeps time itself the time to say that it is over.
+def with_grace(limits: Limits, seconds: float) -> Limits:
+    """Leave a task that keeps time itself the time to report that it is over.
 
-    >>> roomy(Limits(wall=10.0), 60.0).wall, roomy(Limits(wall=10.0), 0.0).wall
+    >>> with_grace(Limits(wall=10.0), 60.0).wall, with_grace(Limits(wall=10.0), 0.0).wall
     (63.0, 10.0)
     """
-    return limits.model_copy(
-        update={"wall": max(limits.wall, seconds + GRACE_SECONDS if seconds else 0.0)}
-    )
+    own = seconds + GRACE_SECONDS if seconds else 0.0
+    return limits.model_copy(update={"wall": max(limits.wall, own)})
 
 
 def confine(limits: Limits) -> None:
     """Bound the memory of this process from here on, and leave no core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = address_space() + limits.memory
-    resource.setrlimit(
-        resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
-    )
+    soft = address_space() + limits.memory
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def arm(limits: Limits) -> None:
-    """Start the processor clock of one answer. It kills by default action, which no code of a
-    grader sees coming."""
+def start_cpu_clock(limits: Limits) -> None:
+    """Give one answer its processor time; the signal kills by default, so no grader code runs."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
 
-def disarm() -> None:
+def stop_cpu_clock() -> None:
     signal.setitimer(signal.ITIMER_PROF, 0)
 
 
@@ -72,16 +68,16 @@ def address_space() -> int:
     return int(pages) * resource.getpagesize()
 
 
-def too_long(limits: Limits) -> str:
+def describe_timeout(limits: Limits) -> str:
     return f"grading took more than {limits.wall:g} s"
 
 
-def epitaph(status: int, limits: Limits) -> str:
-    """Say how a worker ended, from its wait status."""
+def describe_exit(status: int, limits: Limits) -> str:
+    """Explain how a worker ended, from its wait status."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"the grading process ended with code {code}"
     if code == -signal.SIGPROF:
         return f"grading took more than {limits.cpu:g} s of processor time"
-    known = {int(each): each.name for each in signal.Signals}
-    return f"the grading process was ended by {known.get(-code, f'signal {-code}')}"
+    names = {int(known): known.name for known in signal.Signals}
+    return f"the grading process was ended by {names.get(-code, f'signal {-code}')}"

@@ -1,8 +1,7 @@
-"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the other side
-goes away.
+"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the parent
+closes the socket.
 
-Only plain data crosses the border. Nothing here starts or ends processes; that is the fork server's
-work.
+Only plain data crosses the border. Starting and ending processes is the fork server's work.
 """
 
 import json
@@ -14,23 +13,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from whet.errors import DataError
-from whet.grading.limits import Limits, address_space, arm, disarm
+from whet.grading.limits import Limits, address_space, start_cpu_clock, stop_cpu_clock
 from whet.tasks.base import Task
 from whet.types import Json, Problem, Score, Verdict
 
 FLUSH_SECONDS = 0.005
-"""Scores are sent once they have cost this much: a kill then loses little work that was done."""
+"""Scores are sent once they have cost this much, so that a kill loses little finished work."""
 KILL = 128
-"""A byte below this asks the fork server for a worker in that slot; with this added, to end the one
-that is there."""
+"""A byte below this asks the fork server for a worker in that slot; with this added, to kill it."""
 BROKEN = "the problem cannot be graded: "
 """How the note begins where the fault is the problem's own."""
 NO_MEMORY = "grading ran out of the memory it may take"
 
 
 class State(StrEnum):
-    """What a worker does after a message: go on with its batch, wait for the next, or end and be
-    replaced."""
+    """What a worker does after a message: go on with its batch, wait for another, or exit."""
 
     MORE = "more"
     READY = "ready"
@@ -38,9 +35,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
-    """Memory that a worker shares with the fork server: which answer it is at, and since when (0
-    while it is at none).
+class AnswerClock:
+    """Memory shared with the fork server: the answer a worker is at, and since when (0 for none).
 
     The server reads the clock here, so that no code of a grader can hold it up.
     """
@@ -48,11 +44,11 @@ class Board:
     cells: memoryview
     slot: int
 
-    def take(self, number: int) -> None:
+    def start(self, number: int) -> None:
         self.cells[2 * self.slot] = number
         self.cells[2 * self.slot + 1] = time.monotonic_ns()
 
-    def rest(self) -> None:
+    def stop(self) -> None:
         self.cells[2 * self.slot + 1] = 0
 
     @property
@@ -65,88 +61,82 @@ class Board:
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
 
-def unscored(note: str) -> Score:
+def unscored_because(note: str) -> Score:
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
-def scored(task: Task, problem: Problem, text: str) -> Score:
-    """Score an answer; a grader that fails gives UNSCORED and says how, never a zero."""
+def score_safely(task: Task, problem: Problem, text: str) -> Score:
+    """Score an answer; a grader that fails gives UNSCORED and the reason, never a zero."""
     try:
-        return _checked(task.score(problem, text))
+        return _check_score(task.score(problem, text))
     except DataError as error:
-        return unscored(f"{BROKEN}{error}")
+        return unscored_because(f"{BROKEN}{error}")
     except MemoryError:
-        return unscored(NO_MEMORY)
+        return unscored_because(NO_MEMORY)
     except (Exception, SystemExit) as error:
-        return unscored(f"the grader raised {type(error).__name__}: {_first_line(error)}")
+        return unscored_because(f"the grader raised {type(error).__name__}: {_first_line(error)}")
 
 
-def work(place: socket.socket, tasks: Mapping[str, Task], limits: Limits, board: Board) -> None:
-    """Grade batch after batch. A worker that has grown leaves, so that memory lost to one answer is
-    no other's."""
-    me = os.getpid()
+def work(
+    channel: socket.socket, tasks: Mapping[str, Task], limits: Limits, clock: AnswerClock
+) -> None:
+    """Grade batch after batch; a worker that has grown exits, so that a leak harms one answer."""
+    pid = os.getpid()
     allowed = address_space() + limits.memory // 2
-    with place.makefile("rb", buffering=1 << 16) as lines:
+    with channel.makefile("rb", buffering=1 << 16) as lines:
         for line in lines:
             rows: list[Json] = []
             has_room = True
             began = time.perf_counter()
-            for number, problem, text in _read(line):
+            for number, problem, text in _read_batch(line):
                 if time.perf_counter() - began > FLUSH_SECONDS and rows:
-                    _send(place, rows, time.perf_counter() - began, State.MORE)
+                    _send(channel, rows, time.perf_counter() - began, State.MORE)
                     rows = []
                     began = time.perf_counter()
-                board.take(number)
-                arm(limits)
-                score = scored(tasks[problem.task], problem, text)
-                board.rest()
-                if os.getpid() != me:  # a grader forked, and this is the copy
+                clock.start(number)
+                start_cpu_clock(limits)
+                score = score_safely(tasks[problem.task], problem, text)
+                clock.stop()
+                if os.getpid() != pid:  # a grader forked, and this is the copy
                     os._exit(0)
-                rows.append(_row(number, score))
+                parts: dict[str, Json] = {**score.parts}
+                rows.append([number, score.verdict.value, parts, score.answer, score.note])
                 has_room = score.note != NO_MEMORY
                 if not has_room:
                     break
-            disarm()
+            stop_cpu_clock()
             is_well = has_room and address_space() <= allowed
-            _send(
-                place, rows, time.perf_counter() - began, State.READY if is_well else State.LEAVING
-            )
+            state = State.READY if is_well else State.LEAVING
+            _send(channel, rows, time.perf_counter() - began, state)
             if not is_well:
                 return
 
 
 def batch_line(answers: list[tuple[int, Problem, str]]) -> bytes:
     """Write a batch; a problem that several answers share is sent once."""
-    places: dict[int, int] = {}
+    indices: dict[int, int] = {}
     problems: list[Json] = []
     rows: list[Json] = []
     for number, problem, text in answers:
-        if id(problem) not in places:
-            places[id(problem)] = len(problems)
+        if id(problem) not in indices:
+            indices[id(problem)] = len(problems)
             problems.append(problem.to_json())
-        rows.append([number, places[id(problem)], text])
+        rows.append([number, indices[id(problem)], text])
     return json.dumps({"problems": problems, "answers": rows}).encode() + b"\n"
 
 
-def score_of(verdict: str, parts: Mapping[str, float], answer: str | None, note: str) -> Score:
-    return Score(verdict=Verdict(verdict), parts=parts, answer=answer, note=note)
-
-
-def _read(line: bytes) -> list[tuple[int, Problem, str]]:
+def _read_batch(line: bytes) -> list[tuple[int, Problem, str]]:
     batch = json.loads(line)
     problems = [Problem.from_json(row) for row in batch["problems"]]
     return [(number, problems[index], text) for number, index, text in batch["answers"]]
 
 
-def _row(number: int, score: Score) -> Json:
-    return [number, score.verdict.value, dict(score.parts), score.answer, score.note]
+def _send(channel: socket.socket, rows: list[Json], seconds: float, state: State) -> None:
+    message = {"scores": rows, "seconds": seconds, "state": state}
+    channel.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _send(place: socket.socket, rows: list[Json], seconds: float, state: State) -> None:
-    place.sendall(json.dumps({"scores": rows, "seconds": seconds, "state": state}).encode() + b"\n")
-
-
-def _checked(score: Score) -> Score:
+def _check_score(score: Score) -> Score:
     """Make plain numbers of the parts, which numpy's may be, and refuse what is no score at all."""
     if not isinstance(score, Score):
         raise TypeError(f"score gave {type(score).__name__}, not a Score")

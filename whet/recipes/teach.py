@@ -103,7 +103,7 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
             text = task.solve(asked, seed)
             if text is None:
                 raise DataError(
-                    f"{cfg.task.name} has no worked answer for {problem.id}; choose another split"
+                    f"{problem.task} has no worked answer for {problem.id}; choose another split"
                 )
             rows.setdefault(
                 (asked.prompt[-1].content, text),

@@ -1,16 +1,19 @@
-"""Shaping terms: small pure functions of a rollout that a reward spec names, with their parameters,
-and weighs."""
+"""Shaping terms: small pure functions of a rollout that a reward spec weighs and adds up."""
 
-from math import cos, pi
-from typing import Annotated, Literal
+from collections.abc import Callable
+from functools import cached_property
+from math import cos, isfinite, pi
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from whet.config import Config
+from whet.errors import ConfigError
 from whet.rewards import text_stats
 from whet.rng import stream
 from whet.text.steps import solution_form, verification_form
 from whet.types import Rollout, Score, Verdict
+from whet.user_code import Reference, load_from_file, read_settings
 
 
 class Shaping(Config):
@@ -41,16 +44,13 @@ class Outcome(Shaping):
     def value(self, rollout: Rollout, score: Score) -> float:
         if score.verdict is Verdict.CORRECT:
             return self.correct
-        return (
-            self.wrong
-            if score.verdict is Verdict.WRONG or self.no_answer is None
-            else self.no_answer
-        )
+        if score.verdict is Verdict.WRONG or self.no_answer is None:
+            return self.wrong
+        return self.no_answer
 
 
 class Quality(Shaping):
-    """How near a feasible solution comes to the optimum: `exact` at it, `feasible` × the ratio
-    below, else `other`."""
+    """How near a solution is to the optimum: `exact`, `feasible` × the ratio, or `other`."""
 
     kind: Literal["quality"]
     exact: float = 1.0
@@ -68,11 +68,13 @@ class Quality(Shaping):
         if not parts.get("feasible") or score.verdict is not Verdict.WRONG:
             return self.other
         ratio = min(value, optimum) / max(value, optimum) if value > 0 and optimum > 0 else 0.0
-        return self.feasible * (ratio**2 if rollout.problem.task in self.squared else ratio)
+        if rollout.problem.task in self.squared:
+            ratio **= 2
+        return self.feasible * ratio
 
 
 class Thinking(Shaping):
-    """1 where the response thinks in one closed block first and then says something."""
+    """1 where the response thinks in one closed block first and then answers."""
 
     kind: Literal["thinking"]
 
@@ -86,18 +88,17 @@ class Tags(Shaping):
     kind: Literal["think_format", "think_answer_format", "tag_count"]
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        if self.kind == "tag_count":
-            return text_stats.tag_count(rollout.text)
-        rule = (
-            text_stats.is_think_format
-            if self.kind == "think_format"
-            else text_stats.is_think_answer_format
-        )
-        return float(rule(rollout.text))
+        match self.kind:
+            case "tag_count":
+                return text_stats.tag_count(rollout.text)
+            case "think_format":
+                return float(text_stats.is_think_format(rollout.text))
+            case "think_answer_format":
+                return float(text_stats.is_think_answer_format(rollout.text))
 
 
 class WeightedTags(Shaping):
-    """NeMo RL's rule: a weight for each of two blocks that is there and closed."""
+    """NeMo RL's rule: a weight for each of two blocks that is present and closed."""
 
     kind: Literal["weighted_tags"]
     think_weight: float = 0.25
@@ -106,9 +107,8 @@ class WeightedTags(Shaping):
     answer_tag: str = "answer"
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        thinks, answers = (
-            text_stats.has_block(rollout.text, tag) for tag in (self.think_tag, self.answer_tag)
-        )
+        thinks = text_stats.has_block(rollout.text, self.think_tag)
+        answers = text_stats.has_block(rollout.text, self.answer_tag)
         return self.think_weight * thinks + self.answer_weight * answers
 
 
@@ -130,8 +130,7 @@ class Repeat(Shaping):
 
 
 class Ngrams(Shaping):
-    """The share of n-grams that were there before (TRL over tokens, Open R1 over words in lower
-    case)."""
+    """The share of n-grams that occur earlier (TRL over tokens, Open R1 over lower-case words)."""
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)
@@ -143,8 +142,7 @@ class Ngrams(Shaping):
 
 
 class Overlong(Shaping):
-    """0 until the buffer before the limit, then down to -1 at the limit (DAPO, Yu et al. 2025,
-    equation 13)."""
+    """0 up to the buffer before the limit, then down to -1 (DAPO, Yu et al. 2025, equation 13)."""
 
     kind: Literal["overlong"]
     max_tokens: int = Field(ge=1)
@@ -165,12 +163,9 @@ class Cosine(Shaping):
     wrong_long: float = -0.5
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        is_right = score.verdict is Verdict.CORRECT
-        short, long = (
-            (self.correct_short, self.correct_long)
-            if is_right
-            else (self.wrong_short, self.wrong_long)
-        )
+        short, long = self.wrong_short, self.wrong_long
+        if score.verdict is Verdict.CORRECT:
+            short, long = self.correct_short, self.correct_long
         progress = min(_length(rollout) / self.max_tokens, 1.0)
         return long + (short - long) * (1.0 + cos(pi * progress)) / 2
 
@@ -188,11 +183,10 @@ class Linear(Shaping):
 
 
 class StepForm(Shaping):
-    """RL-Tango's format scores. A verification's problem may say how many `num_steps` its solution
-    has, and its `form`.
+    """RL-Tango's format scores.
 
-    The count of steps is held against a verification only where the solution's own form is 0.6 or
-    more.
+    A verification's problem may state its solution's `num_steps` and `form`; the number of steps
+    counts against a verification only where that form is 0.6 or more.
     """
 
     kind: Literal["solution_form", "verification_form"]
@@ -202,10 +196,55 @@ class StepForm(Shaping):
             return solution_form(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
-        is_known = isinstance(steps, int) and isinstance(form, int | float) and form >= 0.6
-        return verification_form(
-            rollout.text, steps if is_known and isinstance(steps, int) else None
-        )
+        has_form = isinstance(form, int | float) and form >= 0.6
+        num_steps = steps if isinstance(steps, int) and has_form else None
+        return verification_form(rollout.text, num_steps)
+
+
+class UserTerm(Shaping):
+    """A term of the user's own: a function of a rollout and its score, or a subclass of `Shaping`.
+
+    All keys but these are the settings of the class; a function takes none.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["own"] = "own"
+    path: Reference
+    """A Python file and a function or class in it, as "my_terms.py:name"."""
+
+    @model_validator(mode="after")
+    def _load_now(self) -> Self:
+        """Fail on a mistake in the file now, not after the first answers are sampled."""
+        assert self._function is not None, "it is loaded"
+        return self
+
+    @cached_property
+    def _function(self) -> Callable[[Rollout, Score], float]:
+        settings = dict(self.__pydantic_extra__ or {})
+        value = load_from_file(self.path)
+        if isinstance(value, type) and issubclass(value, Shaping):
+            try:
+                return read_settings(value, settings).value
+            except ConfigError as error:
+                raise ConfigError(f"the term {self.path}: {error}") from error
+        if not callable(value) or isinstance(value, type):
+            raise ConfigError(
+                f"{self.path} is neither a function of a rollout and its score nor a class that "
+                "inherits from whet.rewards.shaping.Shaping"
+            )
+        if settings:
+            raise ConfigError(
+                f"the term {self.path} is a function and takes no settings, and is given "
+                f"{', '.join(settings)}"
+            )
+        return value
+
+    def value(self, rollout: Rollout, score: Score) -> float:
+        number = self._function(rollout, score)
+        if not isinstance(number, int | float) or not isfinite(number):
+            raise ConfigError(f"{self.path} gave {number!r} for {rollout.id}, not a finite number")
+        return float(number)
 
 
 class Random(Shaping):
@@ -230,7 +269,8 @@ Term = Annotated[
     | Cosine
     | Linear
     | StepForm
-    | Random,
+    | Random
+    | UserTerm,
     Field(discriminator="kind"),
 ]
 

@@ -1,7 +1,8 @@
-"""Opinions about facts: a reward spec weighs score parts and shaping terms into one number.
+"""A reward spec weighs the parts of a score and shaping terms into one number.
 
 The same stored rollouts can be rewarded again under another spec. `whet/rewards/specs` holds specs
-by name; a setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is.
+by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` takes one as it is, and
+`reward = "my_reward.py:name"` takes the user's own function of a rollout and its score.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ from pydantic import Field, model_validator
 from whet import config, mistakes
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.shaping import TOKEN_KINDS, Term
+from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm
 from whet.types import Group, Rollout, Score, Step, Verdict
+from whet.user_code import is_reference
 
 FOLDER = Path(__file__).parent / "specs"
 _KINDS = tuple(kind for model in mistakes.models(Term) for kind in mistakes.tags(model))
@@ -42,21 +44,19 @@ class RewardSpec(Config):
         if isinstance(given, str):
             return config.to_table(load(given), keep_none=False)
         if isinstance(given, dict) and isinstance(given.get("terms"), list | tuple):
-            for term in given["terms"]:
-                _check_kind(term)
+            return {**given, "terms": [_expand_kind(term) for term in given["terms"]]}
         return given
 
     @property
     def needs_tokens(self) -> bool:
-        """Tell whether a rollout's text and score are not enough."""
+        """Tell whether a term reads a rollout's tokens, not only its text and score."""
         return any(term.kind in TOKEN_KINDS for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
-        """Reward every rollout. One the grader could not score gets no reward and takes no part in
-        training."""
-        return [tuple(self.rewarded(rollout) for rollout in group) for group in groups]
+        """Reward every rollout; what the grader could not score gets none and is not trained on."""
+        return [tuple(self.apply_to(rollout) for rollout in group) for group in groups]
 
-    def rewarded(self, rollout: Rollout) -> Rollout:
+    def apply_to(self, rollout: Rollout) -> Rollout:
         """Give one rollout its reward, whatever reward it had."""
         assert rollout.score is not None, "a rollout is scored before it is rewarded"
         if rollout.score.verdict == Verdict.UNSCORED:
@@ -72,13 +72,13 @@ class RewardSpec(Config):
             if name not in score.parts:
                 known = ", ".join(sorted(score.parts))
                 raise ConfigError(
-                    f"reward.weights names {name!r}, which {rollout.problem.task} does not score: {known}"
+                    f"reward.weights names {name!r}, which {rollout.problem.task} does not score: "
+                    f"{known}"
                 )
         return sum(weight * score.parts[name] for name, weight in self.weights.items())
 
     def _steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Share the weight among the steps, by the sign of what each had, so that doing it twice
-        changes nothing."""
+        """Share the weight among the steps by the sign of their marks; twice changes nothing."""
         if self.step_weight is None:
             return steps
         share = self.step_weight / max(len(steps), 1)
@@ -88,23 +88,31 @@ class RewardSpec(Config):
 
 
 def load(name: str) -> RewardSpec:
-    """Read a shipped spec by its name, or a TOML file by its path."""
-    if name in shipped():
+    """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
+    if is_reference(name):
+        return RewardSpec(weights={}, terms=[UserTerm(path=name)])
+    if name in list_specs():
         return config.load(RewardSpec, FOLDER / f"{name}.toml", []).config
     if not name.endswith(".toml"):
-        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, shipped())}")
+        raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, list_specs())}")
     return config.load(RewardSpec, Path(name), []).config
 
 
-def shipped() -> list[str]:
+def list_specs() -> list[str]:
     """List the specs that come with whet."""
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
-def _check_kind(term: object) -> None:
-    kind = term.get("kind") if isinstance(term, dict) else None
-    if isinstance(kind, str) and kind not in _KINDS:
+def _expand_kind(term: object) -> object:
+    """Let a file and a name stand for a user's own term, and refuse kinds that are not known."""
+    if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
+        return term
+    kind = term["kind"]
+    if is_reference(kind):
+        return {**term, "kind": "own", "path": kind}
+    if kind not in _KINDS:
         raise ValueError(f"there is no shaping term {kind!r}{_nearest(kind, _KINDS)}")
+    return term
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -1,5 +1,4 @@
-"""Habits of model text: loops, repeated n-grams, the form of its tags. Measured here, judged by a
-reward spec."""
+"""Statistics of model text that rewards use: loops, repeated n-grams, the form of tags."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_UNIT = 20
-"""Shorter units do not count as loops: rulers, rows of dots and padding are no bad habit (the limit
-of NPG-Muse)."""
+"""Shorter units, such as rulers, dots and padding, are no loops (the limit of NPG-Muse)."""
 MIN_REPEATS = 5
 
+_ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
 _SMALL = 16
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _SHIFT = np.uint64(29)
@@ -21,13 +20,12 @@ Hashes = NDArray[np.uint64]
 
 
 def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS) -> float:
-    """Measure the share of characters that lie in a unit written `min_repeats` times or more in a
-    row, anywhere.
+    """Measure the share of characters in units written `min_repeats` times or more in a row.
 
     One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
     second.
 
-    >>> repeated_share("so it is. so it is. so it is. so it is. so it is. so it is. Then: 4", min_unit=10)
+    >>> repeated_share(6 * "so it is. " + "Then: 4", min_unit=10)
     0.8955223880597015
     """
     assert min_repeats >= 5, (
@@ -46,8 +44,7 @@ def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MI
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
-    """Measure the share of n-grams that were there before: 0 where all differ, or where there is
-    none.
+    """Measure the share of n-grams that occur earlier: 0 where all differ, or where there are none.
 
     >>> ngram_repetition("this this this this this".split(), 2)
     0.75
@@ -63,9 +60,9 @@ def words(text: str) -> list[str]:
 
 
 def has_thinking(text: str) -> bool:
-    """See one closed thinking block at the start, something in it and something after it.
+    """Look for one closed thinking block at the start, with text in it and after it.
 
-    The opening tag may have stood in the prompt, where the chat template writes it.
+    The opening tag may be in the prompt, where the chat template writes it.
     """
     thought, close, answer = text.partition("</think>")
     thought = thought.lstrip().removeprefix("<think>")
@@ -74,40 +71,31 @@ def has_thinking(text: str) -> bool:
 
 
 def is_think_format(text: str) -> bool:
-    """TRL's rule: the text opens with the only thinking tag, which is closed somewhere."""
+    """Apply TRL's rule: the text opens with the only thinking tag, which is closed somewhere."""
     return text.startswith("<think>") and text.count("<think>") == 1 and "</think>" in text
 
 
 def is_think_answer_format(text: str) -> bool:
-    """Open R1's rule: a thinking block and an answer block, each tag on a line of its own."""
+    """Apply Open R1's rule: a thinking and an answer block, each tag on a line of its own."""
     opening, middle = "<think>\n", "\n</think>\n<answer>\n"
-    found = text.find(middle, len(opening)) if text.startswith(opening) else -1
-    return (
-        found >= 0
-        and re.compile(r"\n</answer>$", re.MULTILINE).search(text, found + len(middle)) is not None
-    )
+    start = text.find(middle, len(opening)) if text.startswith(opening) else -1
+    return start >= 0 and _ANSWER_END.search(text, start + len(middle)) is not None
 
 
 def tag_count(text: str) -> float:
-    """Open R1's rule: a quarter for each of four tags that is there exactly once, on a line of its
-    own."""
-    return (
-        sum(
-            text.count(tag) == 1
-            for tag in ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
-        )
-        / 4
-    )
+    """Apply Open R1's rule: a quarter for each of four tags that occurs once, on its line."""
+    tags = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
+    return sum(text.count(tag) == 1 for tag in tags) / 4
 
 
 def has_block(text: str, tag: str) -> bool:
-    """See an opening tag that is closed later."""
+    """Look for an opening tag that is closed later."""
     start = text.find(f"<{tag}>")
     return start >= 0 and text.find(f"</{tag}>", start) >= 0
 
 
 Run = tuple[int, int, int]
-"""Start, end and period of a stretch in which every character equals the one a period later."""
+"""Start, end and period of a run in which every character equals the one a period later."""
 
 
 def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
@@ -126,10 +114,9 @@ def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
-    """Find runs whose period is from L to 2L, for L = 16, 32, …, by blocks of 2L characters at
-    every L-th place.
+    """Find runs of period L to 2L, for L = 16, 32, …, by blocks of 2L characters at multiples of L.
 
-    A five-fold repeat holds such a place a with block(a) = block(a + p) = block(a + 2p). Were a
+    A five-fold repeat holds such an offset a with block(a) = block(a + p) = block(a + 2p). Were a
     shorter distance to fit as well, the run would have the greatest common divisor of both as a
     period (Fine and Wilf 1965) and belong to a smaller L; so the nearest match is the period.
     Hashes only propose: runs are measured on the characters.
@@ -140,21 +127,20 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
     scale = _SMALL
     while scale * min_repeats <= len(codes):
         while length < 2 * scale:
-            hashes = _doubled(hashes, length)
+            hashes = _double_blocks(hashes, length)
             length = 2 * length
         last_end: dict[int, int] = {}
         for anchor, period in _proposals(hashes, scale):
             if anchor >= last_end.get(period, 0):
-                start, end = _extended(codes, anchor, period)
+                start, end = _extend_run(codes, anchor, period)
                 last_end[period] = end
                 runs.append((start, end + period, period))
         scale *= 2
     return runs
 
 
-def _doubled(hashes: Hashes, length: int) -> Hashes:
-    """Hash every block of 2n characters from its two halves; not linear, so that no pattern of text
-    cancels out."""
+def _double_blocks(hashes: Hashes, length: int) -> Hashes:
+    """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
     mixed: Hashes = hashes[:-length] * _ODD[0] + hashes[length:] * _ODD[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _ODD[2]
@@ -178,8 +164,8 @@ def _proposals(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
     return list(zip(anchors[fits].tolist(), periods[fits].tolist(), strict=True))
 
 
-def _extended(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
-    """Widen [start, end) around a place while characters equal those a period later."""
+def _extend_run(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
+    """Widen [start, end) around an anchor while characters equal those a period later."""
     start = anchor
     end = anchor
     step = 4 * period

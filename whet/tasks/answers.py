@@ -1,38 +1,36 @@
-"""Find where a response states its final answer. Linear in the text; reading the answer is left to
-each task.
+"""Read the final answer of a response in its strongest form, and state scores.
 
 The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a
 line that starts with `Answer:`, then the last fenced block, then the text itself: all of it, what
-follows its last line that ends in a colon, its last line, or what that line says it is. Reasoning
-before `</think>` is not read; a tag, box or reasoning that is opened and not closed is no answer:
-the response was cut.
+follows its last line that ends in a colon, its last line, or what that line says it is. A tag or
+box that is opened and not closed is no answer: the response was cut.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from whet.tasks.prose import told
-from whet.text.extract import after_thought
+from whet.text.final_answer import (
+    after_heading,
+    after_verb,
+    find_tags,
+    has_open_box,
+    has_open_tag,
+    last_box,
+    last_line,
+    visible_text,
+)
 from whet.types import Score, Verdict
 
 T = TypeVar("T")
 
-MAX_CHARS = 1 << 22
-"""Longer responses are not read."""
 MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
-
-_BOX = "\\boxed{"
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
-_MARKER = re.compile(
-    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE
-)
 
 
 def candidates(text: str) -> tuple[str, ...]:
-    """List the spans that may be the final answer, to be read in this order; most often there is
-    one.
+    """List the texts that may be the final answer, to be read in this order; mostly there is one.
 
     >>> candidates("<think><answer>3</answer></think> so <answer> 4 </answer>")
     ('4',)
@@ -41,14 +39,9 @@ def candidates(text: str) -> tuple[str, ...]:
     >>> candidates("<answer>4")
     ()
     """
-    if len(text) > MAX_CHARS:
-        return ()
-    found = _stated(text)
-    return tuple(
-        dict.fromkeys(
-            span for span in map(_unfenced, found) if span and len(span) <= MAX_ANSWER_CHARS
-        )
-    )
+    visible = visible_text(text)
+    stated = () if visible is None else map(_strip_fence, _strongest(visible))
+    return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
 
 
 def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | None:
@@ -66,67 +59,56 @@ def no_answer(*parts: str) -> Score:
     return Score(verdict=Verdict.NO_ANSWER, parts=facts, note="no final answer could be read")
 
 
-def judged(is_right: bool, parts: Mapping[str, float], answer: str, note: str) -> Score:
+def to_score(is_right: bool, parts: Mapping[str, float], answer: str, note: str) -> Score:
     """State a verdict, with `correct` among the parts."""
-    verdict = Verdict.CORRECT if is_right else Verdict.WRONG
     return Score(
-        verdict=verdict,
+        verdict=Verdict.CORRECT if is_right else Verdict.WRONG,
         parts={"correct": float(is_right), **parts},
         answer=answer[:1000],
         note=note,
     )
 
 
-def _stated(text: str) -> tuple[str, ...]:
-    start = after_thought(text)
-    if start is None:
-        return ()
-    said = text[start:]
-    if "<answer>" in said or "</answer>" in said:
-        said = _tagged(said)
-        return _boxed(said) if _BOX in said else (said,)
-    if _BOX in said:
-        return _boxed(said)
-    ends = [marker.end() for marker in _MARKER.finditer(said)]
-    if ends:
-        rest = said[ends[-1] :]
+def _strongest(text: str) -> tuple[str, ...]:
+    if "<answer>" in text or "</answer>" in text:
+        tags = find_tags(text)
+        if not tags or has_open_tag(text):
+            return ()
+        text = tags[-1].text
+        return (text,) if (box := _last_box(text)) is None else box
+    if (box := _last_box(text)) is not None:
+        return box
+    if (rest := after_heading(text)) is not None:
         return rest, rest.partition("\n")[0]
-    fenced = said.split("```")
+    return _in_plain_text(text)
+
+
+def _in_plain_text(text: str) -> tuple[str, ...]:
+    """List what may be the answer of a text that marks none."""
+    fenced = text.split("```")
     if len(fenced) >= 3:
         block = fenced[-2] if len(fenced) % 2 else fenced[-3]
         return (f"```{block}```",)
-    line = said.rstrip().rpartition("\n")[2]
-    colons = [found.end() for found in _COLON.finditer(said)]
-    return said, said[colons[-1] :] if colons else "", line, told(line) or ""
+    line = last_line(text)
+    if line is None:
+        return ()
+    *_, tail = _COLON.split(text)
+    return text, tail, line.text, after_verb(line.text.rstrip()) or ""
 
 
-def _tagged(text: str) -> str:
-    """Take what the last answer tags hold; nothing where they are not closed."""
-    opened = text.rfind("<answer>")
-    closing = text.rfind("</answer>")
-    return text[opened + len("<answer>") : closing] if 0 <= opened < closing else ""
+def _last_box(text: str) -> tuple[str, ...] | None:
+    """Take what the last box holds: nothing where it is not closed, None where there is no box."""
+    box = last_box(text)
+    if box is None:
+        return () if has_open_box(text) else None
+    return (box,)
 
 
-def _boxed(text: str) -> tuple[str, ...]:
-    """Take what the last box holds."""
-    start = text.rfind(_BOX) + len(_BOX)
-    depth = 1
-    for place in range(start, min(len(text), start + MAX_ANSWER_CHARS)):
-        depth += (text[place] == "{") - (text[place] == "}")
-        if depth == 0:
-            return (text[start:place],)
-    return ()
-
-
-def _unfenced(span: str) -> str:
+def _strip_fence(span: str) -> str:
     """Take the content of a fenced block that is all there is, its language word left out."""
     span = span.strip()
-    if (
-        len(span) >= 6
-        and span.startswith("```")
-        and span.endswith("```")
-        and "```" not in span[3:-3]
-    ):
-        word, _, rest = span[3:-3].partition("\n")
-        return (rest if word.strip().isalnum() and rest else span[3:-3]).strip()
-    return span
+    inside = span[3:-3]
+    if len(span) < 6 or not span.startswith("```") or not span.endswith("```") or "```" in inside:
+        return span
+    word, _, rest = inside.partition("\n")
+    return (rest if word.strip().isalnum() and rest else inside).strip()

@@ -1,15 +1,16 @@
-"""What counts as right: the protocol every task follows. No torch here."""
+"""The protocol every task follows: its problems, and what counts as right. No torch here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, get_args, get_type_hints
 
+from whet.config import Config
 from whet.types import Problem, Score, Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepNote:
-    """The grader's word on one line of a response; `ok` is None where it has none."""
+    """The grader's comment on one line of a response; `ok` is None where it has none."""
 
     line: str
     ok: bool | None
@@ -24,11 +25,9 @@ class Task(Protocol):
 
     name: str
     is_bounded: bool = False
-    """Grading any text takes little time and memory by itself, so that it needs no process that can
-    be killed."""
+    """Grading any text takes little time and memory, so that it needs no process to be killed."""
     has_one_answer: bool = True
-    """Two different answers are never both right. False where many are: a set, a route, a
-    program."""
+    """Two different answers are never both right; False for a set, a route, a program."""
 
     @property
     def seconds(self) -> float:
@@ -52,29 +51,35 @@ class Task(Protocol):
         ...
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Write one gold response; another seed may write another. None where there is none to
-        give."""
+        """Write one gold response, None where there is none; another seed may write another."""
         ...
 
-    def asked(self, question: str) -> Problem | None:
-        """Make a problem of what a person typed; None where it is not one of this task's."""
+    def parse_question(self, question: str) -> Problem | None:
+        """Make a problem of what a person typed; None where it is none of this task's."""
         return None
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask the same problem another way, with the same id and answer; a task with one way gives
-        it back."""
+        """Ask the same problem another way, with the same id and answer, if there is one."""
         return problem
 
     def warm(self) -> None:
-        """Load what grading needs, such as sympy: called once, before grading processes are
-        forked."""
+        """Load what grading needs, such as sympy; called once, before workers are forked."""
         return
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
-        """Say of each line of a response whether it is right, for people to read."""
+        """Comment on each line of a response, for people to read."""
         return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]
 
 
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
     return [problem for problem in problems if problem.payload.get("solvable") is not False]
+
+
+def settings_class(kind: type[Task]) -> type[Config] | None:
+    """Find the class of a task's settings: the annotation of its constructor's `config`."""
+    annotation = get_type_hints(kind.__init__).get("config")
+    for option in (annotation, *get_args(annotation)):
+        if isinstance(option, type) and issubclass(option, Config):
+            return option
+    return None

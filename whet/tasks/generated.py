@@ -1,5 +1,4 @@
-"""Tasks that make their problems: the settings they share, the split a content belongs to, and the
-stream of a split.
+"""Tasks that make their problems: shared settings, the base class, and the split of a problem.
 
 A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers)
 until the core's hash falls in the split asked for. Equal problems have equal cores, so the splits
@@ -9,13 +8,18 @@ cannot meet.
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from pydantic import Field
 
 from whet.config import Config
+from whet.errors import DataError
 from whet.rng import derive, stream
-from whet.types import Json, Message, Problem, Split, content_id
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.base import Task
+from whet.types import Json, Message, Problem, Score, Split, content_id
+
+T = TypeVar("T")
 
 NUM_LEVELS = 5
 
@@ -46,9 +50,67 @@ class Generator(Protocol):
         ...
 
 
+class GeneratedTask(Task):
+    """A task that draws its problems one at a time, each from a stream of its own."""
+
+    is_bounded = True
+    config: GeneratedConfig
+
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+        """Draw a problem; None where the draw is of no use or belongs to another split."""
+        raise NotImplementedError
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        return spread(self, self.config, split)
+
+    def generate(
+        self, seed: int, level: float | None = None, split: Split | None = None
+    ) -> Problem:
+        """Draw from one stream after another, all of the same seed, until a problem comes of it."""
+        level = level_of(seed, level)
+        draws = (self.draw(stream(seed, self.name, attempt), level, split) for attempt in count())
+        return next(problem for problem in draws if problem is not None)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return problem.answer and f"<answer>{problem.answer}</answer>"
+
+    def make_problem(
+        self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
+    ) -> Problem:
+        return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
+
+
+def grade(
+    problem: Problem,
+    text: str,
+    read: Callable[[str], T | None],
+    compare: Callable[[T, T], tuple[dict[str, float], str]],
+    *,
+    needs: str,
+) -> Score:
+    """Read the final answer of a response and compare it with the gold answer, which is read alike.
+
+    `compare(answer, gold)` states the parts beside `correct`, and a note.
+    """
+    gold = read_gold(problem, read, needs)
+    final = read_final(text, read)
+    if final is None:
+        return no_answer(*compare(gold, gold)[0])
+    span, answer = final
+    parts, note = compare(answer, gold)
+    return to_score(answer == gold, parts, span, note)
+
+
+def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> T:
+    """Read the gold answer; `needs` says in an error what it should be."""
+    gold = read(problem.answer or "")
+    if gold is None:
+        raise DataError(f"problem {problem.id} needs {needs} as its answer, not {problem.answer!r}")
+    return gold
+
+
 def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:
-    """Yield the different problems of a split, their levels spread evenly over the span of the
-    settings."""
+    """Yield the different problems of a split, their levels spread evenly over the span set."""
     low, high = config.level
     seen: set[str] = set()
     index = last = 0
@@ -64,14 +126,13 @@ def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[P
 
 def split_of(task: str, core: Json) -> Split:
     """Tell which split a core belongs to: 35 in 100 sft, 35 rl, 10 dev, 20 test."""
-    place = int(content_id(task, core).rpartition("/")[2], 16) % 100
-    return next(split for end, split in _BANDS if place < end)
+    return split_of_id(content_id(task, core))
 
 
-def first(task: str, seed: int, draw: Callable[[Random], Problem | None]) -> Problem:
-    """Draw from one stream after another, all of the same seed, until something comes of it."""
-    drawn = (draw(stream(seed, task, attempt)) for attempt in count())
-    return next(problem for problem in drawn if problem is not None)
+def split_of_id(id: str) -> Split:
+    """Tell which split a content id belongs to."""
+    percentile = int(id.rpartition("/")[2], 16) % 100
+    return next(split for end, split in _BANDS if percentile < end)
 
 
 def level_of(seed: int, level: float | None) -> float:

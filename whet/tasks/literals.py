@@ -1,7 +1,7 @@
-"""Read lists and tables a model wrote: JSON, Python literals, or words without quotes. Own reader,
-bounded, no `eval`.
+"""Read lists and tables a model wrote: JSON, Python literals, or words without quotes.
 
-Every leaf is its text, so that 1, 1.0 and "1" stay apart until a task says what they mean.
+A reader of our own: bounded, no `eval`. Every leaf is its text, so that 1, 1.0 and "1" stay apart
+until a task says what they mean.
 """
 
 import json
@@ -13,7 +13,8 @@ MAX_CHARS = 1 << 16
 MAX_DEPTH = 8
 
 _PIECE = re.compile(
-    r"""\s*(?:([\[\]{}(),:])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([^\[\]{}(),:"'\s][^\[\]{}(),:"\n]*))""",
+    r"""\s*(?:([\[\]{}(),:])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""|([^\[\]{}(),:"'\s][^\[\]{}(),:"\n]*))""",
     re.DOTALL,
 )
 _OPENING = re.compile(r"\{(?=\s*[\"'}])")
@@ -21,8 +22,7 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 def parse(text: str) -> Tree | None:
-    """Parse a whole text; None where it is no literal, says a key twice, or is longer or deeper
-    than any honest one.
+    """Parse a whole text; None where it is no literal, repeats a key, or is too long or deep.
 
     >>> parse("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
@@ -33,16 +33,15 @@ def parse(text: str) -> Tree | None:
     if pieces is None:
         return None
     try:
-        reader = _Reader(pieces)
-        tree = reader.tree(0)
+        parser = _Parser(pieces)
+        tree = parser.tree(0)
     except _SyntaxError:
         return None
-    return tree if reader.is_done else None
+    return tree if parser.is_done else None
 
 
 def last_object(text: str) -> str | None:
-    """Cut out the last complete JSON object; None where one is opened and not closed. Braces of
-    prose do not count.
+    """Cut out the last complete JSON object, prose in braces aside; None where one is not closed.
 
     >>> last_object('{so} then {"a": {"b": 1}}.')
     '{"a": {"b": 1}}'
@@ -51,17 +50,17 @@ def last_object(text: str) -> str | None:
     best = None
     is_quoted = False
     is_escaped = False
-    objects = {found.start() for found in _OPENING.finditer(text)}
-    for place, sign in enumerate(text):
+    objects = {match.start() for match in _OPENING.finditer(text)}
+    for index, sign in enumerate(text):
         if is_quoted:
             is_quoted = is_escaped or sign != '"'
             is_escaped = not is_escaped and sign == "\\"
         elif sign == '"':
             is_quoted = bool(starts)
-        elif place in objects:
-            starts.append(place)
+        elif index in objects:
+            starts.append(index)
         elif sign == "}" and starts:
-            best = (starts.pop(), place + 1)
+            best = (starts.pop(), index + 1)
     return text[slice(*best)] if best and not starts else None
 
 
@@ -75,23 +74,24 @@ class _SyntaxError(Exception):
 
 
 def _pieces(text: str) -> list[tuple[str, bool]] | None:
-    """Cut a text into marks and words; the flag says that a piece is a word."""
-    pieces = []
-    place = 0
+    """Cut a text into marks and words; the flag tells that a piece is a word."""
+    pieces: list[tuple[str, bool]] = []
+    position = 0
     text = text.rstrip()
-    while place < len(text):
-        found = _PIECE.match(text, place)
-        if not found:
+    while position < len(text):
+        match = _PIECE.match(text, position)
+        if not match:
             return None
-        mark, quoted, bare = found.groups()
-        pieces.append(
-            (mark, False) if mark else (_unquoted(quoted) if quoted else bare.strip(), True)
-        )
-        place = found.end()
+        mark, quoted, bare = match.groups()
+        if mark:
+            pieces.append((mark, False))
+        else:
+            pieces.append((_unquote(quoted) if quoted else bare.strip(), True))
+        position = match.end()
     return pieces
 
 
-def _unquoted(quoted: str) -> str:
+def _unquote(quoted: str) -> str:
     if quoted[0] == '"':
         try:
             return str(json.loads(quoted, strict=False))
@@ -100,14 +100,14 @@ def _unquoted(quoted: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL)
 
 
-class _Reader:
+class _Parser:
     def __init__(self, pieces: list[tuple[str, bool]]) -> None:
         self._pieces = [*pieces, ("", False)]
-        self._place = 0
+        self._position = 0
 
     @property
     def is_done(self) -> bool:
-        return self._place == len(self._pieces) - 1
+        return self._position == len(self._pieces) - 1
 
     def tree(self, depth: int) -> Tree:
         piece, is_word = self._next()
@@ -137,18 +137,18 @@ class _Reader:
         return items
 
     def _peek(self) -> str:
-        piece, is_word = self._pieces[self._place]
+        piece, is_word = self._pieces[self._position]
         return "" if is_word else piece
 
     def _takes(self, mark: str) -> bool:
         if self._peek() != mark:
             return False
-        self._place += 1
+        self._position += 1
         return True
 
     def _next(self) -> tuple[str, bool]:
         if self.is_done:
             raise _SyntaxError
-        piece = self._pieces[self._place]
-        self._place += 1
+        piece = self._pieces[self._position]
+        self._position += 1
         return piece

@@ -33,11 +33,10 @@ class Mix(Task):
     def solve(self, problem: Problem, seed: int) -> str | None:
         return self._of(problem).solve(problem, seed)
 
-    def asked(self, question: str) -> Problem | None:
+    def parse_question(self, question: str) -> Problem | None:
         """Ask the first part that takes the question."""
-        return next(
-            (problem for part in self.parts if (problem := part.asked(question)) is not None), None
-        )
+        problems = (part.parse_question(question) for part in self.parts)
+        return next((problem for problem in problems if problem is not None), None)
 
     def vary(self, problem: Problem, seed: int) -> Problem:
         return self._of(problem).vary(problem, seed)

@@ -1,185 +1,142 @@
-"""Tasks by name: their settings as one union, told apart by `name`, and how to build each.
+"""Tasks by name: one line registers a task, and its constructor tells its settings.
 
 A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
-Several tasks at once are a mix: `task = { name = "mix", tasks = ["math", { name = "zebra", count =
-50 }] }`.
+Several tasks at once are a mix:
+`task = { name = "mix", tasks = ["math", { name = "zebra", count = 50 }] }`.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.tasks.algorithms.clrs import Clrs, ClrsConfig
-from whet.tasks.base import Task
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
-from whet.tasks.code.code_pytest import CodePytest, CodePytestConfig
-from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
-from whet.tasks.code.codeio import CodeIO, CodeIOConfig
-from whet.tasks.code.cruxeval import CruxEval, CruxEvalConfig
-from whet.tasks.game24.task import Game24, Game24Config
-from whet.tasks.graphs.connected import Connected, ConnectedConfig
-from whet.tasks.graphs.diameter import Diameter, DiameterConfig
-from whet.tasks.graphs.distance import Distance, DistanceConfig
-from whet.tasks.graphs.ged import Ged, GedConfig
-from whet.tasks.graphs.graphwiz import Graphwiz, GraphwizConfig
-from whet.tasks.graphs.mcp import Mcp, McpConfig
-from whet.tasks.graphs.mcs import Mcs, McsConfig
-from whet.tasks.graphs.mis import Mis, MisConfig
-from whet.tasks.graphs.mvc import Mvc, MvcConfig
-from whet.tasks.graphs.neighbor import Neighbor, NeighborConfig
-from whet.tasks.graphs.nlgraph import Nlgraph, NlgraphConfig
-from whet.tasks.graphs.tsp import Tsp, TspConfig
-from whet.tasks.logic.arc import Arc, ArcConfig
-from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
-from whet.tasks.logic.knights import Knights, KnightsConfig
-from whet.tasks.logic.ordering import Ordering, OrderingConfig
-from whet.tasks.logic.zebra import Zebra, ZebraConfig
-from whet.tasks.logic.zebralogic import ZebraLogic, ZebraLogicConfig
-from whet.tasks.math.task import Math, MathConfig
+from whet.tasks.base import Task, settings_class
 from whet.tasks.mix import Mix
-from whet.tasks.qa.choice import Choice, ChoiceConfig
-from whet.tasks.qa.judge import Judge, JudgeConfig
-from whet.tasks.qa.table import Table, TableConfig
-from whet.tasks.qa.yes_no import YesNo, YesNoConfig
-from whet.tasks.user_task import OwnConfig, is_own, own_task
-from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
-from whet.tasks.warmup.countdown import Countdown, CountdownConfig
-from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig
-from whet.tasks.warmup.reverse import Reverse, ReverseConfig
+from whet.tasks.user_task import UserTaskConfig, load_user_task
+from whet.user_code import is_reference
 
-PartConfig = (
-    MathConfig
-    | Game24Config
-    | CountdownConfig
-    | ArithmeticConfig
-    | LastLetterConfig
-    | ReverseConfig
-    | TspConfig
-    | GedConfig
-    | McpConfig
-    | MisConfig
-    | MvcConfig
-    | McsConfig
-    | NeighborConfig
-    | DistanceConfig
-    | ConnectedConfig
-    | DiameterConfig
-    | GraphwizConfig
-    | NlgraphConfig
-    | ZebraConfig
-    | OrderingConfig
-    | KnightsConfig
-    | GraphLogicConfig
-    | ZebraLogicConfig
-    | ArcConfig
-    | ClrsConfig
-    | CodeIOConfig
-    | CruxEvalConfig
-    | CodeFunctionConfig
-    | CodeStdinConfig
-    | CodePytestConfig
-    | TableConfig
-    | ChoiceConfig
-    | YesNoConfig
-    | JudgeConfig
-    | OwnConfig
-)
+TASKS = {
+    "math": "whet.tasks.math.task:Math",
+    "game24": "whet.tasks.game24.task:Game24",
+    "countdown": "whet.tasks.warmup.countdown:Countdown",
+    "arithmetic": "whet.tasks.warmup.arithmetic:Arithmetic",
+    "last_letter": "whet.tasks.warmup.last_letter:LastLetter",
+    "reverse": "whet.tasks.warmup.reverse:Reverse",
+    "tsp": "whet.tasks.graphs.task:GraphTask",
+    "ged": "whet.tasks.graphs.task:GraphTask",
+    "mcp": "whet.tasks.graphs.task:GraphTask",
+    "mis": "whet.tasks.graphs.task:GraphTask",
+    "mvc": "whet.tasks.graphs.task:GraphTask",
+    "mcs": "whet.tasks.graphs.task:GraphTask",
+    "neighbor": "whet.tasks.graphs.task:GraphTask",
+    "distance": "whet.tasks.graphs.task:GraphTask",
+    "connected": "whet.tasks.graphs.task:GraphTask",
+    "diameter": "whet.tasks.graphs.task:GraphTask",
+    "graphwiz": "whet.tasks.graphs.numbered:NumberedTask",
+    "nlgraph": "whet.tasks.graphs.numbered:NumberedTask",
+    "zebra": "whet.tasks.logic.zebra:Zebra",
+    "ordering": "whet.tasks.logic.ordering:Ordering",
+    "knights": "whet.tasks.logic.knights:Knights",
+    "graph_logic": "whet.tasks.logic.graph_logic:GraphLogic",
+    "zebralogic": "whet.tasks.logic.zebralogic:ZebraLogic",
+    "arc": "whet.tasks.logic.arc:Arc",
+    "clrs": "whet.tasks.algorithms.clrs:Clrs",
+    "codeio": "whet.tasks.code.codeio:CodeIO",
+    "cruxeval": "whet.tasks.code.cruxeval:CruxEval",
+    "code_function": "whet.tasks.code.code_function:CodeFunction",
+    "code_stdin": "whet.tasks.code.code_stdin:CodeStdin",
+    "code_pytest": "whet.tasks.code.code_pytest:CodePytest",
+    "table": "whet.tasks.qa.table:Table",
+    "choice": "whet.tasks.qa.choice:Choice",
+    "yes_no": "whet.tasks.qa.yes_no:YesNo",
+    "judge": "whet.tasks.qa.judge:Judge",
+}
+"""The tasks of the package: name -> module and class."""
 
 
-def _named(given: object) -> object:
-    """Let a bare name stand for a task with its defaults, and a file and class for a task of the
-    user's own."""
-    if isinstance(given, str):
-        return {"name": "own", "path": given} if is_own(given) else {"name": given}
-    return given
+def _load(entry: str) -> type[Task]:
+    module, _, name = entry.partition(":")
+    kind: type[Task] = getattr(import_module(module), name)
+    return kind
+
+
+def _settings_class(kind: type[Task]) -> type[Config]:
+    config = settings_class(kind)
+    assert config is not None, f"{kind.__name__} takes its settings as `config`"
+    return config
+
+
+_CLASSES: dict[type[Config], type[Task]] = {
+    _settings_class(kind): kind for kind in map(_load, TASKS.values())
+}
+
+if TYPE_CHECKING:
+    PartConfig: TypeAlias = Config
+else:
+    PartConfig = Union[*_CLASSES, UserTaskConfig]
+
+
+def _expand_name(given: object) -> object:
+    """Let a bare name stand for a task with its defaults, and a file and class for a user's own."""
+    table = {"name": given} if isinstance(given, str) else given
+    if isinstance(table, dict) and is_reference(str(table.get("name"))):
+        return {**table, "name": "own", "path": table["name"]}
+    return table
 
 
 class MixConfig(Config):
     name: Literal["mix"]
-    tasks: list[Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_named)]] = (
-        Field(min_length=1)
-    )
+    tasks: list[
+        Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_expand_name)]
+    ] = Field(min_length=1)
     """The tasks of the mix, each a name or a table, none of them twice."""
 
     @field_validator("tasks")
     @classmethod
     def _differ(cls, tasks: list[PartConfig]) -> list[PartConfig]:
-        names = [task.path if isinstance(task, OwnConfig) else task.name for task in tasks]
+        names = [
+            task.path if isinstance(task, UserTaskConfig) else _CLASSES[type(task)].name
+            for task in tasks
+        ]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"{twice} is in the mix twice")
         return tasks
 
 
-AnyConfig = PartConfig | MixConfig
-TaskConfig = Annotated[AnyConfig, Field(discriminator="name"), BeforeValidator(_named)]
-
-CLASSES: dict[type[Config], Callable[..., Task]] = {
-    MathConfig: Math,
-    Game24Config: Game24,
-    CountdownConfig: Countdown,
-    ArithmeticConfig: Arithmetic,
-    LastLetterConfig: LastLetter,
-    ReverseConfig: Reverse,
-    TspConfig: Tsp,
-    GedConfig: Ged,
-    McpConfig: Mcp,
-    MisConfig: Mis,
-    MvcConfig: Mvc,
-    McsConfig: Mcs,
-    NeighborConfig: Neighbor,
-    DistanceConfig: Distance,
-    ConnectedConfig: Connected,
-    DiameterConfig: Diameter,
-    GraphwizConfig: Graphwiz,
-    NlgraphConfig: Nlgraph,
-    ZebraConfig: Zebra,
-    OrderingConfig: Ordering,
-    KnightsConfig: Knights,
-    GraphLogicConfig: GraphLogic,
-    ZebraLogicConfig: ZebraLogic,
-    ArcConfig: Arc,
-    ClrsConfig: Clrs,
-    CodeIOConfig: CodeIO,
-    CruxEvalConfig: CruxEval,
-    CodeFunctionConfig: CodeFunction,
-    CodeStdinConfig: CodeStdin,
-    CodePytestConfig: CodePytest,
-    TableConfig: Table,
-    ChoiceConfig: Choice,
-    YesNoConfig: YesNo,
-    JudgeConfig: Judge,
-}
+if TYPE_CHECKING:
+    TaskConfig: TypeAlias = Config
+else:
+    TaskConfig = Annotated[
+        PartConfig | MixConfig, Field(discriminator="name"), BeforeValidator(_expand_name)
+    ]
 
 
 def build(cfg: TaskConfig) -> Task:
     """Make the task that the settings name."""
     if isinstance(cfg, MixConfig):
         return Mix([build(part) for part in cfg.tasks])
-    return own_task(cfg.path) if isinstance(cfg, OwnConfig) else CLASSES[type(cfg)](cfg)
+    if isinstance(cfg, UserTaskConfig):
+        return load_user_task(cfg.path, cfg.settings)
+    make: Callable[..., Task] = _CLASSES[type(cfg)]
+    return make(cfg)
 
 
 def names() -> list[str]:
     """List the tasks of the package, in the order of this file."""
-    return [kind.model_fields["name"].default for kind in CLASSES]
+    return list(TASKS)
 
 
-def named(name: str) -> Task:
-    """Make a task with its default settings by its name, or by the file and class of a user's
-    own."""
-    if name not in names() and not is_own(name):
-        raise ConfigError(f"there is no task {name!r}; known are {', '.join(names())}")
+def make_task(name: str) -> Task:
+    """Make a task with its default settings by its name, or by a user's file and class."""
+    if name not in TASKS and not is_reference(name):
+        raise ConfigError(f"there is no task {name!r}; known are {', '.join(TASKS)}")
     return build(settings(name))
 
 
-def settings(given: object) -> AnyConfig:
+def settings(given: object) -> TaskConfig:
     """Read a task's settings from a table, or from its bare name."""
-    found: AnyConfig = TypeAdapter(TaskConfig).validate_python(given)
-    return found
-
-
-assert {*CLASSES, OwnConfig} == set(get_args(PartConfig)), (
-    "every task has its settings and its class here"
-)
+    cfg: TaskConfig = TypeAdapter(TaskConfig).validate_python(given)
+    return cfg

@@ -1,107 +1,84 @@
-"""A user's own task: `task = "my_task.py:Name"` names a file and a class in it that keeps the
-protocol of tasks."""
+"""A user's own task: `task = "my_task.py:Name"` names a file and a class in it that inherits from
+`Task`.
 
-import hashlib
-import importlib.util
-import sys
+Its settings stand in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are
+those of the Config class that its constructor's `config` is annotated with.
+"""
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Literal
+from typing import Literal, Self, TypeGuard
 
-from pydantic import AfterValidator
+from pydantic import ConfigDict, model_validator
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.tasks.base import Task
-
-_LOADED: dict[str, ModuleType] = {}
-"""Modules of own tasks, by the absolute path of their file."""
-
-
-def is_own(name: str) -> bool:
-    """Tell a file and a class from the name of a task.
-
-    >>> is_own("my_task.py:Name"), is_own("game24")
-    (True, False)
-    """
-    file, colon, kind = name.rpartition(":")
-    return bool(colon) and file.endswith(".py") and kind.isidentifier()
+from whet.tasks.base import Task, settings_class
+from whet.types import Json
+from whet.user_code import Reference, load_from_file, read_settings
 
 
-def _own(name: str) -> str:
-    if not is_own(name):
-        raise ValueError('should be a file and a class in it, such as "my_task.py:Name"')
-    return name
+class UserTaskConfig(Config):
+    """A task of the user's own; all keys but these two are the task's settings."""
 
-
-class OwnConfig(Config):
-    """A task of the user's own. It takes no settings here: what it needs stands in its file."""
+    model_config = ConfigDict(extra="allow")
 
     name: Literal["own"] = "own"
-    path: Annotated[str, AfterValidator(_own)]
-    """A Python file and a class in it, as "my_task.py:Name"; the path is taken from the working
-    folder."""
+    path: Reference
+    """A Python file and a class in it, as "my_task.py:Name", relative to the working folder."""
+
+    @property
+    def settings(self) -> dict[str, Json]:
+        return dict(self.__pydantic_extra__ or {})
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        # A missing file is for `load_user_task` to report: settings of old runs can still be read.
+        if self.settings and Path(self.path.rpartition(":")[0]).is_file():
+            _read_settings(_load_class(self.path), self.path, self.settings)
+        return self
 
 
-def own_task(name: str) -> Task:
-    """Make the task that a file and a class name, `my_task.py:Name`."""
-    if not is_own(name):
-        raise ConfigError(f'{name!r} should be a file and a class in it, such as "my_task.py:Name"')
-    file, _, kind = name.rpartition(":")
-    module = load_file(Path(file))
-    classes = {
-        key: value
-        for key, value in vars(module).items()
-        if isinstance(value, type) and Task in value.__mro__
-    }
-    if kind not in classes:
-        tasks = ", ".join(key for key in classes if key != "Task")
+def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Task:
+    """Make the task that a file and a class name, `my_task.py:Name`, with its settings."""
+    kind = _load_class(path)
+    config = _read_settings(kind, path, settings or {})
+    make: Callable[..., Task] = kind
+    try:
+        task = make() if config is None else make(config)
+    except TypeError as error:
         raise ConfigError(
-            f"{file} has no class {kind} that inherits from whet.tasks.base.Task; it has {tasks or 'none'}"
-        )
-    task = _made(classes[kind], name)
-    if missing := [
-        part for part in ("name", "problems", "score", "solve") if not _has(classes[kind], part)
-    ]:
+            f"the task {path} should be made without arguments, or of `config` alone, annotated "
+            f"with a class of settings: {error}"
+        ) from error
+    if missing := [part for part in ("name", "problems", "score", "solve") if not _has(kind, part)]:
         raise ConfigError(
-            f"the task {name} lacks {', '.join(missing)}; whet/tasks/base.py says what each is for"
+            f"the task {path} lacks {', '.join(missing)}; whet/tasks/base.py describes each"
         )
     return task
 
 
-def load_file(file: Path) -> ModuleType:
-    """Run a file as a module of its own, once a process."""
-    path = str(file.resolve())
-    if path in _LOADED:
-        return _LOADED[path]
-    if not file.is_file():
-        raise ConfigError(f"there is no file {file} for the task")
-    name = f"whet_own_{hashlib.blake2b(path.encode(), digest_size=6).hexdigest()}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look it up there
+def _load_class(path: str) -> type[Task]:
+    kind = load_from_file(path)
+    if not _is_task_class(kind):
+        raise ConfigError(f"{path} is not a class that inherits from whet.tasks.base.Task")
+    return kind
+
+
+def _is_task_class(value: object) -> TypeGuard[type[Task]]:
+    return isinstance(value, type) and Task in value.__mro__[1:]
+
+
+def _read_settings(kind: type[Task], path: str, given: Mapping[str, Json]) -> Config | None:
+    config = settings_class(kind)
+    if config is None and given:
+        raise ConfigError(f"the task {path} takes no settings, and is given {', '.join(given)}")
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
-    _LOADED[path] = module
-    return module
-
-
-def loaded_files() -> list[str]:
-    """List the files that own tasks came from, for worker processes to load too."""
-    return list(_LOADED)
-
-
-def _made(kind: type[Task], name: str) -> Task:
-    try:
-        return kind()
-    except TypeError as error:
-        raise ConfigError(f"the task {name} should be made without arguments: {error}") from error
+        return None if config is None else read_settings(config, given)
+    except ConfigError as error:
+        raise ConfigError(f"the task {path}: {error}") from error
 
 
 def _has(kind: type[Task], part: str) -> bool:
-    """The protocol's own methods are only words."""
-    return any(part in vars(each) for each in kind.__mro__[: kind.__mro__.index(Task)])
+    """Tell whether a class defines what the protocol only declares."""
+    return any(part in vars(base) for base in kind.__mro__[: kind.__mro__.index(Task)])

@@ -47,7 +47,7 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
         for problem in problems[:problems_per_split]:
             _check_problem(task, problem, garbage, seed)
     for text in garbage:
-        task.asked(text)
+        task.parse_question(text)
 
 
 def _requests(prompts: Sequence[Tokens], max_tokens: int) -> list[Request]:

@@ -111,7 +111,7 @@ class SumTask(Task):
             if (left + right) % 4 == quarter
         ]
 
-    def asked(self, question: str) -> Problem | None:
+    def parse_question(self, question: str) -> Problem | None:
         numbers = question.split(" + ")
         is_sum = len(numbers) == 2 and all(
             number.isdecimal() and len(number) < 3 for number in numbers

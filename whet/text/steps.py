@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.extract import Find, tagged
+from whet.text.final_answer import Span, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
@@ -32,20 +32,20 @@ _LAYOUT = re.compile(
 )
 
 
-def steps_of(text: str, layout: StepLayout) -> list[Find]:
+def steps_of(text: str, layout: StepLayout) -> list[Span]:
     """Cut a response into its steps, stripped; empty ones are left out.
 
     >>> [step.text for step in steps_of("1 + 1 = 2\\n\\n 2 * 3 = 6", "lines")]
     ['1 + 1 = 2', '2 * 3 = 6']
     """
     if layout == "tags":
-        parts: Iterable[Find] = tagged(text, "step")
+        parts: Iterable[Span] = find_tags(text, "step")
     else:
         parts = _split(text, _LINE if layout == "lines" else _PARAGRAPH)
     return [step for part in parts if (step := _strip(part)).text]
 
 
-def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def on_tokens(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return each step's range of tokens, given the character span of every token of the response.
 
     A token that ends one step and begins the next belongs to both. Tokens that hold only the first
@@ -66,18 +66,18 @@ def on_tokens(steps: Sequence[Find], spans: Sequence[tuple[int, int]]) -> list[t
     return ranges
 
 
-def _split(text: str, gap: re.Pattern[str]) -> Iterator[Find]:
+def _split(text: str, gap: re.Pattern[str]) -> Iterator[Span]:
     start = 0
     for match in gap.finditer(text):
-        yield Find(text=text[start : match.start()], start=start, end=match.start())
+        yield Span(text=text[start : match.start()], start=start, end=match.start())
         start = match.end()
-    yield Find(text=text[start:], start=start, end=len(text))
+    yield Span(text=text[start:], start=start, end=len(text))
 
 
-def _strip(part: Find) -> Find:
+def _strip(part: Span) -> Span:
     text = part.text.strip()
     start = part.start + len(part.text) - len(part.text.lstrip())
-    return Find(text=text, start=start, end=start + len(text))
+    return Span(text=text, start=start, end=start + len(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

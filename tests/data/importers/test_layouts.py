@@ -11,7 +11,7 @@ from whet.data.importers.graphs import graph_in
 from whet.data.importers.math import last_boxed
 from whet.data.importing import Graders
 from whet.errors import DataError
-from whet.tasks.registry import named
+from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
 
 CRUX: dict[str, Json] = {
@@ -36,7 +36,7 @@ LIVE: dict[str, Json] = {
 
 def verdict(draft: Draft, response: str) -> Verdict:
     problem = draft.to_problem(split="test", override=None, source="x", place="a:1")
-    return named(draft.task).score(problem, response).verdict
+    return make_task(draft.task).score(problem, response).verdict
 
 
 def test_cruxeval_asks_for_the_output_or_for_any_input_that_gives_it() -> None:

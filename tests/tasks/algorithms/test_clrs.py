@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.algorithms import draws, plans, runs, walks
-from whet.tasks.algorithms.arrays import Item, matching, parse, written
-from whet.tasks.algorithms.clrs import Clrs, ClrsConfig, printout_of
-from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
+from whet.tasks.algorithms import textbook
+from whet.tasks.algorithms.clrs import Clrs, ClrsConfig, Item, parse, printout_of, share_right
+from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED, format_value, has_one_way
 from whet.types import Message, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data" / "clrs_text.jsonl"
@@ -115,8 +114,8 @@ def test_arrays_are_read_and_written_back() -> None:
     for text in ("[[0.5 1], [2 3]]", "[1 0 1]", "7"):
         items = parse(text)
         assert items is not None and len(items) == 1
-    assert written([[0.5, 1], [2, 3]]) == "[[0.5 1], [2 3]]"
-    assert matching((), ()) == 1.0
+    assert format_value([[0.5, 1], [2, 3]]) == "[[0.5 1], [2 3]]"
+    assert share_right((), ()) == 1.0
     assert parse("[" * 5 + "]" * 5) is None and parse("1" * 100_000) is None
 
 
@@ -151,38 +150,38 @@ def fields(question: str) -> dict[str, Any]:
 
 RUNS: dict[str, Callable[[dict[str, Any]], object]] = {
     **{
-        name: lambda given: runs.sorted_keys(given["key"])
+        name: lambda given: sorted(given["key"])
         for name in ("insertion_sort", "bubble_sort", "heapsort", "quicksort")
     },
     **{
-        name: lambda given: runs.string_match(given["string"], given["key"])
+        name: lambda given: textbook.string_match(given["string"], given["key"])
         for name in ("naive_string_matcher", "kmp_matcher")
     },
     **{
-        name: lambda given: runs.shortest_path_tree(int(given["s"]), given["A"])
+        name: lambda given: textbook.shortest_path_tree(int(given["s"]), given["A"])
         for name in ("dijkstra", "bellman_ford", "dag_shortest_paths")
     },
-    "minimum": lambda given: runs.minimum(given["key"]),
-    "binary_search": lambda given: runs.binary_search(given["key"], given["target"]),
-    "quickselect": lambda given: runs.median(given["key"]),
-    "find_maximum_subarray_kadane": lambda given: list(runs.maximum_subarray(given["key"])),
-    "activity_selector": lambda given: runs.activity_selector(given["s"], given["f"]),
-    "bfs": lambda given: runs.breadth_first(int(given["s"]), given["A"]),
-    "mst_prim": lambda given: runs.spanning_tree(int(given["s"]), given["A"]),
-    "matrix_chain_order": lambda given: runs.matrix_chain(given["p"]),
-    "optimal_bst": lambda given: plans.optimal_search_tree(given["p"], given["q"]),
-    "lcs_length": lambda given: plans.lcs_table(given["string"], given["key"]),
-    "task_scheduling": lambda given: plans.task_scheduling(given["d"], given["w"]),
-    "graham_scan": lambda given: plans.hull(given["x"], given["y"]),
-    "jarvis_march": lambda given: plans.hull(given["x"], given["y"]),
-    "segments_intersect": lambda given: plans.segments_meet(given["x"], given["y"]),
-    "dfs": lambda given: walks.depth_first(given["A"]),
-    "topological_sort": lambda given: list(walks.topological_sort(given["A"])),
-    "strongly_connected_components": lambda given: walks.strong_components(given["A"]),
-    "articulation_points": lambda given: walks.articulation_points(given["A"]),
-    "bridges": lambda given: walks.bridges(given["A"]),
-    "mst_kruskal": lambda given: walks.kruskal(given["A"]),
-    "floyd_warshall": lambda given: walks.floyd_warshall(given["A"]),
+    "minimum": lambda given: textbook.minimum(given["key"]),
+    "binary_search": lambda given: textbook.binary_search(given["key"], given["target"]),
+    "quickselect": lambda given: textbook.median(given["key"]),
+    "find_maximum_subarray_kadane": lambda given: list(textbook.maximum_subarray(given["key"])),
+    "activity_selector": lambda given: textbook.activity_selector(given["s"], given["f"]),
+    "bfs": lambda given: textbook.breadth_first(int(given["s"]), given["A"]),
+    "mst_prim": lambda given: textbook.spanning_tree(int(given["s"]), given["A"]),
+    "matrix_chain_order": lambda given: textbook.matrix_chain(given["p"]),
+    "optimal_bst": lambda given: textbook.optimal_search_tree(given["p"], given["q"]),
+    "lcs_length": lambda given: textbook.lcs_table(given["string"], given["key"]),
+    "task_scheduling": lambda given: textbook.task_scheduling(given["d"], given["w"]),
+    "graham_scan": lambda given: textbook.hull(given["x"], given["y"]),
+    "jarvis_march": lambda given: textbook.hull(given["x"], given["y"]),
+    "segments_intersect": lambda given: textbook.segments_meet(given["x"], given["y"]),
+    "dfs": lambda given: textbook.depth_first(given["A"]),
+    "topological_sort": lambda given: list(textbook.topological_sort(given["A"])),
+    "strongly_connected_components": lambda given: textbook.strong_components(given["A"]),
+    "articulation_points": lambda given: textbook.articulation_points(given["A"]),
+    "bridges": lambda given: textbook.bridges(given["A"]),
+    "mst_kruskal": lambda given: textbook.kruskal(given["A"]),
+    "floyd_warshall": lambda given: textbook.floyd_warshall(given["A"]),
 }
 
 
@@ -224,25 +223,25 @@ def test_a_made_question_is_laid_out_as_the_real_ones_are(algorithm: str) -> Non
 def test_shortest_ways_are_drawn_until_there_is_one() -> None:
     square = [[0, 0.5, 0.25, 0], [0.5, 0, 0, 0.25], [0.25, 0, 0, 0.5], [0, 0.25, 0.5, 0]]
 
-    assert not draws.has_one_way(0, square)
+    assert not has_one_way(0, square)
     square[1][3] = square[3][1] = 0.249
-    assert draws.has_one_way(0, square)
+    assert has_one_way(0, square)
 
 
 def test_cuts_and_hulls_of_small_shapes() -> None:
     path = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-    assert walks.articulation_points(path) == [0, 1, 0]
-    assert walks.bridges(path) == [[0, 1, -1], [1, 0, 1], [-1, 1, 0]]
-    assert walks.strong_components([[0, 1, 0], [1, 0, 1], [0, 0, 0]]) == [0, 0, 2]
-    assert plans.hull([0, 2, 0, 2, 1], [0, 0, 2, 2, 0.9]) == [1, 1, 1, 1, 0]
-    assert plans.segments_meet([0, 1, 1, 2], [0, 0, 0, 0]) == 1
-    assert plans.segments_meet([0, 1, 1.001, 2], [0, 0, 0, 0]) == 0
+    assert textbook.articulation_points(path) == [0, 1, 0]
+    assert textbook.bridges(path) == [[0, 1, -1], [1, 0, 1], [-1, 1, 0]]
+    assert textbook.strong_components([[0, 1, 0], [1, 0, 1], [0, 0, 0]]) == [0, 0, 2]
+    assert textbook.hull([0, 2, 0, 2, 1], [0, 0, 2, 2, 0.9]) == [1, 1, 1, 1, 0]
+    assert textbook.segments_meet([0, 1, 1, 2], [0, 0, 0, 0]) == 1
+    assert textbook.segments_meet([0, 1, 1.001, 2], [0, 0, 0, 0]) == 0
 
 
 TRACES: dict[str, Callable[[list[float]], list[Any]]] = {
-    "insertion_sort": runs.insertion_sort_trace,
-    "bubble_sort": runs.bubble_sort_trace,
-    "minimum": runs.minimum_trace,
+    "insertion_sort": textbook.insertion_sort_trace,
+    "bubble_sort": textbook.bubble_sort_trace,
+    "minimum": textbook.minimum_trace,
 }
 
 

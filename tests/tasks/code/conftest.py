@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from whet.tasks.code.launching import Mode
+from whet.tasks.code.sandbox import Mode
 
 
 def kernel_allows_namespaces() -> bool:

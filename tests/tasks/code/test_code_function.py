@@ -7,9 +7,9 @@ import pytest
 from code_rows import humaneval, leetcode, make, mbpp
 
 from whet.errors import DataError
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig, unsupported
+from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig, unsupported_reason
 from whet.tasks.code.program import fenced
-from whet.tasks.code.sandbox import Limits, Sandbox
+from whet.tasks.code.sandbox import ProgramLimits, Sandbox
 from whet.types import Json, Verdict
 
 FILES = {"humaneval": humaneval, "mbpp": mbpp, "leetcode": leetcode}
@@ -20,7 +20,11 @@ COUNTS = {"humaneval": 164, "mbpp": 240, "leetcode": 115}
 def test_every_row_is_supported_and_its_reference_passes(file: str) -> None:
     task, problems = CodeFunction(CodeFunctionConfig(seconds=30.0)), FILES[file]()
 
-    refused = {problem.id: unsupported(problem) for problem in problems if unsupported(problem)}
+    refused = {
+        problem.id: unsupported_reason(problem)
+        for problem in problems
+        if unsupported_reason(problem)
+    }
     scores = {problem.id: task.score(problem, task.solve(problem, 0) or "") for problem in problems}
 
     assert refused == {}
@@ -61,7 +65,7 @@ def test_a_right_function_passes_and_a_wrong_one_fails_with_the_line() -> None:
 def test_an_early_exit_passes_the_original_rule_and_not_this_one(program: str) -> None:
     """Reasoning360 joined program and tests into one script, and took exit status 0 for success."""
     with tempfile.TemporaryFile() as nothing:
-        ran = Sandbox().script(program + "\nassert f(2) == 5", nothing, Limits())
+        ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
     assert CodeFunction().score(FIVE, fenced(program)).verdict == Verdict.WRONG
@@ -72,7 +76,7 @@ def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> N
         "class E:\n    def __eq__(self, other):\n        return True\ndef f(x):\n    return E()"
     )
     with tempfile.TemporaryFile() as nothing:
-        ran = Sandbox().script(program + "\nassert f(2) == 5", nothing, Limits())
+        ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
     assert CodeFunction().score(FIVE, fenced(program)).verdict == Verdict.WRONG
@@ -105,11 +109,11 @@ def test_a_response_without_a_closed_block_has_no_answer(text: str) -> None:
 
 def test_a_row_is_refused_with_the_reason() -> None:
     assert (
-        unsupported(make("code_function", {"tests": ["assert f(1)"]}))
+        unsupported_reason(make("code_function", {"tests": ["assert f(1)"]}))
         == "there is no entry to call"
     )
     row = make("code_function", {"entry": "f", "tests": ["def check(candidate):\n    assert True"]})
-    assert unsupported(row) == "the tests never call the program"
+    assert unsupported_reason(row) == "the tests never call the program"
 
 
 def test_tests_that_never_call_the_program_leave_it_unscored() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from code_rows import make
 
-from whet.tasks.code.code_pytest import CodePytest, unsupported
+from whet.tasks.code.code_pytest import CodePytest, unsupported_reason
 from whet.tasks.code.program import fenced
 from whet.types import Verdict
 
@@ -44,7 +44,7 @@ def test_the_reference_passes() -> None:
     task = CodePytest()
     score = task.score(ROW, task.solve(ROW, 0) or "")
 
-    assert unsupported(ROW) is None
+    assert unsupported_reason(ROW) is None
     assert score.verdict == Verdict.CORRECT, score.note
 
 
@@ -119,7 +119,7 @@ def test_a_module_of_another_name_can_be_tested_whole() -> None:
     ],
 )
 def test_tests_that_need_more_are_refused_with_the_reason(tests: str, reason: str) -> None:
-    assert unsupported(make("code_pytest", {"tests": tests})) == reason
+    assert unsupported_reason(make("code_pytest", {"tests": tests})) == reason
 
 
 def test_a_module_without_tests_is_wrong_and_text_without_a_program_is_no_answer() -> None:

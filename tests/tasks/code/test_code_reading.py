@@ -4,14 +4,14 @@ import pytest
 
 from whet.tasks.code import mini_pytest
 from whet.tasks.code.mini_pytest import Approx, Raises
-from whet.tasks.code.program import blocks, defining, fenced, last_program
-from whet.tasks.code.tests_text import free_names, runs_text, unsupported
+from whet.tasks.code.program import blocks, fenced, last_definition, last_program
+from whet.tasks.code.tests_text import free_names, runs_text, unsupported_reason
 
 
 def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
     text = "a\n```python\nx = 1\n```\n```c\nint y;\n```\n```\nz\n```\n  ```py\nw\n  ```\n```python\ncut"
 
-    assert blocks(text) == ["x = 1", "z", "w"]
+    assert blocks(text) == [("python", "x = 1"), ("", "z"), ("py", "w")]
 
 
 def test_reasoning_is_not_read() -> None:
@@ -39,11 +39,11 @@ def test_an_empty_block_is_not_a_program() -> None:
 def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(
     text: str, found: str | None
 ) -> None:
-    assert defining(text, "f") == found
+    assert last_definition(text, "f") == found
 
 
 def test_a_name_that_is_no_name_is_not_looked_for() -> None:
-    assert defining("def f(x): pass", "f.*") is None
+    assert last_definition("def f(x): pass", "f.*") is None
 
 
 def test_free_names_leave_out_everything_the_tests_make() -> None:
@@ -56,10 +56,14 @@ def test_free_names_leave_out_everything_the_tests_make() -> None:
 
 
 def test_tests_may_import_the_program_and_the_standard_library_only() -> None:
-    assert unsupported("from solution import f\nassert f(1)", entry="", module="solution") is None
-    assert unsupported("from . import f", entry="", module="solution") is not None
     assert (
-        unsupported("assert f(1)", entry="f", module="solution", setup="import numpy") is not None
+        unsupported_reason("from solution import f\nassert f(1)", entry="", module="solution")
+        is None
+    )
+    assert unsupported_reason("from . import f", entry="", module="solution") is not None
+    assert (
+        unsupported_reason("assert f(1)", entry="f", module="solution", setup="import numpy")
+        is not None
     )
 
 

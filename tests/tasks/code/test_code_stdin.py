@@ -4,13 +4,13 @@ import pytest
 from code_rows import make, read
 
 from whet.errors import DataError
-from whet.grading.worker import scored
+from whet.grading.worker import score_safely
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,
     policies,
     same_output,
-    unsupported,
+    unsupported_reason,
 )
 from whet.tasks.code.program import fenced
 from whet.types import Json, Verdict
@@ -152,7 +152,7 @@ def test_statements_say_what_may_differ() -> None:
 def test_every_codeforces_row_is_taken_or_refused_with_the_reason() -> None:
     rows = read("codeforces_stdin")
     reasons = [
-        unsupported(
+        unsupported_reason(
             str(row["problem"]), make("code_stdin", {"cases": row["tests"]}, id=str(row["id"]))
         )
         for row in rows
@@ -175,8 +175,8 @@ def test_a_program_that_prints_the_recorded_outputs_is_right_on_codeforces_rows(
 def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     empty = make("code_stdin", {"cases": []})
 
-    assert unsupported("", empty) == "there are no cases of input and output"
-    assert scored(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
+    assert unsupported_reason("", empty) == "there are no cases of input and output"
+    assert score_safely(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import string
 import pytest
 from code_rows import make
 
-from whet.tasks.code.codeio import CodeIO, equal, unsupported
+from whet.tasks.code.codeio import CodeIO, equal, unsupported_reason
 from whet.types import Json, Verdict
 
 PROGRAM = "def main_solution(a, b):\n    return {'sum': a + b, 'pair': (a > b, None)}"
@@ -20,7 +20,7 @@ RESULT = make("codeio", PAYLOAD | {"direction": "output"})
 def test_the_recorded_pair_is_right_in_both_directions() -> None:
     task = CodeIO()
     for problem in (GIVEN, RESULT):
-        assert unsupported(problem) is None
+        assert unsupported_reason(problem) is None
         assert task.score(problem, task.solve(problem, 0) or "").verdict == Verdict.CORRECT
 
 
@@ -89,9 +89,11 @@ def test_values_compare_as_json_would_have_them() -> None:
 
 
 def test_rows_that_cannot_be_graded_are_refused() -> None:
-    assert unsupported(make("codeio", PAYLOAD)) == "the direction is neither input nor output"
+    assert (
+        unsupported_reason(make("codeio", PAYLOAD)) == "the direction is neither input nor output"
+    )
     evil = make("codeio", PAYLOAD | {"direction": "input", "program": "import pickle"})
-    assert unsupported(evil) == "the program uses pickle, which can run its input as code"
+    assert unsupported_reason(evil) == "the program uses pickle, which can run its input as code"
 
 
 def test_a_program_that_fails_on_the_input_makes_it_wrong() -> None:

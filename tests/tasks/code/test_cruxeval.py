@@ -5,8 +5,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.assertions import literal
-from whet.tasks.code.cruxeval import CruxEval, problem_of, unsupported
+from whet.tasks.code.cruxeval import CruxEval, literal, problem_of, unsupported_reason
 from whet.types import Verdict
 
 ROW = {
@@ -22,7 +21,7 @@ RESULT = problem_of(ROW, "output")
 def test_the_recorded_pair_is_right_in_both_directions() -> None:
     task = CruxEval()
     for problem in (GIVEN, RESULT):
-        assert unsupported(problem) is None
+        assert unsupported_reason(problem) is None
         assert task.score(problem, task.solve(problem, 0) or "").verdict == Verdict.CORRECT
 
 
@@ -155,14 +154,15 @@ def test_rows_that_cannot_be_graded_are_refused() -> None:
     evil = {**ROW, "code": "def f(x):\n    return eval(x)"}
 
     assert (
-        unsupported(problem_of(evil, "input"))
+        unsupported_reason(problem_of(evil, "input"))
         == "the program uses eval, which can run its input as code"
     )
     assert (
-        unsupported(problem_of({**ROW, "code": "def f("}, "input")) == "the program is not Python"
+        unsupported_reason(problem_of({**ROW, "code": "def f("}, "input"))
+        == "the program is not Python"
     )
     assert (
-        unsupported(problem_of({**ROW, "output": "f"}, "input"))
+        unsupported_reason(problem_of({**ROW, "output": "f"}, "input"))
         == "the recorded output is not a literal"
     )
     with pytest.raises(DataError, match=r"payload\.output"):

@@ -12,8 +12,8 @@ import pytest
 
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
 from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
-from whet.tasks.code.launching import Mode
 from whet.tasks.code.program import fenced
+from whet.tasks.code.sandbox import Mode
 from whet.types import Json, Problem, Verdict
 
 TESTS = "def check(candidate):\n    marker = 'the-hidden-tests'\n" + "".join(

@@ -1,5 +1,6 @@
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,29 +11,42 @@ import pytest
 from code_rows import make
 
 from whet.errors import ConfigError
-from whet.tasks.code import bubble, launching, namespaces, sandbox, seccomp
+from whet.tasks.code import isolation, sandbox, seccomp
 from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
-from whet.tasks.code.launching import Launcher, Limits, LostError, Process, launcher_for
 from whet.tasks.code.program import fenced
-from whet.tasks.code.sandbox import Ran, Sandbox, described, require, trouble
+from whet.tasks.code.sandbox import (
+    Launcher,
+    LostError,
+    Process,
+    ProgramLimits,
+    Sandbox,
+    ScriptResult,
+    choose_mode,
+    describe,
+    find_trouble,
+    launcher_for,
+)
 from whet.types import Verdict
 
 
 def run(
-    program: str, given: bytes = b"", within: Sandbox | None = None, limits: Limits | None = None
-) -> Ran:
+    program: str,
+    given: bytes = b"",
+    within: Sandbox | None = None,
+    limits: ProgramLimits | None = None,
+) -> ScriptResult:
     with tempfile.TemporaryFile() as file:
         file.write(given)
         file.seek(0)
-        return (within or Sandbox()).script(program, file, limits or Limits())
+        return (within or Sandbox()).run_script(program, file, limits or ProgramLimits())
 
 
 def test_this_machine_allows_the_sandbox() -> None:
-    require()
+    choose_mode()
 
 
 def test_a_script_gets_its_input_and_its_output_comes_back() -> None:
-    assert run("print(input()[::-1])", b"abc\n") == Ran(output=b"cba\n", fault="")
+    assert run("print(input()[::-1])", b"abc\n") == ScriptResult(output=b"cba\n", fault="")
 
 
 def test_a_program_sees_an_almost_empty_machine() -> None:
@@ -67,7 +81,7 @@ def test_threads_are_counted_whatever_memory_there_is() -> None:
         "except RuntimeError:\n    print(threading.active_count() <= 64)"
     )
 
-    assert run(program, limits=Limits(memory_mb=1 << 15)).output == b"True\n"
+    assert run(program, limits=ProgramLimits(memory_mb=1 << 15)).output == b"True\n"
 
 
 def test_programs_may_import_sorted_containers_and_numpy() -> None:
@@ -91,7 +105,10 @@ def test_programs_may_import_sorted_containers_and_numpy() -> None:
     ],
 )
 def test_a_failure_is_told_in_one_line(program: str, fault: str) -> None:
-    assert run(program, limits=Limits(seconds=1.0, memory_mb=256, output_bytes=1000)).fault == fault
+    assert (
+        run(program, limits=ProgramLimits(seconds=1.0, memory_mb=256, output_bytes=1000)).fault
+        == fault
+    )
 
 
 def test_a_program_that_is_too_large_to_send_is_a_fault() -> None:
@@ -101,7 +118,7 @@ def test_a_program_that_is_too_large_to_send_is_a_fault() -> None:
 def test_nothing_of_a_late_program_stays_behind() -> None:
     late = "import threading, time\nfor _ in range(5):\n    threading.Thread(target=time.sleep, args=(30,)).start()"
 
-    ran = run(late, limits=Limits(seconds=0.3))
+    ran = run(late, limits=ProgramLimits(seconds=0.3))
 
     assert ran.fault == "not done after 0.3 s"
     deadline = time.monotonic() + 5
@@ -132,12 +149,12 @@ def test_programs_start_from_one_process_that_has_loaded_the_usual_modules() -> 
 
 def test_a_launcher_that_was_killed_is_started_again() -> None:
     launcher = Launcher("namespaces")
-    launcher.spawn("program", Limits()).close()
+    launcher.spawn("program", ProgramLimits()).close()
     assert launcher._process is not None
     launcher._process.kill()
     launcher._process.wait()
 
-    process = launcher.spawn("program", Limits())
+    process = launcher.spawn("program", ProgramLimits())
     process.send(b'{"kind": "script", "program": ""}', time.monotonic() + 5)
 
     assert process.status(time.monotonic() + 5) == 0
@@ -171,8 +188,8 @@ def test_a_sandbox_that_is_lost_leaves_the_answer_unscored(monkeypatch: pytest.M
 
 
 def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> None:
-    mine, other = launching.socket.socketpair()
-    watch, watcher = launching.socket.socketpair()
+    mine, other = socket.socketpair()
+    watch, watcher = socket.socketpair()
     with other, watcher:
         watcher.send(b'{"failed": "unshare: Operation not permitted", "refused": 1}\n')
         process = Process(mine, watch)
@@ -187,8 +204,8 @@ def test_a_machine_that_refuses_is_told_in_one_sentence_with_the_way_out() -> No
     "said", [b"", b'{"failed": "mount: Cannot allocate memory", "refused": 0}\n']
 )
 def test_a_watcher_that_says_nothing_or_lacks_memory_is_a_lost_sandbox(said: bytes) -> None:
-    mine, other = launching.socket.socketpair()
-    watch, watcher = launching.socket.socketpair()
+    mine, other = socket.socketpair()
+    watch, watcher = socket.socketpair()
     other.close()
     watcher.send(said)
     watcher.close()
@@ -204,7 +221,7 @@ def test_a_launcher_that_never_stays_up_is_given_up(monkeypatch: pytest.MonkeyPa
     deadline = time.monotonic() + 20
     with pytest.raises(LostError, match="does not stay up"):
         while time.monotonic() < deadline:
-            launcher.spawn("program", Limits()).close()
+            launcher.spawn("program", ProgramLimits()).close()
             time.sleep(0.01)
     launcher.stop()
 
@@ -217,7 +234,7 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
     assert CodeFunction().config.sandbox == "namespaces"
     assert unprotected.score(row, fenced("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
     assert (
-        run("while True: pass", within=Sandbox("none"), limits=Limits(seconds=0.5)).fault
+        run("while True: pass", within=Sandbox("none"), limits=ProgramLimits(seconds=0.5)).fault
         == "not done after 0.5 s"
     )
 
@@ -232,7 +249,7 @@ def test_the_filter_knows_both_machine_types_and_no_other() -> None:
 
 
 def test_the_new_root_is_made_of_libraries_and_devices_only() -> None:
-    places = namespaces.sources()
+    places = isolation.sources()
 
     assert all("lib" in place or place.startswith("/dev/") for place in places)
     assert "/" not in places and "/home" not in places
@@ -249,12 +266,12 @@ data[1] &= ~(1 << 21)
 assert libc.capset(header, data) == 0
 
 from whet.tasks.code import sandbox
-from whet.tasks.code.launching import Limits
+from whet.tasks.code.sandbox import ProgramLimits
 
-print(sandbox.described())
+print(sandbox.describe())
 with tempfile.TemporaryFile() as given:
     program = "import os; print(os.getpid(), os.getuid() == 0, os.listdir('/tmp')); open('x', 'w'); os.setuid(0)"
-    print(sandbox.Sandbox().script(program, given, Limits()))
+    print(sandbox.Sandbox().run_script(program, given, ProgramLimits()))
 """
 
 
@@ -309,12 +326,12 @@ def test_a_bubblewrap_that_fails_is_refused_with_its_own_words(
     monkeypatch.setenv("PATH", str(tmp_path))
     launcher_for("bubblewrap").stop()  # it may know the real one from another test
 
-    assert trouble("bubblewrap") == "bwrap: No permissions to create new namespace"
+    assert find_trouble("bubblewrap") == "bwrap: No permissions to create new namespace"
     tool.write_text(
         "#!/bin/sh\necho 'bwrap: Creating new namespace failed: Cannot allocate memory' >&2\nexit 1\n"
     )
     with pytest.raises(LostError, match="Cannot allocate memory"):
-        trouble("bubblewrap")
+        find_trouble("bubblewrap")
 
 
 def test_asked_for_by_name_bubblewrap_must_be_there(
@@ -323,21 +340,21 @@ def test_asked_for_by_name_bubblewrap_must_be_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sandbox, "_CHOSEN", {})
 
-    assert "(bubblewrap is not installed); run where" in described("bubblewrap")
+    assert "(bubblewrap is not installed); run where" in describe("bubblewrap")
     with pytest.raises(ConfigError, match="bubblewrap is not installed"):
-        require("bubblewrap")
+        choose_mode("bubblewrap")
 
 
 def test_what_contains_programs_is_said_in_a_sentence() -> None:
-    assert described() == "programs of models run in Linux namespaces of their own"
-    assert described("none") == "programs of models run unprotected"
+    assert describe() == "programs of models run in Linux namespaces of their own"
+    assert describe("none") == "programs of models run unprotected"
 
 
 def test_bubblewrap_is_asked_for_every_namespace_and_binds_nothing_writable() -> None:
-    line = bubble.command("/bin/true", namespaces.sources(), 100_000, "{}")
+    line = isolation.bubblewrap_command("/bin/true", isolation.sources(), 100_000, "{}")
 
     assert {"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"} <= set(line)
-    assert "--unshare-user-try" in bubble.command("/bin/true", {}, None, "{}")
+    assert "--unshare-user-try" in isolation.bubblewrap_command("/bin/true", {}, None, "{}")
     assert "--bind" not in line
     devices = [line[place + 1] for place, word in enumerate(line) if word == "--dev-bind"]
     assert sorted(devices) == ["/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]

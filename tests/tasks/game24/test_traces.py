@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.tasks.game24.grade import grade
 from whet.tasks.game24.hands import all_hands, is_solvable
-from whet.tasks.game24.traces import BUDGETS, trace
-from whet.tasks.game24.writing import Move, written
+from whet.tasks.game24.rules import grade
+from whet.tasks.game24.traces import BUDGETS, Move, trace, write_moves
 from whet.types import Verdict
 
 FORMATS = ("v0", "v0l", "v1", "v2", "v3", "v4")
@@ -44,7 +43,7 @@ def test_every_trace_is_right_in_every_line(hand, format, budget, depth, seed):
 
 
 def test_formats_write_the_same_moves_in_their_own_words():
-    write = partial(written, (13, 8, 6, 1), MOVES, is_solved=True)
+    write = partial(write_moves, (13, 8, 6, 1), MOVES, is_solved=True)
     assert write("v1").split("\n") == [
         "(13) + (8) = 21, left: 21, 6, 1",
         "(13) - (1) = 12, left: 12, 8, 6",
@@ -78,7 +77,7 @@ def test_formats_write_the_same_moves_in_their_own_words():
 
 
 def test_v0_is_three_steps_and_nothing_else():
-    assert written((13, 8, 6, 1), [MOVES[2], *MOVES[5:]], "v0", is_solved=True) == (
+    assert write_moves((13, 8, 6, 1), [MOVES[2], *MOVES[5:]], "v0", is_solved=True) == (
         "13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24"
     )
 

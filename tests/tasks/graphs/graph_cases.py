@@ -1,7 +1,6 @@
 """Tasks by name, problems by hand, and small graphs whose optima one can see."""
 
-from importlib import import_module
-
+from whet.tasks.registry import build, settings
 from whet.types import Message, Problem
 
 NP_HARD = ("tsp", "ged", "mcp", "mis", "mvc", "mcs")
@@ -10,10 +9,8 @@ NUMBERED = ("graphwiz", "nlgraph")
 ALL = NP_HARD + POLYNOMIAL + NUMBERED
 
 
-def task(name, **settings):
-    module = import_module(f"whet.tasks.graphs.{name}")
-    config = getattr(module, f"{name.capitalize()}Config")
-    return getattr(module, name.capitalize())(config(**settings))
+def task(name, **given):
+    return build(settings({"name": name, **given}))
 
 
 def asked(name, payload, answer=None):

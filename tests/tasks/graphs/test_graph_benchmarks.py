@@ -9,7 +9,7 @@ import pytest
 from graph_cases import asked, task
 
 from whet.data.importers.graphs import KINDS, graph_in
-from whet.tasks.graphs.graphwiz import Graphwiz
+from whet.tasks.graphs.numbered import BENCHMARKS
 from whet.types import Message, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
@@ -130,7 +130,7 @@ def test_graph_wiz_rationales_are_read_to_their_end():
             assert task("graphwiz").score(problem, text).verdict == Verdict.CORRECT, row["id"]
 
 
-@pytest.mark.parametrize("kind", Graphwiz.forms)
+@pytest.mark.parametrize("kind", BENCHMARKS["graphwiz"].kinds)
 def test_our_graph_wiz_questions_say_the_whole_graph(kind):
     problem = task("graphwiz", kinds=(kind,)).generate(5, 0.1)
     text = (

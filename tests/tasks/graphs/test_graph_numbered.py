@@ -10,19 +10,29 @@ import networkx as nx
 import pytest
 from graph_cases import asked, task
 
-from whet.tasks.graphs.draws import SPANS, draw
-from whet.tasks.graphs.instance import bitsets
-from whet.tasks.graphs.kinds import solution
+from whet.tasks.graphs.numbered_answers import (
+    read_number,
+    read_pairs,
+    read_rows,
+    read_walk,
+    read_yes_no,
+)
+from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
+from whet.tasks.graphs.solvers.base import bitsets
 from whet.tasks.graphs.solvers.directed import (
     lightest_path,
     max_flow,
     max_matching,
     topological_order,
 )
-from whet.tasks.graphs.solvers.paths import components, diameter, distance, shortest_path
-from whet.tasks.graphs.solvers.search import contains, hamiltonian_path
-from whet.tasks.graphs.table import Table
-from whet.tasks.graphs.verdicts import number, pairs, rows, run, yes_or_no
+from whet.tasks.graphs.solvers.paths import (
+    components,
+    diameter,
+    distance,
+    hamiltonian_path,
+    shortest_path,
+)
+from whet.tasks.graphs.solvers.subgraphs import contains
 from whet.types import Verdict
 
 
@@ -50,7 +60,7 @@ from whet.types import Verdict
     ],
 )
 def test_yes_or_no_is_read_where_it_is_said_once(text, expected):
-    assert yes_or_no(text) == expected
+    assert read_yes_no(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,7 @@ def test_yes_or_no_is_read_where_it_is_said_once(text, expected):
     ],
 )
 def test_a_number_is_read_where_it_is_said_once(text, expected):
-    assert number(text) == (None if expected is None else Fraction(expected))
+    assert read_number(text) == (None if expected is None else Fraction(expected))
 
 
 @pytest.mark.parametrize(
@@ -92,15 +102,15 @@ def test_a_number_is_read_where_it_is_said_once(text, expected):
     ],
 )
 def test_a_path_is_read_and_edges_are_not_taken_for_one(text, expected):
-    assert run(text) == expected
+    assert read_walk(text) == expected
 
 
 def test_pairs_are_those_of_the_last_block_and_rows_the_last_of_each_node():
     text = "applicant 0: job 1\n\nNo, better:\nApplicant 0: job 2\n\napplicant 1 -> job 0\n2 applicants get one."
 
-    assert pairs(text) == [(0, 2), (1, 0)]
-    assert pairs("applicants want jobs") == []
-    assert rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {
+    assert read_pairs(text) == [(0, 2), (1, 0)]
+    assert read_pairs("applicants want jobs") == []
+    assert read_rows("node 0: [1, 2]\nafter two layers\nnode 0: [3,4]\nNode 1: (5, -6)") == {
         0: (3, 4),
         1: (5, -6),
     }
@@ -204,70 +214,70 @@ def test_embeddings_must_all_be_there_and_right():
 
 def sample(seed, kind):
     rng = Random(seed)
-    return Table.from_payload(
-        draw(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3]))
+    return Question.from_payload(
+        draw_question(rng, kind, rng.randint(*SPANS.get(kind, SPANS["wide"])[seed % 3]))
     )
 
 
-def as_graph(table, cls=nx.Graph):
+def as_graph(question, cls=nx.Graph):
     graph = cls()
-    graph.add_nodes_from(range(table.n))
-    for a, b, weight in table.weighted:
+    graph.add_nodes_from(range(question.n))
+    for a, b, weight in question.weighted_edges:
         graph.add_edge(a, b, weight=weight, capacity=weight)
     return graph
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_solutions_agree_with_networkx(seed):
-    table = sample(seed, "shortest")
-    path = lightest_path(table.n, table.weighted, *table.pair)
-    assert path[0] == nx.shortest_path_length(as_graph(table), *table.pair, weight="weight")
+    question = sample(seed, "shortest")
+    path = lightest_path(question.n, question.weighted_edges, *question.pair)
+    assert path[0] == nx.shortest_path_length(as_graph(question), *question.pair, weight="weight")
 
-    table = sample(seed, "flow")
-    assert max_flow(table.weighted, *table.pair) == nx.maximum_flow_value(
-        as_graph(table, nx.DiGraph), *table.pair
+    question = sample(seed, "flow")
+    assert max_flow(question.weighted_edges, *question.pair) == nx.maximum_flow_value(
+        as_graph(question, nx.DiGraph), *question.pair
     )
 
-    table = sample(seed, "cycle")
-    assert (solution(table)[0] == "Yes") == bool(nx.cycle_basis(as_graph(table)))
+    question = sample(seed, "cycle")
+    assert (solve(question)[0] == "Yes") == bool(nx.cycle_basis(as_graph(question)))
 
-    table = sample(seed, "bipartite")
-    assert (solution(table)[0] == "Yes") == nx.is_bipartite(as_graph(table))
+    question = sample(seed, "bipartite")
+    assert (solve(question)[0] == "Yes") == nx.is_bipartite(as_graph(question))
 
-    table = sample(seed, "connectivity")
-    assert (solution(table)[0] == "Yes") == nx.has_path(as_graph(table), *table.pair)
+    question = sample(seed, "connectivity")
+    assert (solve(question)[0] == "Yes") == nx.has_path(as_graph(question), *question.pair)
 
-    table = sample(seed, "triplet")
-    triangles = [group for group in nx.enumerate_all_cliques(as_graph(table)) if len(group) == 3]
-    assert int(solution(table)[0]) == max(
-        (sum(table.weights[node] for node in group) for group in triangles), default=0
+    question = sample(seed, "triplet")
+    triangles = [group for group in nx.enumerate_all_cliques(as_graph(question)) if len(group) == 3]
+    assert int(solve(question)[0]) == max(
+        (sum(question.weights[node] for node in group) for group in triangles), default=0
     )
 
-    table = sample(seed, "matching")
-    both = nx.Graph([(("a", a), ("j", b)) for a, b in table.pairs])
+    question = sample(seed, "matching")
+    both = nx.Graph([(("a", a), ("j", b)) for a, b in question.pairs])
     top = [node for node in both if node[0] == "a"]
     assert (
-        len(max_matching(table.pairs))
+        len(max_matching(question.pairs))
         == len(nx.bipartite.maximum_matching(both, top_nodes=top)) // 2
     )
 
-    table = sample(seed, "substructure")
-    pattern = nx.DiGraph(table.pattern)
-    pattern.add_nodes_from(range(table.pattern_n))
-    matcher = nx.isomorphism.DiGraphMatcher(as_graph(table, nx.DiGraph), pattern)
+    question = sample(seed, "substructure")
+    pattern = nx.DiGraph(question.pattern)
+    pattern.add_nodes_from(range(question.pattern_n))
+    matcher = nx.isomorphism.DiGraphMatcher(as_graph(question, nx.DiGraph), pattern)
     assert (
-        contains(table.n, table.pairs, table.pattern_n, table.pattern)
+        contains(question.n, question.pairs, question.pattern_n, question.pattern)
         == matcher.subgraph_is_monomorphic()
     )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_paths_components_and_diameters_agree_with_networkx(seed):
-    table = sample(seed, "connectivity")
-    around, graph = bitsets(table.n, table.pairs), as_graph(table)
+    question = sample(seed, "connectivity")
+    around, graph = bitsets(question.n, question.pairs), as_graph(question)
 
     assert len(components(around)) == nx.number_connected_components(graph)
-    for node in range(table.n):
+    for node in range(question.n):
         length = nx.shortest_path_length(graph, 0, node) if nx.has_path(graph, 0, node) else None
         assert distance(around, 0, node) == length
         found = shortest_path(around, 0, node)
@@ -290,14 +300,14 @@ def brute_hamilton(around):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_hamiltonian_paths_are_found_just_where_they_exist(seed):
-    table = sample(seed, "hamilton")
-    around = bitsets(table.n, table.pairs)
+    question = sample(seed, "hamilton")
+    around = bitsets(question.n, question.pairs)
 
     path, _ = hamiltonian_path(around)
 
     assert (path is not None) == brute_hamilton(around)
     if path:
-        assert sorted(path) == list(range(table.n))
+        assert sorted(path) == list(range(question.n))
         assert all(around[a] >> b & 1 for a, b in pairwise(path))
 
 
@@ -306,7 +316,7 @@ def test_a_cycle_has_no_order_and_parted_nodes_no_path():
     assert lightest_path(3, [(0, 1, 1)], 0, 2) is None
     assert shortest_path(bitsets(3, [(0, 1)]), 0, 2) is None
     assert (
-        solution(Table.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0]
+        solve(Question.from_payload({"kind": "topology", "nodes": 2, "edges": [[0, 1], [1, 0]]}))[0]
         == "No"
     )
 
@@ -332,7 +342,7 @@ HOSTILE = (
 @pytest.mark.parametrize("text", [piece * (60_000 // len(piece)) for piece in HOSTILE])
 def test_hostile_texts_take_no_time(text):
     begun = time.perf_counter()
-    yes_or_no(text), number(text), run(text), pairs(text), rows(text)
+    read_yes_no(text), read_number(text), read_walk(text), read_pairs(text), read_rows(text)
 
     assert time.perf_counter() - begun < 2.0
 

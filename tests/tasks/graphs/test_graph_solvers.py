@@ -8,12 +8,12 @@ from random import Random
 import pytest
 from ortools.sat.python import cp_model
 
-from whet.tasks.graphs.instance import bitsets
+from whet.tasks.graphs.molecules import draw_molecule
+from whet.tasks.graphs.solvers.base import bitsets
 from whet.tasks.graphs.solvers.clique import max_clique, max_independent_set, min_vertex_cover
 from whet.tasks.graphs.solvers.edit import edit_cost, min_edit
-from whet.tasks.graphs.solvers.shared_subgraph import are_isomorphic, induced, max_common_subgraph
+from whet.tasks.graphs.solvers.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.tasks.graphs.solvers.tour import shortest_tour, tour_length
-from whet.tasks.graphs.sources import molecule
 
 
 def optimum(model):
@@ -108,7 +108,7 @@ def pairing_model(n, m):
 
 
 def drawn(seed, size):
-    labels, bonds = molecule(Random(seed), size)
+    labels, bonds = draw_molecule(Random(seed), size)
     return labels, bitsets(size, bonds)
 
 
@@ -117,7 +117,7 @@ def test_edit_costs_are_as_low_as_cp_sat_finds_them(seed):
     n = 4 + seed % 6
     (labels_a, a), (labels_b, b) = drawn(seed, n), drawn(seed + 1000, n)
 
-    found = min_edit(labels_a, a, labels_b, b)
+    found = min_edit((labels_a, a), (labels_b, b))
 
     model, pair = pairing_model(n, n)
     model.add(sum(map(sum, pair)) == n)
@@ -131,7 +131,7 @@ def test_edit_costs_are_as_low_as_cp_sat_finds_them(seed):
     changed = sum(pair[i][k] for i in range(n) for k in range(n) if labels_a[i] != labels_b[k])
     bonds = sum(mask.bit_count() for mask in (*a, *b)) // 2
     model.minimize(changed + bonds - 2 * sum(kept))
-    assert found.value == edit_cost(found.lists[0], labels_a, a, labels_b, b) == optimum(model)
+    assert found.value == edit_cost(found.lists[0], (labels_a, a), (labels_b, b)) == optimum(model)
     assert found.is_proven
 
 
@@ -157,7 +157,7 @@ def test_common_subgraphs_are_as_large_as_cp_sat_finds_them(seed):
     model.maximize(sum(map(sum, pair)))
     left, right = found.lists
     assert found.value == len(left) == len(right) == optimum(model)
-    assert induced(a, left) == induced(b, right)
+    assert induce(a, left) == induce(b, right)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -199,10 +199,10 @@ def test_searches_that_reach_their_limit_are_not_proven():
 
     assert not max_clique(around, limit=3).is_proven
     assert not max_common_subgraph(around, bitsets(n, edges[::2]), limit=50).is_proven
-    cut = min_edit(labels, atoms, others, bonds, limit=5)
+    cut = min_edit((labels, atoms), (others, bonds), limit=5)
     assert not cut.is_proven
     assert sorted(cut.lists[0]) == list(range(12))
-    assert cut.value == edit_cost(cut.lists[0], labels, atoms, others, bonds)
+    assert cut.value == edit_cost(cut.lists[0], (labels, atoms), (others, bonds))
 
 
 def test_a_tour_of_more_cities_than_the_table_holds_is_good_but_not_proven():
@@ -225,7 +225,7 @@ def test_the_smallest_tours(n):
 
 
 def test_the_tasks_are_listed_without_loading_scipy():
-    program = "import sys, whet.tasks.registry as r; [r.named(name) for name in r.names()]; print('scipy' in sys.modules)"
+    program = "import sys, whet.tasks.registry as r; [r.make_task(name) for name in r.names()]; print('scipy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -10,7 +10,7 @@ import pytest
 from graph_cases import ALL, KITE, NP_HARD, NUMBERED, PATH, POLYNOMIAL, SQUARE, asked, task
 
 from whet.errors import ConfigError, DataError
-from whet.tasks.graphs.drawn import split_of
+from whet.tasks.generated import split_of_id
 from whet.tasks.graphs.task import quality
 from whet.testing.contracts import check_task
 from whet.types import SPLITS, Verdict
@@ -49,7 +49,7 @@ def test_the_same_seed_draws_the_same_problem_and_the_split_is_that_of_its_conte
     first, again, other = maker.generate(7, 0.3), maker.generate(7, 0.3), maker.generate(8, 0.3)
 
     assert first == again != other
-    assert first.split == split_of(first.id)
+    assert first.split == split_of_id(first.id)
     assert first.level == 0.3
 
 
@@ -95,10 +95,10 @@ def test_each_level_takes_a_solver_more_effort_than_the_one_before(name):
 @pytest.mark.parametrize("sizes", ["easy", "hard"])
 def test_graph_arena_sizes_are_kept(name, sizes):
     maker = task(name, sizes=sizes)
-    low, high = getattr(maker.spans, sizes)
+    low, high = getattr(maker.problem.sizes, sizes)
     slack = 1 if name == "mcs" else 0
     for seed in range(4):
-        payload = maker.draw(random.Random(seed), 0.5, low + seed)
+        payload = maker.problem.draw(random.Random(seed), low + seed)
         nodes = payload.get("nodes") or payload["A"].get("labels") or range(payload["A"]["n"])
         assert low - slack <= len(nodes) <= high + slack
 
@@ -264,3 +264,7 @@ def test_a_payload_that_cannot_be_asked_is_refused_in_one_sentence(name, payload
 def test_a_kind_that_is_not_there_is_refused_with_the_list_of_kinds():
     with pytest.raises(ConfigError, match=r"connectivity, cycle.*no 'sudoku'"):
         task("graphwiz", kinds=("sudoku",))
+
+
+def test_only_polynomial_problems_are_said_to_have_one_answer():
+    assert [name for name in ALL if task(name).has_one_answer] == list(POLYNOMIAL)

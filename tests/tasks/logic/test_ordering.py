@@ -8,9 +8,8 @@ import pytest
 from upstream import ordering_clue, problem, rows
 
 from whet.errors import DataError
-from whet.tasks.logic.clues import Clue, holds
-from whet.tasks.logic.grid import Grid
 from whet.tasks.logic.ordering import Ordering
+from whet.tasks.logic.positions import Clue, PositionPuzzle, holds
 from whet.types import Verdict
 
 TASK = Ordering()
@@ -44,7 +43,9 @@ def test_the_solver_finds_the_one_order_of_every_real_puzzle() -> None:
             ordering_clue(re.sub(r"^\d+\. ", "", line), names)
             for line in row["input"].strip().split("\n")
         ]
-        assert list(Grid(len(names), 1, clues).solutions()) == [tuple(range(len(names)))], row["id"]
+        assert list(PositionPuzzle(len(names), 1, clues).solutions()) == [
+            tuple(range(len(names)))
+        ], row["id"]
 
 
 def test_capitalised_names_can_be_right() -> None:
@@ -123,7 +124,7 @@ def test_the_five_levels_take_a_solver_ever_more_work() -> None:
             told = [
                 Clue(str(c[0]), tuple(int(item) for item in c[1:-1]), int(c[-1])) for c in clues
             ]  # type: ignore
-            grid = Grid(len(names), 1, told)
+            grid = PositionPuzzle(len(names), 1, told)
             assert len(list(grid.solutions())) == 1
             total += grid.effort * len(told)
         work.append(total)

@@ -8,8 +8,7 @@ import pytest
 from upstream import problem, rows, zebra_clue
 
 from whet.errors import DataError
-from whet.tasks.logic.clues import Clue, holds
-from whet.tasks.logic.grid import Grid
+from whet.tasks.logic.positions import Clue, PositionPuzzle, holds
 from whet.tasks.logic.zebra import Zebra, ZebraConfig, clue_level, kinds_at
 from whet.types import Problem, Verdict
 
@@ -49,8 +48,8 @@ def test_the_solver_finds_the_one_solution_of_every_real_puzzle() -> None:
         items = [f"{header[1 + a]}:{value}" for a, values in enumerate(columns) for value in values]
         clues = [zebra_clue(clue, items) for clue in row["clues"]]
         truth = tuple(place for _ in range(m) for place in range(n))
-        assert list(Grid(n, m, clues).solutions()) == [truth], row["id"]
-        assert Grid(n, m, clues).other(truth) is None
+        assert list(PositionPuzzle(n, m, clues).solutions()) == [truth], row["id"]
+        assert PositionPuzzle(n, m, clues).other(truth) is None
 
 
 def test_a_pretty_printed_table_counts_as_one_on_a_single_line() -> None:
@@ -148,7 +147,7 @@ def test_puzzles_of_every_clue_level_have_one_solution_by_brute_force(number: in
         orders = product(permutations(range(n)), repeat=m)
         places = [[place for order in worlds for place in order] for worlds in orders]
         assert sum(all(holds(clue, world, n) for clue in clues) for world in places) == 1
-    assert len(list(Grid(n, m, clues).solutions())) == 1
+    assert len(list(PositionPuzzle(n, m, clues).solutions())) == 1
 
 
 def test_minimal_puzzles_need_every_clue() -> None:
@@ -157,14 +156,20 @@ def test_minimal_puzzles_need_every_clue() -> None:
         n, m, clues = clues_of(task.generate(seed, 0.5))
         for left_out in clues:
             assert (
-                len(list(Grid(n, m, [clue for clue in clues if clue is not left_out]).solutions()))
+                len(
+                    list(
+                        PositionPuzzle(
+                            n, m, [clue for clue in clues if clue is not left_out]
+                        ).solutions()
+                    )
+                )
                 > 1
             )
 
 
 def test_a_grid_without_clues_has_every_order() -> None:
-    assert len(list(Grid(3, 2).solutions())) == 36
-    assert list(Grid(2, 1, [Clue("first", (0,)), Clue("first", (1,))]).solutions()) == []
+    assert len(list(PositionPuzzle(3, 2).solutions())) == 36
+    assert list(PositionPuzzle(2, 1, [Clue("first", (0,)), Clue("first", (1,))]).solutions()) == []
 
 
 def test_the_five_levels_take_a_solver_ever_more_work() -> None:
@@ -173,7 +178,7 @@ def test_the_five_levels_take_a_solver_ever_more_work() -> None:
         total = 0
         for seed in range(6):
             n, m, clues = clues_of(TASK.generate(seed, level))
-            grid = Grid(n, m, clues)
+            grid = PositionPuzzle(n, m, clues)
             assert len(list(grid.solutions())) == 1
             total += grid.effort * len(clues)
         work.append(total)

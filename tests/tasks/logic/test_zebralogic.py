@@ -10,8 +10,7 @@ from upstream import problem, rows
 
 from whet.errors import DataError
 from whet.tasks.literals import last_object
-from whet.tasks.logic.clues import Clue
-from whet.tasks.logic.grid import Grid
+from whet.tasks.logic.positions import Clue, PositionPuzzle
 from whet.tasks.logic.zebralogic import ZebraLogic
 from whet.types import Problem, Verdict
 
@@ -114,11 +113,11 @@ def test_generated_puzzles_have_one_solution() -> None:
         assert grid.effort > 0
 
 
-def solved(made: Problem) -> tuple[Grid, int]:
+def solved(made: Problem) -> tuple[PositionPuzzle, int]:
     size, clues = made.payload["size"], made.payload["clues"]
     assert isinstance(size, list) and isinstance(clues, list)
     told = [Clue(str(c[0]), tuple(int(item) for item in c[1:-1]), int(c[-1])) for c in clues]  # type: ignore
-    grid = Grid(int(str(size[0])), int(str(size[1])), told)
+    grid = PositionPuzzle(int(str(size[0])), int(str(size[1])), told)
     assert len(list(grid.solutions())) == 1
     return grid, len(told)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from whet.tasks.logic.clues import Clue
+from whet.tasks.logic.positions import Clue
 from whet.types import Message, Problem
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"

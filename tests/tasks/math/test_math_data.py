@@ -9,7 +9,7 @@ import pytest
 from math_problems import is_right, problem, rows
 
 from whet.tasks.math import Math
-from whet.text.extract import boxed
+from whet.text.final_answer import find_boxes
 from whet.types import Verdict
 
 DISPUTED: dict[str, dict[str, str]] = json.loads(
@@ -19,8 +19,8 @@ Gold = Callable[[dict], str | None]  # type: ignore[type-arg]
 
 
 def in_solution(row: dict) -> str | None:  # type: ignore[type-arg]
-    found = boxed(row["solution"])
-    return found[-1].text if found else None
+    boxes = find_boxes(row["solution"])
+    return boxes[-1].text if boxes else None
 
 
 def after_hashes(row: dict) -> str:  # type: ignore[type-arg]
@@ -31,6 +31,10 @@ def field(name: str) -> Gold:
     return lambda row: str(row[name]) if row[name] not in (None, "") else None
 
 
+WITH_ANSWERS = (
+    "math500 math_train aime_train aime24 aime25 amc23 gaokao2023en gaokao2024_mix "
+    "gaokao_math_cloze cn_middle_school carp_en college_math cmath tabmwp"
+)
 GOLDS: dict[str, Gold] = {
     "gsm8k_test": after_hashes,
     "gsm8k_train": after_hashes,
@@ -41,22 +45,7 @@ GOLDS: dict[str, Gold] = {
     "mawps": field("target"),
     "gsm_hard": field("target"),
     "asdiv": lambda row: str(row["answer"]).partition(" (")[0],
-} | {
-    name: field("answer")
-    for name in (
-        *(
-            "math500",
-            "math_train",
-            "aime_train",
-            "aime24",
-            "aime25",
-            "amc23",
-            "gaokao2023en",
-            "gaokao2024_mix",
-        ),
-        *("gaokao_math_cloze", "cn_middle_school", "carp_en", "college_math", "cmath", "tabmwp"),
-    )
-}
+} | {name: field("answer") for name in WITH_ANSWERS.split()}
 
 
 @pytest.mark.parametrize("name", GOLDS)
@@ -84,13 +73,13 @@ def test_the_cases_of_other_graders_agree(level: str, least: float) -> None:
         if row["category"] == "math" and row["convention"] is None
     ]
     cases = [row for row in chosen if row["level"] == level]
-    agreed = 0
+    num_agreeing = 0
     for row in cases:
         text = row["prediction"]
         text = rf"\boxed{{{text}}}" if level == "answer" and "boxed" not in text else text
         is_equal = task.score(problem(row["gold"]), text).verdict is Verdict.CORRECT
-        agreed += is_equal == row["expected_equal"]
-    assert agreed / len(cases) >= least
+        num_agreeing += is_equal == row["expected_equal"]
+    assert num_agreeing / len(cases) >= least
 
 
 def test_hostile_cases_of_other_graders_are_graded_as_they_say() -> None:
@@ -104,29 +93,18 @@ def test_hostile_cases_of_other_graders_are_graded_as_they_say() -> None:
 
 def test_labels_of_real_outputs_agree() -> None:
     task = Math()
-    for name, cases in (
-        (
-            "gsm8k_model_solutions",
-            [
-                (
-                    row["ground_truth"].rpartition("A:")[2].strip(),
-                    row["solution"],
-                    row["is_correct"],
-                )
-                for row in rows("gsm8k_model_solutions")
-            ],
-        ),
-        (
-            "qwen_math_outputs",
-            [
-                (row["gt"], sample["response"], sample["correct"])
-                for row in rows("qwen_math_outputs")
-                for sample in row["samples"]
-            ],
-        ),
-    ):
-        agreed = sum(
+    solutions = [
+        (row["ground_truth"].rpartition("A:")[2].strip(), row["solution"], row["is_correct"])
+        for row in rows("gsm8k_model_solutions")
+    ]
+    samples = [
+        (row["gt"], sample["response"], sample["correct"])
+        for row in rows("qwen_math_outputs")
+        for sample in row["samples"]
+    ]
+    for cases in (solutions, samples):
+        num_agreeing = sum(
             (task.score(problem(gold), text).verdict is Verdict.CORRECT) == label
             for gold, text, label in cases
         )
-        assert agreed / len(cases) >= 0.99, name
+        assert num_agreeing / len(cases) >= 0.99

@@ -9,7 +9,7 @@ from whet.tasks.math import Math
 from whet.types import Message, Verdict
 
 
-def graded(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
+def grade(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
     score = Math().score(
         replace(problem(gold), prompt=(Message(role="user", content=prompt),)), text
     )
@@ -31,7 +31,7 @@ def graded(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
     ],
 )
 def test_the_expression_of_the_question_is_no_answer(gold: str, prompt: str, text: str) -> None:
-    assert graded(gold, prompt, text) == (Verdict.WRONG, "the question again, not worked out")
+    assert grade(gold, prompt, text) == (Verdict.WRONG, "the question again, not worked out")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_expression_of_the_question_is_no_answer(gold: str, prompt: str, tex
     ],
 )
 def test_an_answer_that_the_question_names_is_right(gold: str, prompt: str, text: str) -> None:
-    assert graded(gold, prompt, text)[0] is Verdict.CORRECT
+    assert grade(gold, prompt, text)[0] is Verdict.CORRECT
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_an_answer_that_the_question_names_is_right(gold: str, prompt: str, text
     ],
 )
 def test_the_reference_written_twice_is_wrong(gold: str, twice: str) -> None:
-    assert graded(gold, "", rf"\boxed{{{gold}}}")[0] is Verdict.CORRECT
-    assert graded(gold, "", rf"\boxed{{{twice}}}")[0] is Verdict.WRONG
+    assert grade(gold, "", rf"\boxed{{{gold}}}")[0] is Verdict.CORRECT
+    assert grade(gold, "", rf"\boxed{{{twice}}}")[0] is Verdict.WRONG
 
 
 def test_a_product_of_equal_factors_is_still_a_product() -> None:
-    assert graded("(x+1)^2", "", r"\boxed{(x+1) (x+1)}")[0] is Verdict.CORRECT
+    assert grade("(x+1)^2", "", r"\boxed{(x+1) (x+1)}")[0] is Verdict.CORRECT

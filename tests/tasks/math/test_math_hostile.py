@@ -56,6 +56,11 @@ def test_hostile_answers_are_wrong_soon(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_matrix_without_cells_is_no_answer() -> None:
+    for gold in ("(1, 2)", r"\{1\}", r"\begin{pmatrix}1\\2\end{pmatrix}", "7"):
+        assert not is_right(gold, r"\begin{pmatrix}\end{pmatrix}")
+
+
 def test_a_tower_is_still_the_same_tower() -> None:
     assert is_right("9^{9^{9^{9}}}", "9^{9^{9^9}}")
     assert is_right(r"\frac{1}{2004!}", "1/2004!")

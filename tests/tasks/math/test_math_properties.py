@@ -15,7 +15,7 @@ whole = st.integers(min_value=-5000, max_value=5000)
 
 def spellings(value: Fraction) -> list[str]:
     sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
-    found = [
+    forms = [
         rf"{sign}\frac{{{top}}}{{{bottom}}}",
         rf"\dfrac{{{value.numerator}}}{{{bottom}}}",
         f"{sign}{top}/{bottom}",
@@ -24,17 +24,17 @@ def spellings(value: Fraction) -> list[str]:
         rf"\left({sign}\frac{{{top}}}{{{bottom}}}\right)",
     ]
     if top > bottom > 1:
-        found.append(rf"{sign}{top // bottom}\frac{{{top % bottom}}}{{{bottom}}}")
-        found.append(f"{sign}{top // bottom} {top % bottom}/{bottom}")
+        forms.append(rf"{sign}{top // bottom}\frac{{{top % bottom}}}{{{bottom}}}")
+        forms.append(f"{sign}{top // bottom} {top % bottom}/{bottom}")
     if bottom == 1:
-        found += [
+        forms += [
             f"{value.numerator:,}",
             f"{value.numerator}.0",
             rf"{value.numerator} \text{{ units}}",
         ]
     if 10**6 % bottom == 0:
-        found.append(f"{float(value):.6f}")
-    return found
+        forms.append(f"{float(value):.6f}")
+    return forms
 
 
 @given(numbers, st.randoms(use_true_random=False))

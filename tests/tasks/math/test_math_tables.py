@@ -15,20 +15,20 @@ HERE = Path(__file__).parent
 
 
 def cases(name: str) -> list[tuple[str, str, bool]]:
-    found = []
+    table = []
     for line in (HERE / name).read_text().splitlines():
         if line and not line.startswith("#"):
             expected, _, pair = line.partition(" ")
-            gold, _, given = pair.strip().partition(" :: ")
-            found.append((gold, given.replace("⏎", "\n"), {"yes": True, "no": False}[expected]))
-    return found
+            gold, _, text = pair.strip().partition(" :: ")
+            table.append((gold, text.replace("⏎", "\n"), {"yes": True, "no": False}[expected]))
+    return table
 
 
 def test_the_tables_hold_hundreds_of_cases_of_both_kinds() -> None:
     for name, least in (("answers.txt", 900), ("responses.txt", 330)):
-        told = [expected for _, _, expected in cases(name)]
-        assert min(told.count(True), told.count(False)) >= least // 3
-        assert len(told) >= least
+        labels = [expected for _, _, expected in cases(name)]
+        assert min(labels.count(True), labels.count(False)) >= least // 3
+        assert len(labels) >= least
 
 
 @pytest.mark.parametrize(("gold", "answer", "expected"), cases("answers.txt"))

@@ -14,8 +14,7 @@ from qa_rows import fuzz, problem
 
 from whet import config
 from whet.errors import ConfigError
-from whet.tasks.qa.endpoint import EndpointConfig
-from whet.tasks.qa.judge import Judge, JudgeConfig, messages, read_verdict
+from whet.tasks.qa.judge import EndpointConfig, Judge, JudgeConfig, messages, read_verdict
 from whet.types import Json, Score, Verdict
 
 GOLD = problem("judge", "photosynthesis", answers=["the photosynthetic process"])

@@ -7,8 +7,7 @@ import pytest
 from qa_rows import Row, fuzz, needs_data, problem, read
 
 from whet.errors import DataError
-from whet.tasks.qa.table import Table, TableConfig
-from whet.tasks.qa.values import listed, quantity
+from whet.tasks.qa.table import Table, TableConfig, quantity, split_list
 from whet.types import Json, Verdict
 
 TASK = Table()
@@ -156,9 +155,9 @@ def test_quantities_are_exact_and_bounded() -> None:
 
 
 def test_lists_split_at_bars_semicolons_then_commas() -> None:
-    assert listed("[1, 2, 3]") == ["1", "2", "3"]
-    assert listed("a; b, c") == ["a", "b, c"]
-    assert listed("loughborough university,15160") == ["loughborough university", "15160"]
+    assert split_list("[1, 2, 3]") == ["1", "2", "3"]
+    assert split_list("a; b, c") == ["a", "b, c"]
+    assert split_list("loughborough university,15160") == ["loughborough university", "15160"]
 
 
 def test_random_text_never_raises_and_is_never_right() -> None:

@@ -163,7 +163,7 @@ def stdin_draft(question: str, pairs: list[tuple[Json, Json]], id: str | None) -
         payload=payload,
         source_id=id,
     )
-    return replace(draft, unsupported=code_stdin.unsupported(question, as_problem(draft)))
+    return replace(draft, unsupported=code_stdin.unsupported_reason(question, as_problem(draft)))
 
 
 def function_draft(
@@ -177,7 +177,7 @@ def function_draft(
 ) -> Draft:
     payload: dict[str, Json] = {"entry": entry, "tests": list[Json](tests), "setup": setup}
     draft = Draft(task="code_function", prompt=prompt, answer=answer, payload=payload, source_id=id)
-    return replace(draft, unsupported=code_function.unsupported(as_problem(draft)))
+    return replace(draft, unsupported=code_function.unsupported_reason(as_problem(draft)))
 
 
 def as_problem(draft: Draft) -> Problem:
@@ -245,7 +245,7 @@ def read_cruxeval(direction: Direction, row: Fields) -> Draft:
         payload=problem.payload,
         id=problem.id,
         source_id=row.row_id("id"),
-        unsupported=cruxeval.unsupported(problem),
+        unsupported=cruxeval.unsupported_reason(problem),
     )
 
 
@@ -272,7 +272,7 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
         payload=payload,
         source_id=row.row_id("id"),
     )
-    return replace(draft, unsupported=codeio.unsupported(as_problem(draft)))
+    return replace(draft, unsupported=codeio.unsupported_reason(as_problem(draft)))
 
 
 _CRUX: tuple[str, str] = ("code input output", "id")

@@ -1,6 +1,6 @@
 """Graph problems: GraphArena, NPG-Muse's rows of it in node-link form, GraphWiz and NLGraph.
 
-GraphWiz and NLGraph describe their graphs in words; `whet/tasks/graphs/kinds.py` has the payload.
+GraphWiz and NLGraph describe their graphs in words; `whet/tasks/graphs/questions.py` has the payload.
 """
 
 import re
@@ -21,7 +21,7 @@ from whet.data.importers.base import (
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
-from whet.tasks.registry import named
+from whet.tasks.registry import make_task
 from whet.types import Json
 
 TASKS = {
@@ -150,7 +150,7 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
 
 def optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
     """Solve a problem whose row does not give the value of the best answer."""
-    solver = named(task)
+    solver = make_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"
     best = solver.best(payload)
     return {"optimum": best.value, "proven": best.is_proven}

@@ -117,7 +117,7 @@ def game24(row: Fields) -> Draft:
     output = row.get("output")
     hand = " ".join(str(card) for card in row.entries("values")) if "values" in row else ""
     hand = hand or row.text("Puzzles" if "Puzzles" in row else "input")
-    problem = Game24().asked(hand)
+    problem = Game24().parse_question(hand)
     if problem is None:
         raise DataError(
             f"a hand of the 24 game is four whole numbers from 1 to 13, not {show(hand)}"

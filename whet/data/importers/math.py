@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from whet.data.importers.base import BOXED, Draft, Fields, Format, layout, to_level, user
 from whet.errors import DataError
+from whet.text.final_answer import match_braces
 from whet.types import Json
 
 _UNIT = re.compile(r"\s\([^()]*\)$")
@@ -68,12 +69,10 @@ def last_boxed(solution: str) -> str:
         raise DataError("has no \\boxed{} with the answer in its solution")
     if not rest.startswith("{"):
         return re.split(r"[\s$]", rest, maxsplit=1)[0]
-    depth = 0
-    for index, sign in enumerate(rest):
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0:
-            return rest[1:index].strip()
-    raise DataError("has a \\boxed{ in its solution that is not closed")
+    end = match_braces(rest).get(0)
+    if end is None:
+        raise DataError("has a \\boxed{ in its solution that is not closed")
+    return rest[1:end].strip()
 
 
 def after_hashes(solution: str) -> str:

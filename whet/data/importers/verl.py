@@ -170,7 +170,7 @@ def program(truth: Truth) -> Draft:
         return code.function_draft(truth.prompt, entry, [source], setup=setup, answer=None, id=None)
     if "pytest" in tests:
         draft = _draft("code_pytest", None, {"tests": tests.text("pytest")})
-        return replace(draft, unsupported=code_pytest.unsupported(code.as_problem(draft)))
+        return replace(draft, unsupported=code_pytest.unsupported_reason(code.as_problem(draft)))
     starter = truth.extra.get("starter_code")
     plain = Fields({k: v for k, v in tests.items() if not k.startswith("complete_")})
     return code.in_and_out(truth.question, plain, starter if isinstance(starter, str) else "", None)

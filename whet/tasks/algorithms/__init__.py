@@ -1,2 +1,1 @@
-"""Carry out textbook algorithms by hand: clrs. `runs` has the algorithms, `arrays` reads what they
-print."""
+"""Carry out textbook algorithms by hand: the task `clrs`."""

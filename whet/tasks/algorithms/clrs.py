@@ -1,25 +1,32 @@
-"""CLRS-Text: carry out a textbook algorithm on a small input and print its output, or its states
-and then its output.
+"""CLRS-Text: carry out a textbook algorithm on a small input and print its output.
 
-answer   the output as CLRS-Text prints it; where the question asks for a trace, `state, state, ...
-| output` payload  {"algorithm": name, "size": n}, for reading only
+answer   the output as CLRS-Text prints it; where the question asks for a trace,
+         `state, state, ... | output`
+payload  {"algorithm": name, "size": n}, for reading only
 
-All thirty algorithms can be made here, three of them with traces; imported rows may hold the traces
-of any.
+All thirty algorithms can be generated, three of them with traces; imported rows may hold the
+traces of any.
 """
 
-from collections.abc import Iterator
+import re
+from decimal import Decimal
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.errors import DataError
-from whet.tasks.algorithms.arrays import Item, matching, parse
 from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.types import Problem, Score, Split
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.types import Json, Problem, Score, Split
 
+Item = Decimal | tuple["Item", ...]
+"""A number, or an array: 0 for square and 1 for round brackets, then its elements."""
+
+MAX_CHARS = 1 << 16
+MAX_DEPTH = 4
+
+_PIECE = re.compile(
+    r"\s*([\[\](),]|[-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,3})?(?![\w.]))"
+)
+_CLOSING = {"[": "]", "(": ")"}
 _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
 """Smallest and largest input in each fifth of difficulty."""
 
@@ -27,84 +34,52 @@ _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
 class ClrsConfig(GeneratedConfig):
     name: Literal["clrs"] = "clrs"
     trace: bool = False
-    """Ask for the states on the way too, of the algorithms that have them here."""
+    """Ask for the intermediate states too, of the algorithms that have them here."""
 
 
 class Printout(NamedTuple):
-    """The states on the way, None where there is no trace, and the output."""
+    """The intermediate states, None where there is no trace, and the output."""
 
     trace: tuple[Item, ...] | None
     output: tuple[Item, ...]
 
 
-class Clrs(Task):
+class Clrs(GeneratedTask):
     """Generated runs of thirty algorithms, and an exact grader for their printouts."""
 
     name = "clrs"
-    is_bounded = True
+    config: ClrsConfig
 
     def __init__(self, config: ClrsConfig | None = None) -> None:
         self.config = config or ClrsConfig()
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
-
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare printouts: every number by its exact value, every bracket and the order as they
-        are.
+        """Compare printouts: every number by its exact value, every bracket and the order as is.
 
-        Parts: `correct` 0 or 1; `output`, 1 where what stands after the trace is right; `trace`,
-        the share of right states, where the gold answer has them.
+        Parts: `correct` 0 or 1; `output`, 1 where what follows the trace is right; `trace`, the
+        share of right states, where the gold answer has them.
         """
-        gold = printout_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a CLRS printout as its answer, not {problem.answer!r}"
-            )
-        names = ("output",) if gold.trace is None else ("output", "trace")
-        found = read_final(text, printout_of)
-        if found is None:
-            return no_answer(*names)
-        told = found[1]
-        parts = {"output": float(told.output == gold.output)}
-        if gold.trace is not None:
-            parts["trace"] = 0.0 if told.trace is None else matching(told.trace, gold.trace)
-        is_right = told == gold
-        note = "the output is right" if parts["output"] else "not the output"
-        if gold.trace is not None:
-            note += f", {parts['trace']:.0%} of the trace is right"
-        return judged(is_right, parts, found[0], note)
+        return grade(problem, text, printout_of, _compare, needs="a CLRS printout")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else problem.answer.strip()
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         least, most = _SIZES[fifth(level)]
         known = {
-            name: each
-            for name, each in (TRACED if self.config.trace else ALGORITHMS).items()
-            if each.size is None or least <= each.size <= most
+            name: algorithm
+            for name, algorithm in (TRACED if self.config.trace else ALGORITHMS).items()
+            if algorithm.size is None or least <= algorithm.size <= most
         }
-        algorithm = rng.choice(sorted(known))
-        size = known[algorithm].size or rng.randint(least, most)
-        shown, trace, output = known[algorithm].draw(rng, size)
+        name = rng.choice(sorted(known))
+        size = known[name].size or rng.randint(least, most)
+        shown, trace, output = known[name].draw(rng, size)
         home = split_of(self.name, shown.partition(", initial_trace")[0])
-        if split in (None, home):
-            return question(
-                self.name,
-                f"{algorithm}:\n{shown}\n{known[algorithm].output}:\n",
-                answer=f"{trace}{output}",
-                payload={"algorithm": algorithm, "size": size},
-                level=level,
-                split=home,
-            )
-        return None
+        if split not in (None, home):
+            return None
+        prompt = f"{name}:\n{shown}\n{known[name].output}:\n"
+        payload: dict[str, Json] = {"algorithm": name, "size": size}
+        return self.make_problem(prompt, f"{trace}{output}", payload, level, home)
 
 
 def printout_of(text: str) -> Printout | None:
@@ -115,3 +90,53 @@ def printout_of(text: str) -> Printout | None:
     if not output or (bar and trace is None):
         return None
     return Printout(trace, output)
+
+
+def parse(text: str) -> tuple[Item, ...] | None:
+    """Read the items of a text; None where it holds anything else.
+
+    Spaces or commas part the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else is
+    forgiven: brackets and order count.
+
+    >>> parse("[1 0.50], 2") == parse("[1, 5e-1] 2.0"), parse("[1 2]") == parse("(1, 2)")
+    (True, False)
+    >>> parse("[1 ᧑]")
+    """
+    text = text.rstrip()
+    if len(text) > MAX_CHARS:
+        return None
+    start = 0
+    levels: list[tuple[str, list[Item]]] = [("", [])]
+    while start < len(text):
+        match = _PIECE.match(text, start)
+        if not match:
+            return None
+        start = match.end()
+        piece = match[1]
+        if piece in _CLOSING:
+            if len(levels) > MAX_DEPTH:
+                return None
+            levels.append((piece, []))
+        elif piece in ("]", ")"):
+            opening, items = levels.pop()
+            if not levels or _CLOSING.get(opening) != piece:
+                return None
+            levels[-1][1].append((Decimal("[(".index(opening)), *items))
+        elif piece != ",":
+            levels[-1][1].append(Decimal(piece))
+    return tuple(levels[0][1]) if len(levels) == 1 else None
+
+
+def share_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
+    """Give the share of right items, of the longer of the two; 1 if both are empty."""
+    longer = max(len(items), len(gold))
+    return sum(a == b for a, b in zip(items, gold, strict=False)) / longer if longer else 1.0
+
+
+def _compare(answer: Printout, gold: Printout) -> tuple[dict[str, float], str]:
+    parts = {"output": float(answer.output == gold.output)}
+    note = "the output is right" if parts["output"] else "not the output"
+    if gold.trace is not None:
+        parts["trace"] = 0.0 if answer.trace is None else share_right(answer.trace, gold.trace)
+        note += f", {parts['trace']:.0%} of the trace is right"
+    return parts, note

@@ -1,2 +1,1 @@
-"""Programs a model writes: the sandbox they run in, and the tasks that grade them. See `sandbox`
-for the design."""
+"""Programs a model writes: the sandbox they run in, and the tasks that grade them."""

@@ -1,10 +1,9 @@
-"""Functions graded by tests: HumanEval, MBPP, LeetCode, LiveCodeBench and TACO rows with a function
-to call.
+"""Functions graded by tests: rows of HumanEval, MBPP, LeetCode, LiveCodeBench and TACO.
 
     answer    the reference program, or null
     payload   {"entry": "has_close_elements", or "Solution().twoSum",
                "tests": ["def check(candidate): ...", or "assert f(1) == 2", ...],
-               "setup": source that both the program and the tests run first: imports, helpers, node classes}
+               "setup": source that program and tests run first: imports, helpers, node classes}
 
 Each text of `tests` is run in turn, in a process of its own that never executes model text:
 `candidate`, the entry's name and every name the tests do not make themselves stand for the program,
@@ -18,7 +17,15 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.code import program, tests_text
-from whet.tasks.code.judging import CodeConfig, CodeTask, Tests, judge, scored, text_of, unread
+from whet.tasks.code.code_task import (
+    CodeConfig,
+    CodeTask,
+    Tests,
+    run_tests,
+    text_of,
+    to_score,
+    unread,
+)
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Problem, Score
 
@@ -43,13 +50,10 @@ class CodeFunction(CodeTask):
             raise DataError(
                 f"problem {problem.id} needs texts in payload.tests and a name in payload.entry"
             )
-        found = program.defining(text, root(tests.entry))
-        if found is None:
+        source = program.last_definition(text, root(tests.entry))
+        if source is None:
             return unread("there is no fenced program")
-        return scored(judge(self._sandbox, tests, found, self.config.limits), found)
-
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else program.fenced(problem.answer)
+        return to_score(run_tests(self._sandbox, tests, source, self.config.limits), source)
 
 
 def root(entry: str) -> str:
@@ -62,11 +66,12 @@ def root(entry: str) -> str:
 
 
 def tests_of(problem: Problem) -> Tests:
-    listed = problem.payload.get("tests")
-    texts = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
-    if not isinstance(listed, list) or len(texts) < len(listed):
+    given = problem.payload.get("tests")
+    texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
+    if not isinstance(given, list) or len(texts) < len(given):
         raise DataError(
-            f"problem {problem.id} needs a list of texts in payload.tests, not {json.dumps(listed)[:60]}"
+            f"problem {problem.id} needs a list of texts in payload.tests, "
+            f"not {json.dumps(given)[:60]}"
         )
     return Tests(
         kind="function",
@@ -76,11 +81,11 @@ def tests_of(problem: Problem) -> Tests:
     )
 
 
-def unsupported(problem: Problem) -> str | None:
-    """Say why a row cannot be graded here, for importers; None where it can."""
+def unsupported_reason(problem: Problem) -> str | None:
+    """Explain why a row cannot be graded here, for importers; None where it can."""
     tests = tests_of(problem)
     if not tests.entry:
         return "there is no entry to call"
-    return tests_text.unsupported(
+    return tests_text.unsupported_reason(
         tests.tests, entry=tests.entry, module=tests.module, setup=tests.setup
     )

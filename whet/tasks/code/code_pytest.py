@@ -1,9 +1,8 @@
-"""Modules graded by pytest-style tests, which import them as `solution` or under the name the row
-gives.
+"""Modules graded by pytest-style tests, which import them as `solution` or as the row says.
 
     answer    the reference module, or null
-    payload   {"tests": the test module's source, "module": the name it imports, "solution" where not given,
-               "setup": source that both sides run first, "" where not given}
+    payload   {"tests": the test module's source, "module": the name it imports, else "solution",
+               "setup": source that both sides run first, else ""}
 
 The tests run in a process of their own that never executes model text, with a small stand-in for
 pytest: test functions and classes, unittest cases, `raises`, `approx`, `fail`, `param` and
@@ -14,7 +13,15 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.code import program, tests_text
-from whet.tasks.code.judging import CodeConfig, CodeTask, Tests, judge, scored, text_of, unread
+from whet.tasks.code.code_task import (
+    CodeConfig,
+    CodeTask,
+    Tests,
+    run_tests,
+    text_of,
+    to_score,
+    unread,
+)
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Problem, Score
 
@@ -37,13 +44,10 @@ class CodePytest(CodeTask):
         tests = tests_of(problem)
         if not tests.tests:
             raise DataError(f"problem {problem.id} has no tests in payload.tests")
-        found = program.last_program(text)
-        if found is None:
+        source = program.last_program(text)
+        if source is None:
             return unread("there is no fenced program")
-        return scored(judge(self._sandbox, tests, found, self.config.limits), found)
-
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else program.fenced(problem.answer)
+        return to_score(run_tests(self._sandbox, tests, source, self.config.limits), source)
 
 
 def tests_of(problem: Problem) -> Tests:
@@ -55,7 +59,9 @@ def tests_of(problem: Problem) -> Tests:
     )
 
 
-def unsupported(problem: Problem) -> str | None:
-    """Say why a row cannot be graded here, for importers; None where it can."""
+def unsupported_reason(problem: Problem) -> str | None:
+    """Explain why a row cannot be graded here, for importers; None where it can."""
     tests = tests_of(problem)
-    return tests_text.unsupported(tests.tests, entry="", module=tests.module, setup=tests.setup)
+    return tests_text.unsupported_reason(
+        tests.tests, entry="", module=tests.module, setup=tests.setup
+    )

@@ -1,5 +1,4 @@
-"""Programs that read standard input and write standard output: Codeforces, LiveCodeBench and TACO
-rows.
+"""Programs that read standard input and write output: Codeforces, LiveCodeBench, TACO.
 
     answer    a reference program, or null
     payload   {"cases": [{"input": "...", "output": "..."}, ...],
@@ -21,7 +20,7 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.tasks.code import program
-from whet.tasks.code.judging import CodeConfig, CodeTask, Judged, contained, scored, unread
+from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, guard, to_score, unread
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
 
@@ -39,7 +38,7 @@ class CodeStdinConfig(CodeConfig):
     name: Literal["code_stdin"] = "code_stdin"
     whitespace: Whitespace = "lines"
     """What may differ: "lines" blanks at the end of lines and of the output, "tokens" any white
-    space, "exact" none."""
+    space, "exact" nothing."""
 
 
 class CodeStdin(CodeTask):
@@ -57,30 +56,27 @@ class CodeStdin(CodeTask):
         cases = cases_of(problem)
         if not cases:
             raise DataError(f"problem {problem.id} has no cases in payload.cases")
-        found = program.last_program(text)
-        if found is None:
+        source = program.last_program(text)
+        if source is None:
             return unread("there is no fenced program")
-        return scored(contained(lambda: self._judged(problem, cases, found)), found)
+        return to_score(guard(lambda: self._run_cases(problem, cases, source)), source)
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else program.fenced(problem.answer)
-
-    def _judged(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Judged:
+    def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Outcome:
         limits = self.config.limits
         deadline = time.monotonic() + limits.seconds
-        for place, (given, wanted) in enumerate(cases, 1):
+        for number, (stdin, wanted) in enumerate(cases, 1):
             with tempfile.NamedTemporaryFile() as file:
-                file.write(given.encode("utf-8", "replace"))
+                file.write(stdin.encode("utf-8", "replace"))
                 file.flush()
                 with Path(file.name).open("rb") as read_only:
-                    ran = self._sandbox.script(source, read_only, limits, deadline)
-            if ran.fault:
-                return Judged(passed=False, note=f"case {place}: {ran.fault}")
-            if not self._same(problem, ran.output, wanted):
-                return Judged(passed=False, note=f"case {place}: wrong output")
-        return Judged(passed=True, note=f"{len(cases)} cases pass")
+                    result = self._sandbox.run_script(source, read_only, limits, deadline)
+            if result.fault:
+                return Outcome(passed=False, note=f"case {number}: {result.fault}")
+            if not self._is_same(problem, result.output, wanted):
+                return Outcome(passed=False, note=f"case {number}: wrong output")
+        return Outcome(passed=True, note=f"{len(cases)} cases pass")
 
-    def _same(self, problem: Problem, output: bytes, wanted: str) -> bool:
+    def _is_same(self, problem: Problem, output: bytes, wanted: str) -> bool:
         tolerance = problem.payload.get("tolerance")
         return same_output(
             output.decode("utf-8", "replace"),
@@ -92,7 +88,7 @@ class CodeStdin(CodeTask):
 
 
 def same_output(
-    said: str, wanted: str, *, whitespace: Whitespace, tolerance: float, any_case: bool
+    output: str, wanted: str, *, whitespace: Whitespace, tolerance: float, any_case: bool
 ) -> bool:
     """Compare an output with the wanted one.
 
@@ -102,16 +98,19 @@ def same_output(
     False
     """
     if any_case:
-        said = said.casefold()
+        output = output.casefold()
         wanted = wanted.casefold()
-    left = _pieces(said, whitespace)
+    left = _pieces(output, whitespace)
     right = _pieces(wanted, whitespace)
     if left == right:
         return True
     if not tolerance or [len(line) for line in left] != [len(line) for line in right]:
         return False
-    pairs = [pair for lines in zip(left, right, strict=True) for pair in zip(*lines, strict=True)]
-    return all(one == other or _near(one, other, tolerance) for one, other in pairs)
+    for left_line, right_line in zip(left, right, strict=True):
+        for one, other in zip(left_line, right_line, strict=True):
+            if one != other and not _is_near(one, other, tolerance):
+                return False
+    return True
 
 
 def policies(statement: str) -> dict[str, Json]:
@@ -120,16 +119,16 @@ def policies(statement: str) -> dict[str, Json]:
     >>> policies("accepted if the absolute or relative error does not exceed $10^{-6}$")
     {'tolerance': 1e-06}
     """
-    found: dict[str, Json] = {}
+    allowances: dict[str, Json] = {}
     if error := _ERROR.search(statement):
-        found["tolerance"] = float(f"1e-{error[1]}")
+        allowances["tolerance"] = float(f"1e-{error[1]}")
     if _ANY_CASE.search(statement):
-        found["any_case"] = True
-    return found
+        allowances["any_case"] = True
+    return allowances
 
 
-def unsupported(statement: str, problem: Problem) -> str | None:
-    """Say why a row cannot be graded here, for importers; None where it can."""
+def unsupported_reason(statement: str, problem: Problem) -> str | None:
+    """Explain why a row cannot be graded here, for importers; None where it can."""
     if not cases_of(problem):
         return "there are no cases of input and output"
     if several := _SEVERAL.search(statement):
@@ -138,17 +137,15 @@ def unsupported(statement: str, problem: Problem) -> str | None:
 
 
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
-    listed = problem.payload.get("cases", [])
-    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    pairs = [
-        (str(row["input"]), str(row["output"]))
-        for row in rows
-        if "input" in row and "output" in row
-    ]
-    if not isinstance(listed, list) or len(pairs) < len(listed):
-        said = json.dumps(listed)[:60]
+    given = problem.payload.get("cases", [])
+    pairs: list[tuple[str, str]] = []
+    for row in given if isinstance(given, list) else ():
+        if isinstance(row, dict) and row.keys() >= {"input", "output"}:
+            pairs.append((str(row["input"]), str(row["output"])))
+    if not isinstance(given, list) or len(pairs) < len(given):
         raise DataError(
-            f"problem {problem.id} needs a list of inputs and outputs in payload.cases, not {said}"
+            f"problem {problem.id} needs a list of inputs and outputs in payload.cases, "
+            f"not {json.dumps(given)[:60]}"
         )
     return pairs
 
@@ -165,9 +162,9 @@ def _pieces(text: str, whitespace: Whitespace) -> list[list[str]]:
     return [line.split(" ") for line in lines]
 
 
-def _near(said: str, wanted: str, tolerance: float) -> bool:
-    if len(said) > 100 or not _NUMBER.fullmatch(said) or not _NUMBER.fullmatch(wanted):
+def _is_near(output: str, wanted: str, tolerance: float) -> bool:
+    if len(output) > 100 or not _NUMBER.fullmatch(output) or not _NUMBER.fullmatch(wanted):
         return False
-    one = float(said)
+    one = float(output)
     other = float(wanted)
     return isfinite(one) and abs(one - other) <= tolerance * max(1.0, abs(other))

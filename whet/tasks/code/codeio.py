@@ -1,8 +1,7 @@
-"""CodeI/O: given a program, predict its output for an input, or find an input that gives an output,
-both as JSON.
+"""CodeI/O: predict a program's output, or find an input that gives an output, both as JSON.
 
     answer    the recorded output or input, as JSON text
-    payload   {"program": source, "entry": the function, "main_solution" where not given,
+    payload   {"program": source, "entry": the function, else "main_solution",
                "direction": "input" or "output", "input": {argument: value}, "output": value}
 
 The last JSON value of the response counts, with or without {"input": ...} or {"output": ...} around
@@ -15,17 +14,17 @@ from typing import Literal
 
 from whet.tasks.answers import read_final
 from whet.tasks.code import plain, tests_text
-from whet.tasks.code.cruxeval import Direction, direction_of, returned
-from whet.tasks.code.judging import (
+from whet.tasks.code.code_task import (
     CodeConfig,
     CodeTask,
-    Judged,
+    Outcome,
     call,
-    contained,
-    scored,
+    guard,
     text_of,
+    to_score,
     unread,
 )
+from whet.tasks.code.cruxeval import Direction, direction_of, read_reply
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
 
@@ -46,43 +45,37 @@ class CodeIO(CodeTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
         direction = direction_of(problem)
-        found = read_final(text, lambda span: _read(span, direction))
-        if found is None:
+        answer = read_final(text, lambda span: _read(span, direction))
+        if answer is None:
             return unread("no JSON value could be read")
-        span, (value,) = found
+        span, (value,) = answer
         if equal(value, problem.payload.get(direction)):
-            return scored(Judged(passed=True, note=f"the recorded {direction}"), span)
+            return to_score(Outcome(passed=True, note=f"the recorded {direction}"), span)
         if direction == "output":
-            return scored(Judged(passed=False, note="another output"), span)
-        return scored(contained(lambda: self._ran(problem, value)), span)
+            return to_score(Outcome(passed=False, note="another output"), span)
+        return to_score(guard(lambda: self._run(problem, value)), span)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         direction = text_of(problem, "direction")
         return f"```json\n{json.dumps({direction: problem.payload.get(direction)})}\n```"
 
-    def _ran(self, problem: Problem, value: Json) -> Judged:
+    def _run(self, problem: Problem, value: Json) -> Outcome:
         if not isinstance(value, dict):
-            return Judged(passed=False, note="the input is not an object of arguments")
+            return Outcome(passed=False, note="the input is not an object of arguments")
+        source = text_of(problem, "program")
         entry = text_of(problem, "entry", "main_solution")
-        limits = self.config.limits
-        reply = call(
-            self._sandbox,
-            text_of(problem, "program"),
-            entry,
-            list(plain.encode(((), value))),
-            limits,
-        )
+        data: list[object] = list(plain.encode(((), value)))
+        reply = call(self._sandbox, source, entry, data, self.config.limits)
         if isinstance(reply, str):
-            return Judged(passed=False, note=reply)
-        found = returned(reply)
-        is_right = found is not None and equal(found[0], problem.payload.get("output"))
-        return Judged(
-            passed=is_right, note="gives the output" if is_right else "does not give the output"
-        )
+            return Outcome(passed=False, note=reply)
+        output = read_reply(reply)
+        is_right = output is not None and equal(output[0], problem.payload.get("output"))
+        note = "gives the output" if is_right else "does not give the output"
+        return Outcome(passed=is_right, note=note)
 
 
-def unsupported(problem: Problem) -> str | None:
-    """Say why a row cannot be graded here, for importers; None where it can."""
+def unsupported_reason(problem: Problem) -> str | None:
+    """Explain why a row cannot be graded here, for importers; None where it can."""
     if text_of(problem, "direction") not in ("input", "output"):
         return "the direction is neither input nor output"
     return tests_text.runs_text(text_of(problem, "program"))
@@ -97,33 +90,29 @@ def equal(value: object, wanted: object, depth: int = 0) -> bool:
     if depth > 100 or isinstance(value, bool) is not isinstance(wanted, bool):
         return False
     if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        is_long = len(value) != len(wanted)
-        return not is_long and all(
-            equal(one, other, depth + 1) for one, other in zip(value, wanted, strict=True)
-        )
+        if len(value) != len(wanted):
+            return False
+        return all(equal(one, two, depth + 1) for one, two in zip(value, wanted, strict=True))
     if isinstance(value, dict) and isinstance(wanted, dict):
-        own, other = ({_key(key): item for key, item in side.items()} for side in (value, wanted))
-        return own.keys() == other.keys() and all(
-            equal(own[key], other[key], depth + 1) for key in own
-        )
+        own = {_key(key): item for key, item in value.items()}
+        other = {_key(key): item for key, item in wanted.items()}
+        if own.keys() != other.keys():
+            return False
+        return all(equal(own[key], other[key], depth + 1) for key in own)
     is_number = isinstance(value, int | float) and isinstance(wanted, int | float)
     return (is_number or type(value) is type(wanted)) and value == wanted
 
 
 def _key(key: object) -> str:
-    return (
-        key
-        if isinstance(key, str)
-        else json.dumps(key)
-        if isinstance(key, int | float | None)
-        else repr(key)
-    )
+    if isinstance(key, str):
+        return key
+    return json.dumps(key) if isinstance(key, int | float | None) else repr(key)
 
 
 def _read(span: str, direction: Direction) -> tuple[Json] | None:
     for text in dict.fromkeys((span, span[span.find("{") : span.rfind("}") + 1])):
         try:
-            value: Json = json.loads(text, parse_constant=_refused)
+            value: Json = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and value.keys() == {direction}:
@@ -132,5 +121,5 @@ def _read(span: str, direction: Direction) -> tuple[Json] | None:
     return None
 
 
-def _refused(constant: str) -> None:
+def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")

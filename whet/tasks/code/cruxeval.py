@@ -1,9 +1,8 @@
-"""CRUXEval: given a short function, say what it returns for an input, or find an input that gives
-an output.
+"""CRUXEval: predict what a short function returns, or find an input that gives an output.
 
     answer    the recorded output or input, as Python text
     payload   {"program": source that defines f, "direction": "input" or "output",
-               "input": the recorded arguments, "output": the recorded result, both as Python literals}
+               "input": the recorded arguments, "output": the recorded result, as literals}
 
 A response ends with the assertion completed, the call, or the literal alone. A predicted output is
 compared as a value of the same types, true is not 1, and nothing is run. A predicted input counts
@@ -11,30 +10,23 @@ if running the function on it gives the recorded output; the function runs in th
 literals only. An assertion about another call than the one asked, or another output, is wrong.
 """
 
+import ast
 import json
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, TypeGuard
 
 from whet.errors import DataError
 from whet.tasks.answers import read_final
 from whet.tasks.code import plain, program, tests_text
-from whet.tasks.code.assertions import (
-    Arguments,
-    Claim,
-    is_same_call,
-    literal,
-    read_arguments,
-    read_output,
-    same,
-)
-from whet.tasks.code.judging import (
+from whet.tasks.code.code_task import (
     CodeConfig,
     CodeTask,
-    Judged,
+    Outcome,
     call,
-    contained,
-    scored,
+    guard,
     text_of,
+    to_score,
     unread,
 )
 from whet.tasks.code.sandbox import Sandbox
@@ -45,6 +37,17 @@ _ASKED: dict[Direction, str] = {
     "input": "Find arguments for which the assertion holds; any that give this output are right.",
     "output": "Complete the assertion with the literal that the call returns.",
 }
+_MAX_CHARS = 4096
+
+Arguments = tuple[tuple[object, ...], dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An output, and the call that an assertion claims to give it."""
+
+    value: object
+    call: ast.Call | None
 
 
 class CruxEvalConfig(CodeConfig):
@@ -67,54 +70,46 @@ class CruxEval(CodeTask):
         if wanted is None:
             raise DataError(f"problem {problem.id} needs a Python literal in payload.output")
         if direction_of(problem) == "output":
-            said = read_final(marked, read_output)
-            return (
-                unread("no literal could be read")
-                if said is None
-                else scored(_compared(problem, said[1]), said[0])
-            )
-        given = read_final(marked, read_arguments)
-        if given is None:
+            predicted = read_final(marked, read_output)
+            if predicted is None:
+                return unread("no literal could be read")
+            return to_score(_compare(problem, predicted[1], wanted[0]), predicted[0])
+        arguments = read_final(marked, read_arguments)
+        if arguments is None:
             return unread("no arguments could be read")
         claimed = read_final(marked, read_output)
-        if (
-            claimed is not None
-            and claimed[1].call is not None
-            and not same(claimed[1].value, wanted[0])
-        ):
-            return scored(
-                Judged(passed=False, note="the assertion is about another output"), given[0]
-            )
-        return scored(contained(lambda: self._ran(problem, given[1], wanted[0])), given[0])
+        has_call = claimed is not None and claimed[1].call is not None
+        if claimed is not None and has_call and not same(claimed[1].value, wanted[0]):
+            outcome = Outcome(passed=False, note="the assertion is about another output")
+            return to_score(outcome, arguments[0])
+        outcome = guard(lambda: self._run(problem, arguments[1], wanted[0]))
+        return to_score(outcome, arguments[0])
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         text = f"assert f({text_of(problem, 'input')}) == {text_of(problem, 'output')}"
         return program.fenced(text)
 
-    def _ran(self, problem: Problem, arguments: Arguments, wanted: object) -> Judged:
-        data = plain.encode(arguments)
-        reply = call(
-            self._sandbox, text_of(problem, "program"), "f", list(data), self.config.limits
-        )
+    def _run(self, problem: Problem, arguments: Arguments, wanted: object) -> Outcome:
+        source = text_of(problem, "program")
+        reply = call(self._sandbox, source, "f", list(plain.encode(arguments)), self.config.limits)
         if isinstance(reply, str):
-            return Judged(passed=False, note=reply)
-        found = returned(reply)
-        is_right = found is not None and same(found[0], wanted)
-        return Judged(
-            passed=is_right, note="gives the output" if is_right else "does not give the output"
-        )
+            return Outcome(passed=False, note=reply)
+        value = read_reply(reply)
+        is_right = value is not None and same(value[0], wanted)
+        note = "gives the output" if is_right else "does not give the output"
+        return Outcome(passed=is_right, note=note)
 
 
 def direction_of(problem: Problem) -> Direction:
     """Read what is asked for; an input cannot be tried without the program."""
-    said = text_of(problem, "direction")
-    source = text_of(problem, "program")
-    if said == "input" and source:
+    direction = text_of(problem, "direction")
+    if direction == "input" and text_of(problem, "program"):
         return "input"
-    if said == "output":
+    if direction == "output":
         return "output"
     raise DataError(
-        f"problem {problem.id} needs input or output in payload.direction, not {said!r}, and for an input the program"
+        f"problem {problem.id} needs input or output in payload.direction, not {direction!r}, "
+        "and for an input the program"
     )
 
 
@@ -124,7 +119,10 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
     given = str(row["input"])
     result = str(row["output"])
     blank = f"assert f(??) == {result}" if direction == "input" else f"assert f({given}) == ??"
-    question = f"```python\n{code.strip()}\n\n{blank}\n```\n{_ASKED[direction]} End with the assertion in a python block."
+    question = (
+        f"```python\n{code.strip()}\n\n{blank}\n```\n{_ASKED[direction]} "
+        "End with the assertion in a python block."
+    )
     return Problem(
         id=content_id("cruxeval", [code, direction, given, result]),
         task="cruxeval",
@@ -138,14 +136,14 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
     )
 
 
-def unsupported(problem: Problem) -> str | None:
-    """Say why a row cannot be graded here, for importers; None where it can."""
+def unsupported_reason(problem: Problem) -> str | None:
+    """Explain why a row cannot be graded here, for importers; None where it can."""
     if literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"
     return tests_text.runs_text(text_of(problem, "program"))
 
 
-def returned(reply: bytes) -> tuple[object] | None:
+def read_reply(reply: bytes) -> tuple[object] | None:
     """Read the answer of a program's process; None where it raised or is not plain."""
     try:
         row = json.loads(reply)
@@ -154,16 +152,141 @@ def returned(reply: bytes) -> tuple[object] | None:
         return None
 
 
-def _compared(problem: Problem, said: Claim) -> Judged:
+def _compare(problem: Problem, claim: Claim, wanted: object) -> Outcome:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
-    given = text_of(problem, "input")
-    source = text_of(problem, "program")
-    wanted = literal(text_of(problem, "output"))
-    if (
-        said.call is not None
-        and "input" in problem.payload
-        and not is_same_call(said.call, given, source)
-    ):
-        return Judged(passed=False, note="the assertion is about another call")
-    is_right = wanted is not None and same(said.value, wanted[0])
-    return Judged(passed=is_right, note="the output is right" if is_right else "another output")
+    if claim.call is not None and "input" in problem.payload:
+        given = text_of(problem, "input")
+        if not is_same_call(claim.call, given, text_of(problem, "program")):
+            return Outcome(passed=False, note="the assertion is about another call")
+    is_right = same(claim.value, wanted)
+    return Outcome(passed=is_right, note="the output is right" if is_right else "another output")
+
+
+def literal(text: str) -> tuple[object] | None:
+    """Read one Python literal, wrapped so that None can be told from nothing.
+
+    >>> literal("{'a': (1, 2)}"), literal("f(1)")
+    (({'a': (1, 2)},), None)
+    """
+    node = _expression(text)
+    return None if node is None else _value(node)
+
+
+def same(one: object, other: object) -> bool:
+    """Compare values as Python does, with their types: True is not 1, and 1 is not 1.0.
+
+    >>> same([1, {"a": 2}], [1, {"a": 2}]), same([True, 2], [1, 2]), same({1.0}, {1})
+    (True, False, False)
+    """
+    if type(one) is not type(other) or one != other:
+        return False
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return all(same(left, right) for left, right in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        own = {key: key for key in other}
+        return all(same(key, own[key]) and same(item, other[key]) for key, item in one.items())
+    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
+        twins = {item: item for item in other}
+        return all(same(item, twins[item]) for item in one)
+    return True
+
+
+def read_output(text: str) -> Claim | None:
+    """Read an output: a literal, or the right side of an assertion about a call of `f`."""
+    node = _expression(text)
+    call = None
+    if _is_equation(node):
+        call = node.left if _is_call(node.left) else None
+        node = node.comparators[0] if call is not None else None
+    value = None if node is None else _value(node)
+    return None if value is None else Claim(value[0], call)
+
+
+def read_arguments(text: str) -> Arguments | None:
+    """Read the literals that `f` is called with, in an assertion, a call, or alone."""
+    node = _expression(text)
+    if _is_equation(node):
+        node = node.left
+    if node is not None and not _is_call(node):
+        node = _expression(f"f({text.strip()})")
+    if not _is_call(node):
+        return None
+    positional = [_value(argument) for argument in node.args]
+    by_name = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
+    if None in positional or None in by_name.values() or None in by_name:
+        return None
+    values = tuple(value[0] for value in positional if value)
+    return values, {name: value[0] for name, value in by_name.items() if name and value}
+
+
+def is_same_call(call: ast.Call, given: str, source: str) -> bool:
+    """Tell whether a call has the arguments of a text such as `'hello', n=3`, by place or name."""
+    asked = _expression(f"f({given})")
+    if not isinstance(asked, ast.Call):
+        return True
+    names = _parameters(source)
+    return _same_arguments(_bind(call, names), _bind(asked, names))
+
+
+def _is_call(node: ast.expr | None) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
+
+
+def _is_equation(node: ast.expr | None) -> TypeGuard[ast.Compare]:
+    return isinstance(node, ast.Compare) and [type(sign) for sign in node.ops] == [ast.Eq]
+
+
+def _expression(text: str) -> ast.expr | None:
+    """Parse an expression, or the condition of an assertion; a longer block by its last line."""
+    text = text.strip()
+    if len(text) > _MAX_CHARS:
+        return None
+    for source in dict.fromkeys((text, text.rpartition("\n")[2])):
+        tree = tests_text.parse(source.strip())
+        node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
+        if isinstance(node, ast.Assert):
+            return node.test
+        if isinstance(node, ast.Expr):
+            return node.value
+    return None
+
+
+def _value(node: ast.expr) -> tuple[object] | None:
+    try:
+        value = ast.literal_eval(node)
+        plain.encode(value)  # the dots of `f(...)` are a literal too
+    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, plain.NotPlainError):
+        return None
+    return (value,)
+
+
+def _parameters(source: str) -> list[str]:
+    """List the names by which f takes its arguments, in order."""
+    tree = tests_text.parse(source)
+    names: list[str] = []
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.FunctionDef) and node.name == "f":
+            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+    return names
+
+
+def _bind(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
+    """Name the arguments of a call; those without a name go by their position."""
+    bound: dict[str, ast.expr] = {}
+    for position, node in enumerate(call.args):
+        bound[names[position] if position < len(names) else str(position)] = node
+    return bound | {keyword.arg or "**": keyword.value for keyword in call.keywords}
+
+
+def _same_arguments(one: dict[str, ast.expr], other: dict[str, ast.expr]) -> bool:
+    if one.keys() != other.keys():
+        return False
+    return all(_same_nodes(node, other[name]) for name, node in one.items())
+
+
+def _same_nodes(one: ast.expr, other: ast.expr) -> bool:
+    left = _value(one)
+    right = _value(other)
+    if left and right:
+        return same(left[0], right[0])
+    return ast.dump(one) == ast.dump(other)

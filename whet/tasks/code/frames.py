@@ -1,5 +1,4 @@
-"""Messages on a socket: four bytes of length, then the message. Bounded, and with a deadline where
-one is given."""
+"""Messages on a socket: four bytes of length, then the message, with an optional deadline."""
 
 import select
 import socket
@@ -10,7 +9,7 @@ MAX_BYTES = 1 << 24
 
 
 class ClosedError(Exception):
-    """The other side is gone, or said something that is no message."""
+    """The other side is gone, or sent something that is no message."""
 
 
 class LateError(Exception):

@@ -1,8 +1,7 @@
-"""The part of pytest that published tests use, without pytest: raises, approx, fail, parametrize,
-test functions.
+"""The part of pytest that published tests use: raises, approx, fail, parametrize, functions.
 
 It runs in the referee's sandbox, where nothing but the standard library is installed. What is
-missing here is refused by `tests_text.unsupported` before a row is taken.
+missing here is refused by `tests_text.unsupported_reason` before a row is taken.
 """
 
 import inspect
@@ -12,33 +11,35 @@ import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace, TracebackType
 
-from whet.tasks.code.harness import told
+from whet.tasks.code.harness import describe
 
 
-def module() -> ModuleType:
+def make_module() -> ModuleType:
     """Make what `import pytest` gives the tests."""
-    made = ModuleType("pytest")
-    made.__dict__.update(raises=Raises, approx=Approx, fail=fail, param=param)
-    made.__dict__["mark"] = SimpleNamespace(parametrize=parametrize)
-    return made
+    module = ModuleType("pytest")
+    mark = SimpleNamespace(parametrize=parametrize)
+    vars(module).update(raises=Raises, approx=Approx, fail=fail, param=param, mark=mark)
+    return module
 
 
 def run(names: Mapping[str, object]) -> str:
-    """Run every test in the order written; return the first failure in one line, or "" where all
-    pass."""
-    tests = list(_collected(names))
+    """Run every test in the order written; return the first failure in one line, or ""."""
+    tests = list(_collect(names))
     if not tests:
         return "there are no tests"
     for name, test in tests:
         try:
             test()
         except BaseException as error:
-            return f"{name}: {told(error)}"
+            return f"{name}: {describe(error)}"
     return ""
 
 
 def fail(reason: str = "") -> None:
     raise AssertionError(reason)
+
+
+_Number = int | float | complex
 
 
 class Param(tuple[object, ...]):
@@ -53,19 +54,19 @@ def parametrize(
     names: str | Sequence[str], cases: Sequence[object]
 ) -> Callable[[Callable[..., object]], object]:
     """Give a test function its cases; several of them multiply."""
-    wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
-    def marked(test: Callable[..., object]) -> Callable[..., object]:
+    def mark(test: Callable[..., object]) -> Callable[..., object]:
         rows: list[dict[str, object]] = []
         for case in cases:
-            is_row = isinstance(case, list | tuple) and (len(wanted) > 1 or isinstance(case, Param))
+            is_row = isinstance(case, list | tuple) and (len(keys) > 1 or isinstance(case, Param))
             values = list(case) if is_row and isinstance(case, list | tuple) else [case]
-            rows.append(dict(zip(wanted, values, strict=True)))
+            rows.append(dict(zip(keys, values, strict=True)))
         before = vars(test).get("cases", [{}])
         vars(test)["cases"] = [{**old, **new} for new in rows for old in before]
         return test
 
-    return marked
+    return mark
 
 
 class Raises:
@@ -95,8 +96,7 @@ class Raises:
 
 
 class Approx:
-    """Equal within a tolerance: the larger of `rel` times the expected value and `abs`, as pytest
-    has it."""
+    """Equal within a tolerance, as in pytest: the larger of `abs` and `rel` × expected."""
 
     def __init__(
         self, expected: object, rel: float | None = None, abs: float | None = None
@@ -116,22 +116,21 @@ class Approx:
                 return False
             return all(self._near(actual[key], expected[key]) for key in expected)
         if isinstance(expected, list | tuple):
-            is_long = not isinstance(actual, list | tuple) or len(actual) != len(expected)
-            return not is_long and all(map(self._near, actual, expected))  # type: ignore[call-overload]
-        if not isinstance(expected, int | float | complex) or not isinstance(
-            actual, int | float | complex
-        ):
-            return actual == expected
-        return actual == expected or self._close(actual, expected)
+            if not isinstance(actual, list | tuple) or len(actual) != len(expected):
+                return False
+            return all(map(self._near, actual, expected))
+        if isinstance(expected, _Number) and isinstance(actual, _Number):
+            return actual == expected or self._is_close(actual, expected)
+        return actual == expected
 
-    def _close(self, actual: complex, expected: complex) -> bool:
+    def _is_close(self, actual: complex, expected: complex) -> bool:
         least = 1e-12 if self._abs is None else self._abs
         share = (1e-6 if self._abs is None else 0.0) if self._rel is None else self._rel
         distance = abs(actual - expected)
         return math.isfinite(distance) and distance <= max(share * abs(expected), least)
 
 
-def _collected(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
+def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
     for name, thing in list(names.items()):
         if inspect.isfunction(thing) and name.startswith("test"):
             yield from _cases(name, thing)

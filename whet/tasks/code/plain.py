@@ -1,7 +1,6 @@
-"""Plain data across a pipe: values written as a flat list, read back into the same built-in types
-and nothing else.
+"""Plain data across a pipe: values as a flat list, read back into the same built-in types only.
 
-A list of entries in postfix order: a container follows its items and says how many it takes. What
+Entries stand in postfix order: a container follows its items and says how many it takes. What
 comes back is a tree by construction, of types whose equality nobody can override, however hostile
 the writer.
 
@@ -29,7 +28,7 @@ class NotPlainError(Exception):
 
 
 class Remote:
-    """A thing that stays in the other process, known by its number."""
+    """An object that stays in the other process, known by its number."""
 
     def __init__(self, number: int, kind: str, is_true: bool) -> None:
         self.number = number
@@ -42,8 +41,7 @@ def encode(
     records: Mapping[str, type] | None = None,
     keep: Callable[[object], int] | None = None,
 ) -> list[Entry]:
-    """Write a value. Instances of classes in `records` cross by their fields; `keep` numbers what
-    cannot cross."""
+    """Write a value; instances of `records` cross by their fields, `keep` numbers all others."""
     known = records or {}
     entries = list[Entry]()
     waiting = [value]
@@ -52,7 +50,7 @@ def encode(
         if item is None or type(item) in _BARE:
             entries.append(item)  # type: ignore[arg-type]  # None, a truth value or a text
             continue
-        entry, children = _opened(item, known, keep)
+        entry, children = _open(item, known, keep)
         entries.append(entry)
         if children:
             waiting.extend(children)
@@ -74,20 +72,18 @@ def decode(
         if not isinstance(entries, list):
             raise ValueError("not a list")
         for entry in entries:
-            stack.append(
-                _closed(entry, stack, records or {}, remote) if isinstance(entry, list) else entry
-            )
+            is_bare = not isinstance(entry, list)
+            stack.append(entry if is_bare else _close(entry, stack, records or {}, remote))
         (value,) = stack
     except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, AttributeError) as error:
         raise NotPlainError(f"not plain data: {error}") from error
     return value
 
 
-def _opened(
+def _open(
     value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
 ) -> tuple[Entry, list[object] | None]:
-    """Split a value into its entry and its items; None in place of the items of a value that has
-    none."""
+    """Split a value into its entry and its items, None for a value that has none."""
     if type(value) is int and -_SMALL < value < _SMALL:
         return value, None
     if isinstance(value, str):
@@ -141,17 +137,17 @@ def _number(value: object) -> tuple[Entry, list[object] | None]:
 
 
 _SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z", deque: "q"}
-_BUILT: dict[str, Callable[[list[object]], object]] = {
+_BUILDERS: dict[str, Callable[[list[object]], object]] = {
     mark: kind for kind, mark in _SEQUENCES.items()
 }
-_BUILT |= {
+_BUILDERS |= {
     "d": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
     # a wrong type raises, and is caught
     "r": lambda items: range(*items),  # type: ignore[call-overload]
     "F": lambda items: Fraction(*items),  # type: ignore[call-overload]
     "c": lambda items: complex(*items),  # type: ignore[call-overload]
 }
-_READ: dict[str, Callable[[str], object]] = {
+_READERS: dict[str, Callable[[str], object]] = {
     "i": lambda text: int(text, 16),
     "f": float.fromhex,
     "D": Decimal,
@@ -159,7 +155,7 @@ _READ: dict[str, Callable[[str], object]] = {
 }
 
 
-def _closed(
+def _close(
     entry: list[object],
     stack: list[object],
     records: Mapping[str, type],
@@ -167,23 +163,22 @@ def _closed(
 ) -> object:
     mark = entry[0]
     content = entry[1]
-    if isinstance(mark, str) and mark in _READ and isinstance(content, str):
-        return _READ[mark](content)
+    if isinstance(mark, str) and mark in _READERS and isinstance(content, str):
+        return _READERS[mark](content)
     if mark == "h" and isinstance(content, int) and isinstance(entry[2], str):
         return remote(content, entry[2], bool(entry[3]))
     if mark == "o" and isinstance(content, str) and isinstance(entry[2], int):
-        items = _popped(stack, 2 * entry[2])
+        items = _pop(stack, 2 * entry[2])
         record: object = object.__new__(records[content])
-        vars(record).update(
-            {str(key): item for key, item in zip(items[::2], items[1::2], strict=True)}
-        )
+        for key, item in zip(items[::2], items[1::2], strict=True):
+            vars(record)[str(key)] = item
         return record
     if isinstance(mark, str) and isinstance(content, int):
-        return _BUILT[mark](_popped(stack, 2 * content if mark == "d" else content))
+        return _BUILDERS[mark](_pop(stack, 2 * content if mark == "d" else content))
     raise ValueError(f"unknown entry {str(entry)[:40]}")
 
 
-def _popped(stack: list[object], num: int) -> list[object]:
+def _pop(stack: list[object], num: int) -> list[object]:
     if not 0 <= num <= len(stack):
         raise ValueError("a container of more items than there are")
     start = len(stack) - num

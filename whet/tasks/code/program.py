@@ -1,7 +1,9 @@
-"""Find the program in a response: the last fenced block after the reasoning. Linear in the text."""
+"""Find the program in a response: the last fenced block after the thought. Linear in the text."""
 
 import ast
 import re
+
+from whet.text.final_answer import visible_text
 
 MAX_CHARS = 1 << 20
 MAX_PROGRAM_CHARS = 1 << 17
@@ -14,67 +16,55 @@ def fenced(program: str) -> str:
     return f"```python\n{program.strip()}\n```"
 
 
-def blocks(text: str) -> list[str]:
-    """List the closed fenced blocks of Python, or of no named language, after the last `</think>`.
+def blocks(text: str) -> list[tuple[str, str]]:
+    """List the closed fenced blocks of Python, or of no named language, each with its language.
 
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
-    ['x = 1']
+    [('python', 'x = 1')]
     """
-    return [block for _, block in _blocks(text)]
-
-
-def _blocks(text: str) -> list[tuple[str, str]]:
-    if len(text) > MAX_CHARS:
-        return []
-    said = text.rpartition("</think>")[2]
-    if "<think>" in said:
-        return []
-    found: list[tuple[str, str]] = []
+    visible = visible_text(text) if len(text) <= MAX_CHARS else None
+    closed: list[tuple[str, str]] = []
     opened: tuple[str, str, list[str]] | None = None
-    for line in said.split("\n"):
+    for line in (visible or "").split("\n"):
         mark = line.strip()
         if opened is not None and mark == opened[0]:
             if opened[1] in _LANGUAGES:
-                found.append((opened[1], "\n".join(opened[2])))
+                closed.append((opened[1], "\n".join(opened[2])))
             opened = None
         elif opened is not None:
             opened[2].append(line)
         elif mark.startswith(_FENCES):
             opened = (mark[:3], mark[3:].strip().lower(), [])
-    return [(language, block) for language, block in found if len(block) <= MAX_PROGRAM_CHARS]
+    return [(language, block) for language, block in closed if len(block) <= MAX_PROGRAM_CHARS]
 
 
 def last_program(text: str) -> str | None:
-    """Take the last block that says anything.
+    """Take the last block that holds anything.
 
     A block of no language that is no program, such as a sample of input, does not count beside one
     of Python.
     """
-    found = [(language, block) for language, block in _blocks(text) if block.strip()]
-    has_named = any(language for language, _ in found)
-    return next(
-        (
-            block
-            for language, block in reversed(found)
-            if language or not has_named or _is_program(block)
-        ),
-        None,
-    )
+    filled = [(language, block) for language, block in blocks(text) if block.strip()]
+    has_named = any(language for language, _ in filled)
+    for language, block in reversed(filled):
+        if language or not has_named or _is_program(block):
+            return block
+    return None
 
 
-def defining(text: str, name: str) -> str | None:
-    """Take the last block that defines a name, else the last block; without fences, a text that
-    defines it."""
-    found = blocks(text)
-    for block in reversed(found):
+def last_definition(text: str, name: str) -> str | None:
+    """Take the last block that defines a name, else the last; without fences, a text that does."""
+    closed = blocks(text)
+    for _, block in reversed(closed):
         if _defines(block, name):
             return block
-    if found:
+    if closed:
         return last_program(text)
-    if "[BEGIN]" in text:
-        text = text.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
-    is_bare = len(text) <= MAX_PROGRAM_CHARS and "```" not in text and "<think>" not in text
-    return text if is_bare and _defines(text, name) else None
+    bare = visible_text(text) or ""
+    if "[BEGIN]" in bare:
+        bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
+    is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare
+    return bare if is_bare and _defines(bare, name) else None
 
 
 def _is_program(block: str) -> bool:

@@ -1,9 +1,9 @@
-"""The tests' side: runs a problem's own tests in a sandbox of its own, where no model text is ever
-executed.
+"""The tests' side: runs a problem's tests in a sandbox where no model text is ever executed.
 
-The names under test are stand-ins. Calling one sends plain data over the line and gets plain data
-back, or an exception of a built-in kind. A thing that cannot cross, such as an instance of the
-model's class, is a stand-in too: its methods can be called, and comparing it is an error.
+The names under test are stand-ins. Calling one sends plain data to the program's process and gets
+plain data back, or an exception of a built-in kind. An object that cannot cross, such as an
+instance of the model's class, is a stand-in too: its methods can be called, and comparing it is an
+error.
 """
 
 import ast
@@ -13,18 +13,20 @@ import random
 import socket
 import sys
 import traceback
+from functools import partial
+from importlib import import_module
 from types import ModuleType
 
 from whet.tasks.code import frames, mini_pytest, plain, tests_text
-from whet.tasks.code.harness import defined, told
+from whet.tasks.code.harness import describe, own_classes
 
-_NOT_RAISED = (
+_NOT_RAISED = {
     "StopIteration",
     "StopAsyncIteration",
     "GeneratorExit",
     "SystemExit",
     "KeyboardInterrupt",
-)
+}
 """Kinds that could end a loop of the tests early, without a failure."""
 
 
@@ -36,17 +38,17 @@ def run(channel: socket.socket) -> None:
     """Read the tests, run them, and report: V, then a verdict as JSON."""
     job = json.loads(frames.receive(channel))
     random.seed(0)
-    line = Line(channel)
+    relay = Relay(channel)
     try:
-        note = _run(line, job)
+        note = _run(relay, job)
     except BaseException as error:
-        note = _where(error, job["tests"]) + told(error)
-    report = {"passed": note == "", "note": note, "calls": line.num_calls}
+        note = _quote_line(error, job["tests"]) + describe(error)
+    report = {"passed": note == "", "note": note, "calls": relay.num_calls}
     frames.send(channel, b"V" + json.dumps(report).encode())
 
 
-class Line:
-    """Calls to the program over the grader's relay."""
+class Relay:
+    """Calls to the program through the grader's relay."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -62,9 +64,8 @@ class Line:
         try:
             reply = json.loads(frames.receive(self._channel))
             if "value" in reply:
-                return plain.decode(
-                    reply["value"], self.records, lambda *about: StandIn(self, *about)
-                )
+                stand_in = partial(StandIn, self)
+                return plain.decode(reply["value"], self.records, stand_in)
             kind = str(reply["error"])
             message = str(reply["message"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -79,25 +80,25 @@ class Line:
         raise ModelError(f"{kind}: {message}"[:300])
 
 
-class Called:
-    """A name of the program, or of a thing in it: it can be called, or asked for a name in turn."""
+class RemoteName:
+    """A name of the program, or of an object in it: it can be called, or has names in turn."""
 
-    def __init__(self, line: Line, *path: str | int) -> None:
-        self._line = line
+    def __init__(self, relay: Relay, *path: str | int) -> None:
+        self._relay = relay
         self._path = path
 
     def __call__(self, *args: object, **named: object) -> object:
-        return self._line.call(list(self._path), args, named)
+        return self._relay.call(list(self._path), args, named)
 
-    def __getattr__(self, name: str) -> "Called":
+    def __getattr__(self, name: str) -> "RemoteName":
         if name.startswith("__"):
             raise AttributeError(name)
-        return Called(self._line, *self._path, name)
+        return RemoteName(self._relay, *self._path, name)
 
     def _refuse(self, *_: object) -> bool:
-        raise TypeError(f"{self._told()} of the program is not plain data")
+        raise TypeError(f"{self._describe()} of the program is not plain data")
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         return ".".join(map(str, self._path))
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
@@ -107,70 +108,62 @@ class Called:
         return self._refuse()
 
 
-class StandIn(plain.Remote, Called):
-    """A thing that stays in the program's process; whether it is true was said when it was made."""
+class StandIn(plain.Remote, RemoteName):
+    """An object that stays in the program's process; its truth value is fixed when it is sent."""
 
-    def __init__(self, line: Line, number: int, kind: str, is_true: bool) -> None:
+    def __init__(self, relay: Relay, number: int, kind: str, is_true: bool) -> None:
         plain.Remote.__init__(self, number, kind, is_true)
-        Called.__init__(self, line, number)
+        RemoteName.__init__(self, relay, number)
 
     def __bool__(self) -> bool:
         return self.is_true
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         return f"a {self.kind}"
 
 
-class Solution(ModuleType):
+class SolutionModule(ModuleType):
     """The module under test: every name in it is the program's."""
 
-    def __init__(self, name: str, line: Line) -> None:
+    def __init__(self, name: str, relay: Relay) -> None:
         super().__init__(name)
-        self.__dict__["_line"] = line
+        self.__dict__["_relay"] = relay
 
-    def __getattr__(self, name: str) -> Called:
+    def __getattr__(self, name: str) -> RemoteName:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Called(self.__dict__["_line"], name)
+        return RemoteName(self.__dict__["_relay"], name)
 
 
-def _where(error: BaseException, tests: str) -> str:
+def _quote_line(error: BaseException, tests: str) -> str:
     """Quote the line of the tests that an exception came from."""
-    lines = [
-        step.lineno
-        for step in traceback.extract_tb(error.__traceback__)
-        if step.filename == "tests.py"
-    ]
+    steps = traceback.extract_tb(error.__traceback__)
+    lines = [step.lineno for step in steps if step.filename == "tests.py"]
     source = tests.split("\n")
-    return (
-        f"{source[lines[-1] - 1].strip()[:200]}: "
-        if lines and lines[-1] and lines[-1] <= len(source)
-        else ""
-    )
+    if not lines or not lines[-1] or lines[-1] > len(source):
+        return ""
+    return f"{source[lines[-1] - 1].strip()[:200]}: "
 
 
-def _run(line: Line, job: dict[str, str]) -> str:
+def _run(relay: Relay, job: dict[str, str]) -> str:
     module = ModuleType("tests")
     sys.modules["tests"] = module
     names = vars(module)
     exec(compile(job["setup"], "setup.py", "exec"), names)  # noqa: S102  # in the sandbox
     root = job["entry"].partition(".")[0].removesuffix("()")
-    line.records = {name: kind for name, kind in defined(module).items() if name != root}
-    sys.modules["pytest"] = mini_pytest.module()
-    sys.modules[job["module"]] = Solution(job["module"], line)
+    relay.records = {name: kind for name, kind in own_classes(module).items() if name != root}
+    sys.modules["pytest"] = mini_pytest.make_module()
+    sys.modules[job["module"]] = SolutionModule(job["module"], relay)
     tree = tests_text.without_star_import(ast.parse(job["tests"]), job["module"])
     for name in tests_text.free_names(tree) - names.keys() | ({root} if root else set()):
-        names[name] = (
-            sys.modules.get(name) if name in sys.stdlib_module_names else Called(line, name)
-        )
-        if names[name] is None:
-            names[name] = __import__(name)
+        is_library = name in sys.stdlib_module_names
+        names[name] = import_module(name) if is_library else RemoteName(relay, name)
     if root:
-        names["candidate"] = Called(line, "")
+        names["candidate"] = RemoteName(relay, "")
     exec(compile(tree, "tests.py", "exec"), names)  # noqa: S102
     if job["kind"] == "pytest":
         return mini_pytest.run(names)
     check = names.get("check")
-    if callable(check) and not isinstance(check, Called):
+    if callable(check) and not isinstance(check, RemoteName):
         check(names["candidate"])
     return ""

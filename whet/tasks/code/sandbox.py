@@ -1,45 +1,79 @@
 """Run programs a model wrote, contained: no network, no files but a scratch folder, no other
 processes, hard limits.
 
-    grader  -> launcher (a bare Python, one for each grader process; see `launcher`)
-                 -> watcher -> program     namespaces, system call filter, limits; sees nothing of the grader
+    grader -> launcher, a bare Python for each grader process (see `launcher`)
+                -> watcher -> program: namespaces, system call filter, limits
 
-Only plain bytes come back. A program that is late, too large, or gone is killed with all it
-started. Where Linux namespaces are not allowed to us, bubblewrap is tried; where it is not there or
-fails too, this refuses to run, unless the settings say `sandbox = "none"`.
+The program sees nothing of the grader, and only plain bytes come back. A program that is late, too
+large, or gone is killed with all it started. Where Linux namespaces are not allowed to us,
+bubblewrap is tried; where it is missing or fails too, this refuses to run, unless the settings say
+`sandbox = "none"`.
 """
 
+import atexit
 import contextlib
+import importlib.util
 import json
 import os
+import select
 import shutil
+import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from pathlib import Path
+from typing import IO, Literal
 
+from whet.errors import ConfigError
 from whet.tasks.code import frames
-from whet.tasks.code.launching import (
-    Launcher,
-    Limits,
-    Mode,
-    Part,
-    Process,
-    RefusedError,
-    launcher_for,
-    readable,
-)
 
-_CHOSEN: dict[Mode, Mode] = {}
-"""What was found to work, by what was asked for; a fork keeps it."""
+Mode = Literal["namespaces", "bubblewrap", "none"]
+Side = Literal["program", "referee"]
+
+_PACKAGES = ("sortedcontainers", "numpy")
+"""What programs may import beside the standard library, where the grader has it, as the judges of
+LeetCode do."""
+_ROOT = str(Path(__file__).parents[3])
+_START = (
+    f"import sys; sys.path.insert(0, {_ROOT!r}); "
+    "from whet.tasks.code import launcher; launcher.main()"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ProgramLimits:
+    """What a program may use; output above `output_bytes` kills it, and so does a larger file."""
+
+    seconds: float = 10.0
+    memory_mb: int = 1024
+    output_bytes: int = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptResult:
     """How a script ended: its output, and why it failed, or "" where it ended well."""
 
     output: bytes
     fault: str
+
+
+class RefusedError(ConfigError):
+    """This machine does not allow the sandbox, and will not the next time."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"this machine does not allow the sandbox for model code ({reason}); run where Linux "
+            'namespaces are allowed, install bubblewrap, or set sandbox = "none" to run programs '
+            "without any protection"
+        )
+        self.reason = reason
+
+
+class LostError(Exception):
+    """A sandbox ended without a word from its watcher: a failure of ours, or of the machine."""
 
 
 class Sandbox:
@@ -49,57 +83,57 @@ class Sandbox:
         self._mode = mode
 
     @property
-    def _launcher(self) -> Launcher:
-        return launcher_for(chosen(self._mode))
+    def _launcher(self) -> "Launcher":
+        return launcher_for(choose_mode(self._mode))
 
     @contextlib.contextmanager
-    def process(self, part: Part, limits: Limits) -> Iterator[Process]:
-        """Start a process that is spoken to in messages, and end it on the way out."""
-        process = self._launcher.spawn(part, limits)
+    def process(self, side: Side, limits: ProgramLimits) -> Iterator["Process"]:
+        """Start a process that takes messages, and kill it on the way out."""
+        process = self._launcher.spawn(side, limits)
         try:
             yield process
         finally:
             process.close()
 
-    def script(
-        self, program: str, given: IO[bytes], limits: Limits, deadline: float | None = None
-    ) -> Ran:
-        """Run a program as a script on the bytes of an open file; a deadline may come before the
-        limit on its time."""
-        output, writing = os.pipe()
+    def run_script(
+        self, program: str, stdin: IO[bytes], limits: ProgramLimits, deadline: float | None = None
+    ) -> ScriptResult:
+        """Run a program as a script on an open file; a deadline may cut its time short."""
+        output, output_end = os.pipe()
         try:
-            process = self._launcher.spawn("program", limits, (given.fileno(), writing))
+            process = self._launcher.spawn("program", limits, (stdin.fileno(), output_end))
         finally:
-            os.close(writing)
+            os.close(output_end)
         deadline = time.monotonic() + limits.seconds if deadline is None else deadline
         try:
-            return _collected(process, program, output, deadline, limits)
+            return _collect(process, program, output, deadline, limits)
         finally:
             os.close(output)
             process.close()
 
 
-def require(mode: Mode = "namespaces") -> None:
-    """Raise a ConfigError, in one sentence, where this machine does not allow the sandbox."""
-    chosen(mode)
+_CHOSEN: dict[Mode, Mode] = {}
+"""What works on this machine, by what was asked for; a fork keeps it."""
 
 
-def chosen(mode: Mode) -> Mode:
-    """Say what contains programs: the mode itself, or bubblewrap where our own namespaces are
-    refused. Tried once."""
+def choose_mode(mode: Mode = "namespaces") -> Mode:
+    """Tell what contains programs: the mode itself, or bubblewrap where namespaces are refused.
+
+    Tried once per process; a RefusedError, in one sentence, where nothing works.
+    """
     if mode not in _CHOSEN:
-        first = trouble(mode)
-        second = trouble("bubblewrap") if first and mode == "namespaces" else first
+        first = find_trouble(mode)
+        second = find_trouble("bubblewrap") if first and mode == "namespaces" else first
         if second:
             raise RefusedError(first if first == second else f"{first}; {second}")
         _CHOSEN[mode] = "bubblewrap" if first else mode
     return _CHOSEN[mode]
 
 
-def described(mode: Mode = "namespaces") -> str:
+def describe(mode: Mode = "namespaces") -> str:
     """Say in one sentence what contains programs on this machine, or what is missing."""
     try:
-        kind = chosen(mode)
+        kind = choose_mode(mode)
     except RefusedError as error:
         return str(error)
     words = {
@@ -110,15 +144,15 @@ def described(mode: Mode = "namespaces") -> str:
     return f"programs of models run {words[kind]}"
 
 
-def trouble(mode: Mode) -> str:
-    """Run an empty program and say why it fails, or ""."""
+def find_trouble(mode: Mode) -> str:
+    """Run an empty program; return why it fails, or ""."""
     if mode == "none":
         return ""
     if mode == "bubblewrap" and shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     launcher = launcher_for(mode)
     deadline = time.monotonic() + 10
-    process = launcher.spawn("program", Limits())
+    process = launcher.spawn("program", ProgramLimits())
     try:
         with contextlib.suppress(frames.ClosedError):  # the status says why
             process.send(json.dumps({"kind": "script", "program": ""}).encode(), deadline)
@@ -130,25 +164,161 @@ def trouble(mode: Mode) -> str:
         launcher.stop()
 
 
-def _collected(process: Process, program: str, output: int, deadline: float, limits: Limits) -> Ran:
+class Process:
+    """One sandboxed process: a socket for messages, and one to its watcher. Closing kills it."""
+
+    def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
+        self._channel = channel
+        self._watch = watch
+        channel.setblocking(False)
+
+    def send(self, message: bytes, deadline: float) -> None:
+        frames.send(self._channel, message, deadline)
+
+    def receive(self, deadline: float) -> bytes:
+        return frames.receive(self._channel, deadline)
+
+    def status(self, deadline: float) -> int | None:
+        """Wait for the exit status, negative for a signal; None where it does not come in time."""
+        if not _is_readable(self._watch.fileno(), deadline):
+            return None
+        line = self._watch.recv(4096).partition(b"\n")[0]
+        if not line:
+            raise LostError("the sandbox ended without a word")
+        row = json.loads(line)
+        if "failed" in row:
+            raise RefusedError(row["failed"]) if row["refused"] else LostError(row["failed"])
+        return int(row["status"])
+
+    def close(self) -> None:
+        self._channel.close()
+        self._watch.close()
+
+
+class Launcher:
+    """A launcher process: it starts at the first use, and again after a fork or its own end."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self.stop)
+
+    def spawn(
+        self, side: Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
+    ) -> Process:
+        """Start a process; `streams` are its standard input and output, empty without them."""
+        mine, channel = socket.socketpair()
+        watch, watcher = socket.socketpair()
+        request = {
+            "role": side,
+            "seconds": int(limits.seconds) + 2,
+            "memory": limits.memory_mb << 20,
+            "file_size": limits.output_bytes,
+        }
+        process = Process(mine, watch)
+        try:
+            with channel, watcher, self._lock:
+                files = [watcher.fileno(), channel.fileno(), *(streams or ())]
+                self._send(json.dumps(request).encode(), files)
+        except LostError:
+            process.close()
+            raise
+        return process
+
+    def stop(self) -> None:
+        """End the launcher; what it started ends when its own sockets close."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+            if self._process is not None:
+                self._process.wait(5)
+            self._control = self._process = None
+
+    def _send(self, message: bytes, fds: list[int]) -> None:
+        for _ in range(3):
+            control = self._control or self._start()
+            try:
+                socket.send_fds(control, [message], fds)
+                return
+            except OSError:
+                control.close()
+                self._control = None
+        raise LostError("the launcher of sandboxes does not stay up")
+
+    def _start(self) -> socket.socket:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = [str(other.fileno()), self._mode, json.dumps(_find_packages())]
+        arguments.append(shutil.which("bwrap") or "")
+        with other:
+            self._process = subprocess.Popen(  # noqa: S603  # our own launcher
+                [sys.executable, "-S", "-P", "-B", "-c", _START, *arguments],
+                env={"PYTHONHASHSEED": "0"},
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        return self._control
+
+    def _forget(self) -> None:
+        """Leave the launcher to the process this one was forked from."""
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.returncode = 0  # not ours to wait for
+        self._lock = threading.Lock()
+        self._control = self._process = None
+
+
+_LAUNCHERS: dict[Mode, Launcher] = {}
+
+
+def launcher_for(mode: Mode) -> Launcher:
+    """Return the one launcher of this process and mode."""
+    if mode not in _LAUNCHERS:
+        _LAUNCHERS[mode] = Launcher(mode)
+    return _LAUNCHERS[mode]
+
+
+def _find_packages() -> list[str]:
+    paths: list[str] = []
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            paths += [path for path in (folder, f"{folder}.libs") if Path(path).is_dir()]
+    return paths
+
+
+def _collect(
+    process: Process, program: str, output: int, deadline: float, limits: ProgramLimits
+) -> ScriptResult:
     try:
         process.send(json.dumps({"kind": "script", "program": program}).encode(), deadline)
     except (frames.ClosedError, frames.LateError):
         process.status(time.monotonic() + 0.2)
-        return Ran(output=b"", fault="the program could not be started")
-    said = bytearray()
-    while readable(output, deadline):
+        return ScriptResult(output=b"", fault="the program could not be started")
+    text = bytearray()
+    while _is_readable(output, deadline):
         part = os.read(output, 1 << 16)
         if not part:
             break
-        said += part
-        if len(said) > limits.output_bytes:
-            return Ran(output=b"", fault=f"more than {limits.output_bytes} bytes of output")
+        text += part
+        if len(text) > limits.output_bytes:
+            fault = f"more than {limits.output_bytes} bytes of output"
+            return ScriptResult(output=b"", fault=fault)
     status = process.status(deadline)
-    return Ran(output=bytes(said), fault="" if status == 0 else _fault(process, status, limits))
+    fault = "" if status == 0 else _describe_fault(process, status, limits)
+    return ScriptResult(output=bytes(text), fault=fault)
 
 
-def _fault(process: Process, status: int | None, limits: Limits) -> str:
+def _describe_fault(process: Process, status: int | None, limits: ProgramLimits) -> str:
     if status is None:
         return f"not done after {limits.seconds:g} s"
     if status < 0:
@@ -157,3 +327,10 @@ def _fault(process: Process, status: int | None, limits: Limits) -> str:
         return process.receive(time.monotonic()).decode("utf-8", "replace")[:300]
     except (frames.ClosedError, frames.LateError):
         return f"exit status {status}"
+
+
+def _is_readable(fd: int, deadline: float) -> bool:
+    """Wait until there is something to read, or the end; False where the deadline comes first."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))

@@ -1,5 +1,4 @@
-"""Read the tests of a problem without running them: the names they take from the program, and why
-they cannot run."""
+"""Read the tests of a problem without running them: names they take, and why they cannot run."""
 
 import ast
 import builtins
@@ -7,22 +6,13 @@ import sys
 import warnings
 
 _MARKS = {"parametrize"}
-_RUNNERS = {
-    "eval",
-    "exec",
-    "compile",
-    "__import__",
-    "globals",
-    "pickle",
-    "marshal",
-    "importlib",
-    "subprocess",
-}
+_RUNNERS = {"eval", "exec", "compile", "__import__", "globals"}
+_RUNNERS |= {"pickle", "marshal", "importlib", "subprocess"}
 _PYTEST = {"raises", "approx", "mark", "fail", "param"}
 
 
 def parse(text: str) -> ast.Module | None:
-    """Parse Python; None where it is not, and no word about its odd escapes."""
+    """Parse Python; None where it is not, without warnings about odd escapes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -34,36 +24,35 @@ def parse(text: str) -> ast.Module | None:
 def free_names(tree: ast.AST) -> set[str]:
     """List the names that a text uses and does not make, built-in ones left out.
 
-    >>> sorted(free_names(ast.parse("import math\\nassert math.isclose(area(1), len([x for x in y]))")))
+    >>> sorted(free_names(ast.parse("import math\\nmath.isclose(area(1), len([x for x in y]))")))
     ['area', 'y']
     """
     used: set[str] = set()
-    made: set[str] = set(dir(builtins)) | {"candidate"}
+    bound: set[str] = set(dir(builtins)) | {"candidate"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            made.add(node.name)
+            bound.add(node.name)
         elif isinstance(node, ast.arg):
-            made.add(node.arg)
+            bound.add(node.arg)
         elif isinstance(node, ast.alias):
-            made.add((node.asname or node.name).partition(".")[0])
+            bound.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.ExceptHandler) and node.name:
-            made.add(node.name)
-    return used - made
+            bound.add(node.name)
+    return used - bound
 
 
 def without_star_import(tree: ast.Module, module: str) -> ast.Module:
-    """Leave out `from solution import *`: it would let a program put its own `len` into the
-    tests."""
-    kept = [node for node in tree.body if not (_is_from(node, module) and _has_star(node))]
-    return ast.Module(body=kept, type_ignores=[])
+    """Leave out `from solution import *`, which would let a program replace `len` in the tests."""
+    body = [node for node in tree.body if not _is_star_import(node, module)]
+    return ast.Module(body=body, type_ignores=[])
 
 
-def unsupported(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:
-    """Say why tests cannot be run here; None where they can.
+def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") -> str | None:
+    """Explain why tests cannot be run here; None where they can.
 
-    >>> unsupported("import requests\\nassert f(1)", entry="f", module="solution")
+    >>> unsupported_reason("import requests\\nassert f(1)", entry="f", module="solution")
     'the tests import requests, which is not in the standard library'
     """
     tree = parse(tests)
@@ -71,25 +60,21 @@ def unsupported(tests: str, *, entry: str, module: str, setup: str = "") -> str 
     if tree is None or before is None:
         return "the tests are not Python"
     for node in (*ast.walk(before), *ast.walk(tree)):
-        for name in _imported(node):
+        for name in _imports(node):
             if name not in sys.stdlib_module_names and name not in ("pytest", module):
                 return f"the tests import {name}, which is not in the standard library"
         if reason := _pytest_fault(node):
             return reason
     tested = free_names(without_star_import(tree, module)) - set(sys.stdlib_module_names)
-    imports = any(module in _imported(node) for node in ast.walk(tree))
+    imports = any(module in _imports(node) for node in ast.walk(tree))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if not (
-        imports
-        or tested
-        or "candidate" in names
-        or entry.partition(".")[0].removesuffix("()") in names
-    ):
-        return "the tests never call the program"
-    return None
+    root = entry.partition(".")[0].removesuffix("()")
+    if imports or tested or "candidate" in names or root in names:
+        return None
+    return "the tests never call the program"
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imports(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name.partition(".")[0] for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -107,21 +92,18 @@ def _pytest_fault(node: ast.AST) -> str | None:
     return f"the tests use pytest.mark.{node.attr}" if is_mark and node.attr not in _MARKS else None
 
 
-def _is_from(node: ast.stmt, module: str) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == module
-
-
-def _has_star(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+def _is_star_import(node: ast.stmt, module: str) -> bool:
+    if not isinstance(node, ast.ImportFrom) or node.module != module:
+        return False
+    return any(alias.name == "*" for alias in node.names)
 
 
 def runs_text(program: str) -> str | None:
-    """Say that a program may run its input as code, so that its answer to a chosen input proves
-    nothing."""
+    """Explain how a program may run its input as code, so that its answers prove nothing."""
     tree = parse(program)
     if tree is None:
         return "the program is not Python"
-    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    imported = {name for node in ast.walk(tree) for name in _imported(node)}
-    found = sorted((named | imported) & _RUNNERS)
-    return f"the program uses {found[0]}, which can run its input as code" if found else None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {name for node in ast.walk(tree) for name in _imports(node)}
+    runners = sorted(names & _RUNNERS)
+    return f"the program uses {runners[0]}, which can run its input as code" if runners else None

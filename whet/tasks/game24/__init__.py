@@ -1,5 +1,4 @@
-"""The 24 game: make 24 from four numbers. See `task` for the task, `writing` for the formats,
-`grade` for the rules."""
+"""The 24 game: make 24 from four numbers."""
 
 from whet.tasks.base import StepNote
 from whet.tasks.game24.task import Game24, Game24Config

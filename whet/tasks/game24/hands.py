@@ -1,24 +1,59 @@
-"""The 1,820 hands of four cards from 1 to 13: which can make 24, how hard each is, and the split it
-belongs to."""
+"""The 1,820 hands of four cards from 1 to 13: every way to play them, how hard each is, its split.
+
+A play is three moves. A move joins two of the k numbers left: it is a pair and one of six
+operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result is put first, the
+others keep their order. All hands are searched at once, in numpy.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.game24.solver import Play, Table, solve_all
 from whet.types import Split
 
 Hand = tuple[int, int, int, int]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Play = tuple[int, int, int]
+Plays = tuple[tuple[tuple[Play, ...], ...], ...]
 
 SOLVABLE_COUNTS: dict[Split, int] = {"test": 409, "dev": 102, "sft": 425, "rl": 426}
 """The 1,362 solvable hands; the 458 others are split in the same proportions."""
 
+OPERATIONS = (("+", False), ("-", False), ("-", True), ("*", False), ("/", False), ("/", True))
+"""Symbol, and whether the operands are swapped: the six operations on a pair."""
+
 _BLOCK = 20
 _SEED = 24
+_TARGET = 24
+_PRIME = 2**31 - 1
+_CHUNK = 130
+_PAIRS = {k: tuple(combinations(range(k), 2)) for k in (4, 3, 2)}
+_OTHERS = {
+    k: tuple(tuple(i for i in range(k) if i not in pair) for pair in pairs)
+    for k, pairs in _PAIRS.items()
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolvedHands:
+    """The result of the search, one row per hand, in the order of the hands.
+
+    `plays[hand]` groups the winning plays, each three move numbers, by the solution they write.
+    Plain plays pass through whole numbers of 0 or more only. `nodes` is what a depth-first search
+    visits on average.
+    """
+
+    num_solutions: Ints
+    num_plain_plays: Ints
+    nodes: NDArray[np.float64]
+    plays: Plays
 
 
 @cache
@@ -30,11 +65,11 @@ def all_hands() -> tuple[Hand, ...]:
 def hand_of(numbers: Sequence[int]) -> Hand:
     """Sort four numbers into a hand; anything else is a DataError."""
     hand = tuple(sorted(numbers))
-    if hand not in _places():
+    if hand not in _indices():
         raise DataError(
             f"a hand of the 24 game is four whole numbers from 1 to 13, not {list(numbers)}"
         )
-    return all_hands()[_places()[hand]]
+    return all_hands()[_indices()[hand]]
 
 
 def num_solutions(hand: Hand) -> int:
@@ -43,7 +78,7 @@ def num_solutions(hand: Hand) -> int:
     >>> num_solutions((3, 3, 8, 8)), num_solutions((1, 1, 1, 1))
     (1, 0)
     """
-    return int(table().num_solutions[_places()[hand]])
+    return int(_solutions().num_solutions[_indices()[hand]])
 
 
 def is_solvable(hand: Hand) -> bool:
@@ -51,8 +86,8 @@ def is_solvable(hand: Hand) -> bool:
 
 
 def plays(hand: Hand) -> tuple[tuple[Play, ...], ...]:
-    """List the winning plays on the sorted cards, those that write the same solution together."""
-    return table().plays[_places()[hand]]
+    """List the winning plays on the sorted cards, grouped by the solution they write."""
+    return _solutions().plays[_indices()[hand]]
 
 
 def level(hand: Hand) -> float | None:
@@ -60,33 +95,32 @@ def level(hand: Hand) -> float | None:
 
     Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
     nodes a search visits on average. Against the share of people who solve a hand, Spearman's rho
-    is -0.78; by nodes alone it is
-    -0.70, by the number of all winning plays -0.72, by the number of solutions -0.49.
+    is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
     """
     return _levels().get(hand)
 
 
 def split_of(hand: Hand) -> Split:
-    """Say which split a hand belongs to: fixed for all time, and the same mix of levels in each."""
+    """Look up the split of a hand: fixed for all time, with the same mix of levels in each."""
     return _splits()[hand]
 
 
 @cache
-def table() -> Table:
-    """Solve every hand, once a process (0.4 s)."""
+def _solutions() -> SolvedHands:
+    """Solve every hand, once per process (0.4 s)."""
     return solve_all(np.array(all_hands()))
 
 
 @cache
-def _places() -> dict[tuple[int, ...], int]:
-    return {hand: place for place, hand in enumerate(all_hands())}
+def _indices() -> dict[tuple[int, ...], int]:
+    return {hand: index for index, hand in enumerate(all_hands())}
 
 
 @cache
 def _levels() -> dict[Hand, float]:
-    found = table()
-    order = np.lexsort((found.nodes, -found.num_plain_plays))
-    ranked = [all_hands()[place] for place in order if found.num_solutions[place]]
+    solved = _solutions()
+    order = np.lexsort((solved.nodes, -solved.num_plain_plays))
+    ranked = [all_hands()[index] for index in order if solved.num_solutions[index]]
     return {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
 
 
@@ -107,15 +141,142 @@ def _splits() -> dict[Hand, Split]:
 
 
 def _labels(start: int, end: int) -> list[Split]:
-    """Deal the places from start to end, each split its share of the stretch; 1,362 places get
-    exactly the counts."""
+    """Deal each split its share of the ranks from start to end; 1,362 ranks get the counts."""
     whole = sum(SOLVABLE_COUNTS.values())
     share = 0
+    num_before = 0
     labels: list[Split] = []
-    before = (0, 0)
     for split, count in SOLVABLE_COUNTS.items():
         share += count
-        until = (round(share * start / whole), round(share * end / whole))
-        labels += [split] * (until[1] - before[1] - (until[0] - before[0]))
-        before = until
+        num = round(share * end / whole) - round(share * start / whole)
+        labels += [split] * (num - num_before)
+        num_before = num
     return labels
+
+
+def solve_all(hands: Ints) -> SolvedHands:
+    """Search every hand of the (n, 4) array exhaustively.
+
+    Two plays are the same solution when they are the same rational function of the cards, a card of
+    the same value being the same variable: order, grouping and the place of a minus sign do not
+    count ((a - b) * (c - d) is (b - a) * (d - c)), while a * 1 and a / 1 do.
+    """
+    wins, num_plain, nodes = [], [], []
+    for start in range(0, len(hands), _CHUNK):
+        win, plain, cost = _search(hands[start : start + _CHUNK])
+        wins.append(np.argwhere(win) + np.array([start, 0, 0, 0]))
+        num_plain.append((win & plain).sum(axis=(1, 2, 3)))
+        nodes.append(cost)
+    plays = _group_plays(hands, np.concatenate(wins))
+    return SolvedHands(
+        num_solutions=np.array([len(groups) for groups in plays]),
+        num_plain_plays=np.concatenate(num_plain),
+        nodes=np.concatenate(nodes),
+        plays=plays,
+    )
+
+
+def decode(move: int, num_left: int) -> tuple[int, int, str]:
+    """Read a move number as the indices of its left and right operand and its symbol.
+
+    >>> decode(8, 4)
+    (2, 0, '-')
+    """
+    pair, operation = divmod(move, len(OPERATIONS))
+    first, second = _PAIRS[num_left][pair]
+    symbol, is_swapped = OPERATIONS[operation]
+    return (second, first, symbol) if is_swapped else (first, second, symbol)
+
+
+def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
+    top = hands
+    bottom = np.ones_like(hands)
+    valid = np.ones(len(hands), bool)
+    valids = []
+    plain = np.ones(len(hands), bool)
+    for _ in range(3):
+        top, bottom, valid = _join_all(top, bottom, valid)
+        result = top[..., 0]
+        divisor = np.where(valid, bottom[..., 0], 1)
+        plain = plain[..., None] & (result % divisor == 0) & (result // divisor >= 0)
+        valids.append(valid)
+    win = valid & (result == _TARGET * divisor)
+    return win, plain, _expected_nodes(win, valids)
+
+
+def _join_all(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
+    """Add an axis of moves: numerators, denominators, and whether nothing was divided by zero."""
+    tops, bottoms, valids = [], [], []
+    k = top.shape[-1]
+    for (first, second), others in zip(_PAIRS[k], _OTHERS[k], strict=True):
+        a, b = top[..., first], bottom[..., first]
+        c, d = top[..., second], bottom[..., second]
+        ad, bc, bd = a * d, b * c, b * d
+        rest = list(others)
+        for n, m in ((ad + bc, bd), (ad - bc, bd), (bc - ad, bd), (a * c, bd), (ad, bc), (bc, ad)):
+            tops.append(np.concatenate([n[..., None], top[..., rest]], axis=-1))
+            bottoms.append(np.concatenate([m[..., None], bottom[..., rest]], axis=-1))
+            valids.append(valid & (m != 0))
+    return np.stack(tops, axis=-2), np.stack(bottoms, axis=-2), np.stack(valids, axis=-1)
+
+
+def _expected_nodes(win: Bools, valids: list[Bools]) -> NDArray[np.float64]:
+    """Average the nodes a depth-first search visits over all orders of children, in closed form.
+
+    A dead child is searched in vain when it comes before all L live ones, which happens with
+    probability 1 / (L + 1); then one live child, any of them equally likely, is searched until it
+    yields.
+    """
+    live = win
+    cost = np.ones(win.shape)
+    size = valids[2].astype(float)
+    for depth in (2, 1, 0):
+        num_live = live.sum(axis=-1)
+        wasted = np.where(live, 0.0, size).sum(axis=-1) / (num_live + 1)
+        fruitful = np.where(live, cost, 0.0).sum(axis=-1) / np.maximum(num_live, 1)
+        own = valids[depth - 1].astype(float) if depth else np.zeros(len(win))
+        cost = own + wasted + fruitful
+        size = own + size.sum(axis=-1)
+        live = num_live > 0
+    return cost
+
+
+def _group_plays(hands: Ints, wins: Ints) -> Plays:
+    keys = _fingerprints(hands[wins[:, 0]], wins[:, 1:])
+    groups: list[dict[int, list[Play]]] = [{} for _ in hands]
+    for key, (hand, first, second, third) in zip(keys.tolist(), wins.tolist(), strict=True):
+        groups[hand].setdefault(key, []).append((first, second, third))
+    return tuple(tuple(tuple(plays) for plays in group.values()) for group in groups)
+
+
+def _fingerprints(cards: Ints, moves: Ints) -> Ints:
+    """Evaluate each play modulo a prime at a random point: equal for equal rational functions."""
+    random = stream(24, "game24", "fingerprints")
+    point = np.array([random.randrange(1, _PRIME) for _ in range(14)])
+    top = point[cards]
+    bottom = np.ones_like(cards)
+    rows = np.arange(len(cards))
+    for k, column in zip((4, 3, 2), moves.T, strict=True):
+        pair, operation = np.divmod(column, len(OPERATIONS))
+        first, second = np.array(_PAIRS[k])[pair].T
+        a, b = top[rows, first], bottom[rows, first]
+        c, d = top[rows, second], bottom[rows, second]
+        ad, bc, bd, ac = (product % _PRIME for product in (a * d, b * c, b * d, a * c))
+        n = np.choose(operation, [ad + bc, ad - bc, bc - ad, ac, ad, bc]) % _PRIME
+        m = np.choose(operation, [bd, bd, bd, bd, bc, ad])
+        others = np.array(_OTHERS[k], dtype=np.int64)[pair]
+        top = np.concatenate([n[:, None], np.take_along_axis(top, others, axis=1)], axis=1)
+        bottom = np.concatenate([m[:, None], np.take_along_axis(bottom, others, axis=1)], axis=1)
+    return top[:, 0] * _inverse(bottom[:, 0]) % _PRIME
+
+
+def _inverse(values: Ints) -> Ints:
+    result = np.ones_like(values)
+    power = values
+    exponent = _PRIME - 2
+    while exponent:
+        if exponent & 1:
+            result = result * power % _PRIME
+        power = power * power % _PRIME
+        exponent >>= 1
+    return result

@@ -1,29 +1,39 @@
-"""Reasoning traces: the moves of a solution, or of a randomised depth-first search pruned to a
-number of steps.
+"""Gold responses: the moves of a solution, or of a randomised depth-first search pruned to a number
+of steps, in one of six formats.
 
 A pruned search shows some of the dead ends that a search in random order meets before it finds 24,
 each followed by a roll back. Every dead end is truly dead, no numbers are tried twice, and a trace
-takes about a tenth of a millisecond, because a state remembers its moves and which of them can
+takes about a tenth of a millisecond, because the moves of a state are cached, and which of them can
 still reach 24.
 
-In v4 numbers stand in rising order and a sum or product is written in one way, so that the same
-state always looks the same; moves with a whole result of 0 or more are tried first, and below a
-dead end only those are shown.
+    v0   three steps and nothing else                  13 - 1 = 12
+    v0l  three steps, each with the numbers left       13 - 1 = 12, left: 12 8 6
+    v1   a search, values only, no roll back lines     (13) - (1) = 12, left: 12, 8, 6
+    v2   v1 with roll back lines                       roll back, left: 13 8 6 1
+    v3   v2 with the expression of computed numbers    (13) - (1) = 12, left: (13 - 1) = 12, 8, 6
+    v4   a search in the words of v0l, numbers rising  back, left: 1 6 8 13
+
+v1, v2 and v3 (those of LLM4Game24) close with `reach 24! expression: ...`. The others need no
+closing line: the chain of steps that led to `24` is the answer. Hands without a solution close with
+`no solution` in every format. In v4 a sum or product is written in one way, so that the same state
+always looks the same; moves with a whole result of 0 or more are tried first, and below a dead end
+only those are shown.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.tasks.game24.board import TARGET, State, joined
-from whet.tasks.game24.hands import Hand, hand_of, is_solvable, plays
-from whet.tasks.game24.solver import OPERATIONS, decode
-from whet.tasks.game24.values import Value, combine
-from whet.tasks.game24.writing import Format, Move, written
+from whet.tasks.game24.hands import OPERATIONS, Hand, decode, hand_of, is_solvable, plays
+from whet.tasks.game24.rationals import Value, combine, write
+from whet.tasks.game24.rules import TARGET, State, join
 
+Format = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
+
+NO_SOLUTION = "no solution"
 Length = Literal["short", "medium", "long"]
 
 BUDGETS: dict[Length, range] = {
@@ -31,9 +41,21 @@ BUDGETS: dict[Length, range] = {
     "medium": range(10, 14),
     "long": range(14, 18),
 }
-"""Steps a search may show. LLM4Game24 cut its v3 traces at 300 and 550 tokens, into nearly equal
-thirds of these."""
+"""Steps a search may show; LLM4Game24 cut its v3 traces at 300 and 550 tokens, nearly these."""
 SHORTEST, WIDEST = 6, 100
+
+
+class Move(NamedTuple):
+    a: Value
+    symbol: str
+    b: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    value: Value
+    origin: str
+    is_card: bool
 
 
 def trace(
@@ -50,10 +72,9 @@ def trace(
         moves: list[Move | None] = list(_solution(hand, rng)) if is_solvable(hand) else []
     else:
         is_tidy = format == "v4"
-        moves = list(
-            _flattened(_search(hand, rng, budget, depth, is_tidy=is_tidy), rng, is_tidy=is_tidy)
-        )
-    return written(numbers, moves, format, is_solved=is_solvable(hand))
+        tree = _search(hand, rng, budget, depth, is_tidy=is_tidy)
+        moves = list(_flatten(tree, rng, is_tidy=is_tidy))
+    return write_moves(numbers, moves, format, is_solved=is_solvable(hand))
 
 
 def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
@@ -61,14 +82,10 @@ def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
     values: list[Value] = [(card, 1) for card in hand]
     for move_number in rng.choice(rng.choice(plays(hand))):
         first, second, symbol = decode(move_number, len(values))
-        a = values[first]
-        b = values[second]
-        result = combine(a, symbol, b)
-        assert result is not None, "a winning play never divides by zero"
-        values = [result] + [
-            value for place, value in enumerate(values) if place not in (first, second)
-        ]
-        yield _turned(Move(a, symbol, b), rng)
+        move = Move(values[first], symbol, values[second])
+        rest = [value for i, value in enumerate(values) if i not in (first, second)]
+        values = [_result(move), *rest]
+        yield _swap_maybe(move, rng)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,14 +98,13 @@ class _Node:
 
 
 def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
-    """Grow the tree of a pruned search: the way to 24 if there is one, and dead ends met before
-    it."""
+    """Grow the tree of a pruned search: the path to 24, if any, and dead ends met before it."""
     root = node = _Node(tuple((card, 1) for card in hand), 0)
     frontier: list[tuple[_Node, _Branch]] = []
-    way: list[tuple[_Node, _Node]] = []
+    path: list[tuple[_Node, _Node]] = []
     while len(node.state) > 1:
         live = None
-        for branch in _shuffled(node.state, rng, is_tidy=is_tidy):
+        for branch in _shuffle_branches(node.state, rng, is_tidy=is_tidy):
             if branch.is_live:
                 live = _Node(branch.state, node.depth + 1, branch.moves, True)
                 break
@@ -96,16 +112,16 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) 
                 frontier.append((node, branch))
         if live is None:
             break
-        way.append((node, live))
+        path.append((node, live))
         node = live
-    _grow(frontier, rng, budget - len(way), depth, plain_branches if is_tidy else branches)
-    for parent, child in way:
+    _grow(frontier, rng, budget - len(path), depth, plain_branches if is_tidy else branches)
+    for parent, child in path:
         parent.children.append(child)
     return root
 
 
 def _grow(
-    frontier: "list[tuple[_Node, _Branch]]",
+    frontier: list[tuple["_Node", "_Branch"]],
     rng: Random,
     num_nodes: int,
     depth: int,
@@ -114,8 +130,8 @@ def _grow(
     """Hang random dead ends into the tree, each below a node that is already in it."""
     met: set[State] = set()
     while num_nodes > 0 and frontier:
-        place = rng.randrange(len(frontier))
-        frontier[place], frontier[-1] = frontier[-1], frontier[place]
+        index = rng.randrange(len(frontier))
+        frontier[index], frontier[-1] = frontier[-1], frontier[index]
         parent, branch = frontier.pop()
         if branch.state in met:
             continue
@@ -128,18 +144,20 @@ def _grow(
                 frontier += [(node, next_branch) for next_branch in tries_of(branch.state)]
 
 
-def _flattened(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
+def _flatten(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
     """List the moves below a node in the order of the search, None for each roll back."""
     for child in node.children:
-        yield child.moves[0] if is_tidy else _turned(rng.choice(child.moves), rng)
-        yield from _flattened(child, rng, is_tidy=is_tidy)
+        yield child.moves[0] if is_tidy else _swap_maybe(rng.choice(child.moves), rng)
+        yield from _flatten(child, rng, is_tidy=is_tidy)
         if not child.is_live:
             yield None
 
 
-def _turned(move: Move, rng: Random) -> Move:
+def _swap_maybe(move: Move, rng: Random) -> Move:
     """Swap the operands of + and * half of the time."""
-    return Move(move.b, move.symbol, move.a) if move.symbol in "+*" and rng.random() < 0.5 else move
+    if move.symbol in "+*" and rng.random() < 0.5:
+        return Move(move.b, move.symbol, move.a)
+    return move
 
 
 class _Branch(NamedTuple):
@@ -150,23 +168,23 @@ class _Branch(NamedTuple):
     is_live: bool
 
 
-def _shuffled(state: State, rng: Random, *, is_tidy: bool) -> list[_Branch]:
-    found = list(branches(state))
-    rng.shuffle(found)
-    return sorted(found, key=lambda branch: not _is_plain(branch)) if is_tidy else found
+def _shuffle_branches(state: State, rng: Random, *, is_tidy: bool) -> list[_Branch]:
+    shuffled = list(branches(state))
+    rng.shuffle(shuffled)
+    return sorted(shuffled, key=lambda branch: not _is_plain(branch)) if is_tidy else shuffled
 
 
 @lru_cache(1 << 16)
 def branches(state: State) -> tuple[_Branch, ...]:
     """List the states that one move leads to."""
-    found: dict[State, list[Move]] = {}
+    moves_to: dict[State, list[Move]] = {}
     for a, b in combinations(state, 2):
         for symbol, is_swapped in OPERATIONS:
             move = Move(b, symbol, a) if is_swapped else Move(a, symbol, b)
-            after = joined(state, *move)
+            after = join(state, *move)
             if after is not None:
-                found.setdefault(after, []).append(move)
-    return tuple(_Branch(tuple(moves), after, _is_live(after)) for after, moves in found.items())
+                moves_to.setdefault(after, []).append(move)
+    return tuple(_Branch(tuple(moves), after, _is_live(after)) for after, moves in moves_to.items())
 
 
 @lru_cache(1 << 16)
@@ -190,7 +208,74 @@ def _is_live(state: State) -> bool:
         bc = b * c
         goal = TARGET[0] * b * d
         quotients = (TARGET[0] * bc or None, TARGET[0] * ad or None)
-        return (
-            goal in (ad + bc, ad - bc, bc - ad, a * c) or quotients[0] == ad or quotients[1] == bc
-        )
+        is_quotient = quotients[0] == ad or quotients[1] == bc
+        return is_quotient or goal in (ad + bc, ad - bc, bc - ad, a * c)
     return any(branch.is_live for branch in branches(state))
+
+
+def write_moves(
+    numbers: Sequence[int], moves: Iterable[Move | None], format: Format, *, is_solved: bool
+) -> str:
+    """Write moves on the numbers in their order; None among the moves is a roll back."""
+    path = [_order([_Item((number, 1), str(number), True) for number in numbers], format)]
+    lines = []
+    for move in moves:
+        if move is None:
+            path.pop()
+            lines.append(_back_line(path[-1], format))
+        else:
+            path.append(_order(_after(path[-1], move), format))
+            lines.append(_step_line(move, path[-1], format))
+    lines.append(_closing_line(path[-1][0], format) if is_solved else NO_SOLUTION)
+    return "\n".join(line for line in lines if line)
+
+
+def _order(items: Sequence[_Item], format: Format) -> tuple[_Item, ...]:
+    return tuple(sorted(items, key=lambda item: item.value) if format == "v4" else items)
+
+
+def _after(items: tuple[_Item, ...], move: Move) -> tuple[_Item, ...]:
+    rest = list(items)
+    a = next(item for item in rest if item.value == move.a)
+    rest.remove(a)
+    b = next(item for item in rest if item.value == move.b)
+    rest.remove(b)
+    return (_Item(_result(move), f"({a.origin} {move.symbol} {b.origin})", False), *rest)
+
+
+def _result(move: Move) -> Value:
+    value = combine(*move)
+    assert value is not None, f"a written move divides by zero: {move}"
+    return value
+
+
+def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
+    a, b, c = write(move.a), write(move.b), write(_result(move))
+    if format == "v0":
+        return f"{a} {move.symbol} {b} = {c}"
+    equation = f"({a}) {move.symbol} ({b})"
+    if format in ("v0l", "v4"):
+        equation = f"{a} {move.symbol} {b}"
+    return f"{equation} = {c}, left: {_list_rest(items, format)}"
+
+
+def _back_line(items: tuple[_Item, ...], format: Format) -> str:
+    if format == "v1":
+        return ""
+    return f"{'back' if format == 'v4' else 'roll back'}, left: {_list_rest(items, format)}"
+
+
+def _closing_line(item: _Item, format: Format) -> str:
+    return f"reach 24! expression: {item.origin}" if format in ("v1", "v2", "v3") else ""
+
+
+def _list_rest(items: tuple[_Item, ...], format: Format) -> str:
+    if format in ("v0l", "v4") or len(items) == 4:
+        return " ".join(write(item.value) for item in items)
+    if format == "v3":
+        return ", ".join(_with_origin(item) for item in items)
+    return ", ".join(write(item.value) for item in items)
+
+
+def _with_origin(item: _Item) -> str:
+    return item.origin if item.is_card else f"{item.origin} = {write(item.value)}"

@@ -1,6 +1,5 @@
-"""Graph problems: NP-hard ones with proven optima, polynomial ones, and the questions of GraphWiz
-and NLGraph.
+"""Graph problems: ten with a best answer, and the questions of GraphWiz and NLGraph.
 
-One file a task; `instance` has the payload layout, `answers` the reading of responses, `solvers`
-the exact solvers.
+`task` grades the ten, described in `problems` and `molecules`; `numbered` asks and grades the
+questions of `questions`; `solvers` has the exact solvers.
 """

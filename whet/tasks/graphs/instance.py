@@ -1,17 +1,16 @@
-"""Graphs as problems carry them: named nodes and edges in the payload, bitsets inside; and how
-large each level is.
+"""Graphs as problems carry them: named nodes and edges in the payload, bitsets inside.
 
 Payloads: `{"nodes": [name, ...], "edges": [[name, name], ...]}`, an edge with a third part where it
 has a distance (tsp) or a relation (distance, diameter), and `"pair": [name, name]` where two nodes
-are asked about. Molecules come in twos: `{"A": {"labels": [...], "bonds": [[0, 1], ...]}, "B":
-...}`, with `"n"` in place of `labels` where atoms are all alike. Beside them stand `"optimum"`, the
-best value there is, and `"proven"`, false where a search ended early.
+are asked about. Beside them stand `"optimum"`, the best value there is, and `"proven"`, false where
+a search ended early.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.errors import DataError
+from whet.tasks.graphs.solvers.base import bitsets
 from whet.types import Json
 
 Span = tuple[int, int]
@@ -24,89 +23,55 @@ class Graph:
     names: tuple[str, ...]
     neighbours: tuple[int, ...]
     edges: tuple[Span, ...]
-    weights: tuple[float | None, ...]
+    values: tuple[Json, ...]
+    """The third part of every edge, None where it has none."""
+    asked: Json
+    """The payload's pair as it is; `pair` reads it."""
 
     @staticmethod
     def from_payload(payload: Mapping[str, Json]) -> "Graph":
-        names = payload.get("nodes")
+        nodes = payload.get("nodes")
         rows = payload.get("edges")
-        if not isinstance(names, list) or not isinstance(rows, list):
+        if not isinstance(nodes, list) or not isinstance(rows, list):
             raise DataError(
                 f"a graph needs the lists payload.nodes and payload.edges, not {list(payload)}"
             )
-        texts = tuple(str(name) for name in names)
-        place = {name: number for number, name in enumerate(texts)}
-        if len(place) != len(texts):
+        names = tuple(str(name) for name in nodes)
+        numbers = {name: number for number, name in enumerate(names)}
+        if len(numbers) != len(names):
             raise DataError("a graph needs a different name for every node in payload.nodes")
         edges = []
-        weights = []
+        values = []
         for row in rows:
-            if (
-                not isinstance(row, list)
-                or len(row) not in (2, 3)
-                or not {str(row[0]), str(row[1])} <= place.keys()
-            ):
+            parts = row if isinstance(row, list) else []
+            ends = [numbers[str(name)] for name in parts[:2] if str(name) in numbers]
+            if len(parts) not in (2, 3) or len(ends) != 2:
                 raise DataError(
-                    f"an edge names two of payload.nodes, with at most one value after them, not {row!r}"
+                    "an edge names two of payload.nodes, with at most one value after them, "
+                    f"not {row!r}"
                 )
-            edges.append((place[str(row[0])], place[str(row[1])]))
-            weight = row[2] if len(row) == 3 else None
-            weights.append(weight if isinstance(weight, int | float) else None)
+            edges.append((ends[0], ends[1]))
+            values.append(parts[2] if len(parts) == 3 else None)
         return Graph(
-            names=texts,
-            neighbours=bitsets(len(texts), edges),
+            names=names,
+            neighbours=bitsets(len(names), edges),
             edges=tuple(edges),
-            weights=tuple(weights),
+            values=tuple(values),
+            asked=payload.get("pair"),
         )
 
-    def listed(self, nodes: Sequence[int]) -> str:
-        """Write nodes as answers are written.
+    @property
+    def pair(self) -> Span:
+        """The two nodes asked about."""
+        names = self.asked if isinstance(self.asked, list) else []
+        numbers = [self.names.index(str(name)) for name in names if str(name) in self.names]
+        if len(names) == len(numbers) == 2:
+            return numbers[0], numbers[1]
+        raise DataError(f"payload.pair should name two of payload.nodes, not {self.asked!r}")
 
-        >>> Graph(names=("A", "B"), neighbours=(2, 1), edges=((0, 1),), weights=(None,)).listed([1, 0])
-        '[B, A]'
-        """
+    def write(self, nodes: Sequence[int]) -> str:
+        """Write nodes as answers are written: `[B, A]`."""
         return f"[{', '.join(self.names[node] for node in nodes)}]"
-
-    def pair(self, payload: Mapping[str, Json]) -> Span:
-        """Find the two nodes asked about."""
-        pair = payload.get("pair")
-        if (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and {str(pair[0]), str(pair[1])} <= set(self.names)
-        ):
-            return self.names.index(str(pair[0])), self.names.index(str(pair[1]))
-        raise DataError(f"payload.pair should name two of payload.nodes, not {pair!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Molecule:
-    labels: tuple[str, ...]
-    neighbours: tuple[int, ...]
-    bonds: tuple[Span, ...]
-
-    @staticmethod
-    def from_payload(payload: Mapping[str, Json], key: str) -> "Molecule":
-        row = payload.get(key)
-        labels, bonds = (
-            (row.get("labels"), row.get("bonds")) if isinstance(row, dict) else (None, None)
-        )
-        if isinstance(row, dict) and labels is None and isinstance(row.get("n"), int):
-            labels = ["" for _ in range(min(int(str(row["n"])), 1 << 16))]
-        if not isinstance(labels, list) or not isinstance(bonds, list):
-            raise DataError(
-                f"payload.{key} should be a molecule with `labels` (or `n`) and `bonds`, not {row!r}"
-            )
-        pairs = []
-        for bond in bonds:
-            ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
-            if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
-                raise DataError(
-                    f"a bond of payload.{key} joins two of {len(labels)} atoms, not {bond!r}"
-                )
-            pairs.append((ends[0], ends[1]))
-        texts = tuple(str(label) for label in labels)
-        return Molecule(labels=texts, neighbours=bitsets(len(texts), pairs), bonds=tuple(pairs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +93,7 @@ class Sizes:
         return min(low + int((level * 5 - fifth) * (high - low + 1)), high)
 
     def level(self, size: int) -> float:
-        """Turn a number of nodes into the middle of the levels that have it; sizes beyond the last
-        span are level 1."""
+        """Turn a number of nodes into the middle of its levels; sizes beyond the last are 1."""
         for fifth, (low, high) in enumerate(self.levels):
             if size <= high:
                 return (fifth + (max(size - low, 0) + 0.5) / (high - low + 1)) / 5
@@ -146,13 +110,3 @@ TOUR_SIZES = Sizes(levels=((4, 5), (6, 7), (8, 9), (10, 11), (12, 14)), easy=(4,
 MOLECULE_SIZES = Sizes(
     levels=((4, 5), (6, 7), (8, 9), (10, 11), (12, 13)), easy=(4, 9), hard=(10, 20)
 )
-
-
-def bitsets(n: int, edges: Sequence[Span]) -> tuple[int, ...]:
-    """Give every node the set of its neighbours; a node is not its own neighbour."""
-    masks = [0] * n
-    for a, b in edges:
-        if a != b:
-            masks[a] |= 1 << b
-            masks[b] |= 1 << a
-    return tuple(masks)

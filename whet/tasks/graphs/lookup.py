@@ -1,5 +1,4 @@
-"""Find nodes by name as people and models write names: exactly where possible, else without regard
-to dress."""
+"""Find nodes by name: exactly where possible, else without regard to case and quotes."""
 
 from collections.abc import Sequence
 from unicodedata import normalize
@@ -8,14 +7,13 @@ _DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 
 class Names:
-    """Look names up as written; else without regard to case, spacing and quotes, where that leaves
-    one node only."""
+    """Look names up as written, or else loosely, where that leaves one node only."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._exact = {_plain(name): number for number, name in enumerate(names)}
         self._loose: dict[str, int | None] = {}
         for name, number in self._exact.items():
-            key = _loosened(name)
+            key = _loosen(name)
             self._loose[key] = None if key in self._loose else number
         self.most_commas = max((name.count(",") for name in names), default=0)
 
@@ -24,13 +22,13 @@ class Names:
         if name in self._exact:
             return self._exact[name]
         bare = name.strip(_DRESS)
-        return self._exact.get(bare, self._loose.get(_loosened(name)))
+        return self._exact.get(bare, self._loose.get(_loosen(name)))
 
 
 def _plain(name: str) -> str:
     return " ".join(normalize("NFC", name).split())
 
 
-def _loosened(name: str) -> str:
+def _loosen(name: str) -> str:
     # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
     return name.strip(_DRESS).lower()

@@ -1,106 +1,272 @@
-"""What GraphWiz and NLGraph share: kinds of questions about numbered graphs, drawn, asked and
-judged."""
+"""GraphWiz's and NLGraph's questions about numbered graphs: drawn, asked and graded.
 
-from collections.abc import Mapping
+GraphWiz asks nine kinds, to be answered after `###`: yes or no, a number, or an order of the nodes.
+NLGraph asks eight: yes or no, a number, or something to show, such as a path, pairs or embeddings;
+its own names `shortest_path` and `GNN` are the kinds `shortest` and `gnn` here. What is shown is
+checked against the graph, so that every right answer counts.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import ClassVar
+from typing import Literal, NamedTuple
 
 from whet.errors import ConfigError, DataError
-from whet.tasks.graphs.answers import final_part
-from whet.tasks.graphs.checks import Form, judge
-from whet.tasks.graphs.drawn import DrawnTask, GraphConfig, split_of
-from whet.tasks.graphs.draws import SPANS, draw
+from whet.tasks.base import Task
 from whet.tasks.graphs.instance import Sizes
-from whet.tasks.graphs.kinds import solution
+from whet.tasks.graphs.node_lists import final_part
+from whet.tasks.graphs.numbered_answers import Form, judge
+from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
 from whet.tasks.graphs.sources import Payload
-from whet.tasks.graphs.table import Table
-from whet.types import Message, Problem, Score
+from whet.tasks.graphs.task import DrawnConfig, Draws, make_problem
+from whet.types import Problem, Score, Split
+
+_WIDE = Sizes(levels=SPANS["wide"], easy=(4, 19), hard=(20, 100))
 
 
-class NumberedConfig(GraphConfig):
+class NumberedConfig(DrawnConfig):
+    name: Literal["graphwiz", "nlgraph"]
     kinds: tuple[str, ...] = ()
     """Kinds of questions to draw; none named means all."""
 
 
-class NumberedTask(DrawnTask):
-    """Questions of several kinds, each with the form its answer takes."""
+class Kind(NamedTuple):
+    """The form of an answer, how the question is put, and how gold answers are written.
 
-    forms: ClassVar[Mapping[str, Form]]
-    spans = Sizes(levels=SPANS["wide"], easy=(4, 19), hard=(20, 100))
+    In these `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else `no`.
+    """
+
+    form: Form
+    question: str
+    answer: str = "### {answer}"
+
+
+class Benchmark(NamedTuple):
+    kinds: Mapping[str, Kind]
+    ask: Callable[[Question], str]
+
+
+class NumberedTask(Task):
+    """The questions of one benchmark."""
+
+    has_one_answer = False
 
     def __init__(self, config: NumberedConfig) -> None:
-        super().__init__(config)
-        unknown = set(config.kinds) - set(self.forms)
-        if unknown:
-            known = ", ".join(self.forms)
-            raise ConfigError(
-                f"kinds of {self.name} are {known}; there is no {sorted(unknown)[0]!r}"
-            )
-        self._kinds = config.kinds or tuple(self.forms)
+        self.config = config
+        self.name = config.name
+        self._kinds, self._ask = BENCHMARKS[config.name]
+        for kind in sorted(set(config.kinds) - set(self._kinds)):
+            known = ", ".join(self._kinds)
+            raise ConfigError(f"kinds of {self.name} are {known}; there is no {kind!r}")
+        self._draws = Draws(task=self.name, config=config, sizes=_WIDE, draw=self._draw)
 
-    def question(self, table: Table) -> str:
-        raise NotImplementedError
+    def problems(self, split: Split) -> Iterator[Problem]:
+        for payload, level in self._draws.draw_split(split):
+            yield self._make(payload, level)
 
-    def response(self, table: Table, answer: str) -> str:
-        """Write an answer as the benchmark's own gold answers are written."""
-        raise NotImplementedError
-
-    def draw(self, rng: Random, level: float, size: int) -> Payload | None:
-        kind = rng.choice(self._kinds)
-        spans = Sizes(
-            levels=SPANS.get(kind, SPANS["wide"]), easy=self.spans.easy, hard=self.spans.hard
-        )
-        payload = draw(rng, kind, spans.at(level))
-        has_answer = kind not in ("shortest", "flow") or solution(Table.from_payload(payload))[
-            0
-        ] not in ("No", "0")
-        return payload if has_answer else None
-
-    def made(self, payload: Payload, level: float, id: str) -> Problem:
-        table = Table.from_payload(payload)
-        answer, nodes = solution(table)
-        return Problem(
-            id=id,
-            task=self.name,
-            prompt=(Message(role="user", content=self.question(table)),),
-            answer=shortened(self.forms[table.kind], answer),
-            payload={**payload, "nodes_searched": nodes},
-            level=level,
-            split=split_of(id),
-            source=self.name,
-        )
+    def generate(self, seed: int, level: float | None = None) -> Problem:
+        """Draw one problem, the same for the same seed and level."""
+        return self._make(*self._draws.draw_one(seed, level))
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct` and `feasible`: 0 where a path, order or pairing breaks the
-        rules."""
-        question = problem.prompt[-1].content if problem.prompt else ""
-        table, form = self._read(problem)
-        gold = problem.answer or shortened(form, solution(table)[0])
-        return judge(form, table, gold, final_part(text, question)).to_score()
+        """State the parts `correct` and `feasible`: 0 where an answer breaks the rules."""
+        prompt = problem.prompt[-1].content if problem.prompt else ""
+        question, form = self._parse(problem)
+        gold = problem.answer or shorten(form, solve(question)[0])
+        return judge(form, question, gold, final_part(text, prompt)).to_score()
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write the answer as the benchmark does; any seed writes the same."""
-        table, form = self._read(problem)
-        if form in ("yes_no", "shown", "number") and problem.answer:
-            return self.response(table, problem.answer)
-        return self.response(table, shortened(form, solution(table)[0]))
+        question, form = self._parse(problem)
+        answer = problem.answer if form in ("yes_no", "shown", "number") else None
+        answer = answer or shorten(form, solve(question)[0])
+        bare = answer.replace("[", "").replace("]", "")
+        if form == "tour" and answer != "No":
+            return f"Yes. The path can be: {bare.removeprefix('Yes, ')}"
+        article = "a" if answer == "Yes" else "no"
+        template = self._kinds[question.kind].answer
+        return template.format(answer=answer, bare=bare, article=article)
 
-    def _read(self, problem: Problem) -> tuple[Table, Form]:
-        table = Table.from_payload(problem.payload)
-        if table.kind not in self.forms:
-            known = ", ".join(self.forms)
+    def _draw(self, rng: Random, level: float, size: int) -> Payload | None:
+        """Draw a kind and its own size; paths and flows there are none of are drawn again."""
+        kind = rng.choice(self.config.kinds or tuple(self._kinds))
+        spans = Sizes(levels=SPANS.get(kind, SPANS["wide"]), easy=_WIDE.easy, hard=_WIDE.hard)
+        payload = draw_question(rng, kind, spans.at(level))
+        if kind not in ("shortest", "flow"):
+            return payload
+        answer, _ = solve(Question.from_payload(payload))
+        return None if answer in ("No", "0") else payload
+
+    def _make(self, payload: Payload, level: float) -> Problem:
+        question = Question.from_payload(payload)
+        answer, visited = solve(question)
+        return make_problem(
+            self.name,
+            payload,
+            self._ask(question),
+            answer=shorten(self._kinds[question.kind].form, answer),
+            facts={"nodes_searched": visited},
+            level=level,
+        )
+
+    def _parse(self, problem: Problem) -> tuple[Question, Form]:
+        question = Question.from_payload(problem.payload)
+        if question.kind not in self._kinds:
+            known = ", ".join(self._kinds)
             raise DataError(
-                f"payload.kind of {self.name} should be one of {known}, not {table.kind!r}"
+                f"payload.kind of {self.name} should be one of {known}, not {question.kind!r}"
             )
-        return table, self.forms[table.kind]
+        return question, self._kinds[question.kind].form
 
 
-def shortened(form: Form, answer: str) -> str:
-    """Leave of a solution what the form asks: no path where yes or a weight is enough.
+def shorten(form: Form, answer: str) -> str:
+    """Keep of a solution what the form asks: no path where a yes or a weight is enough.
 
-    >>> shortened("yes_no", "Yes, [1, 0, 2]"), shortened("number", "[0, 1] with a total weight of 5")
+    >>> shorten("yes_no", "Yes, [1, 0, 2]"), shorten("number", "[0, 1] with a total weight of 5")
     ('Yes', '5')
     """
     if form in ("yes_no", "shown"):
         return answer.split(",", 1)[0]
     return answer.rsplit(" ", 1)[-1] if form == "number" else answer
+
+
+_GRAPHWIZ = {
+    "connectivity": Kind("yes_no", "Can one get from node {0} to node {1}? Answer Yes or No."),
+    "cycle": Kind("yes_no", "Does the graph have a cycle? Answer Yes or No."),
+    "bipartite": Kind(
+        "yes_no", "Leave directions aside. Is the graph bipartite? Answer Yes or No."
+    ),
+    "hamilton": Kind("yes_no", "Does some path visit every node exactly once? Answer Yes or No."),
+    "substructure": Kind(
+        "yes_no",
+        "Can different nodes of G stand for the letters so that all edges of the pattern are "
+        "there? Answer Yes or No.",
+    ),
+    "shortest": Kind(
+        "number", "What is the weight of the lightest path between node {0} and node {1}?"
+    ),
+    "flow": Kind("number", "What is the maximum flow from node {0} to node {1}?"),
+    "triplet": Kind(
+        "number",
+        "Of all three nodes that are joined to each other, what is the largest sum of weights? If "
+        "there are no such three, it is 0.",
+    ),
+    "topology": Kind("order", "Give an order of all nodes in which every edge leads forward."),
+}
+_GRAPHWIZ_EXAMPLES = {
+    "yes_no": "(Yes or No)",
+    "number": "(number)",
+    "order": "[first node, second node, ...]",
+}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _ask_graphwiz(question: Question) -> str:
+    form, sentence, _ = _GRAPHWIZ[question.kind]
+    example = _GRAPHWIZ_EXAMPLES[form]
+    closing = f"End with a line that has ### and the answer, as in `### {example}`."
+    return f"{_write_graphwiz_graph(question)}\n{sentence.format(*question.pair)}\n{closing}"
+
+
+def _write_graphwiz_graph(question: Question) -> str:
+    edge = "({}, {})"
+    meaning = "(i, j) is an edge between i and j"
+    if question.kind in ("bipartite", "flow", "substructure", "topology"):
+        edge = "({}->{})"
+        meaning = "(i->j) is an edge from i to j"
+    if question.kind in ("shortest", "flow"):
+        edge = edge.replace(")", ", {})")
+        value = "is its weight" if question.kind == "shortest" else "its capacity"
+        meaning += f", and the last number {value}"
+    edges = " ".join(edge.format(*numbers) for numbers in question.edges)
+    text = f"Graph G has the nodes 0 to {question.n - 1}; {meaning}.\nEdges: {edges}."
+    if question.kind == "triplet":
+        weights = " ".join(f"[{node}, {number}]" for node, number in enumerate(question.weights))
+        text += f"\nWeights of the nodes, [node, weight]: {weights}."
+    if question.kind == "substructure":
+        pattern = " ".join(f"({_LETTERS[a]}->{_LETTERS[b]})" for a, b in question.pattern)
+        last = _LETTERS[question.pattern_n - 1]
+        text += f"\nA pattern has the nodes a to {last}; its edges: {pattern}."
+    return text
+
+
+_NLGRAPH = {
+    "connectivity": Kind(
+        "shown",
+        "Is there a path between node {0} and node {1}? Say yes or no.",
+        "The answer is {answer}.",
+    ),
+    "cycle": Kind(
+        "shown",
+        "Is there a cycle? Say yes or no.",
+        "{answer}, there is {article} cycle in this graph.",
+    ),
+    "topology": Kind(
+        "order",
+        "Visit all nodes so that each comes after those it depends on. Write the order as numbers "
+        "with commas.",
+        "The solution is: {bare}.",
+    ),
+    "shortest": Kind(
+        "path",
+        "Which path from node {0} to node {1} has the least weight? Write its nodes as numbers "
+        "with commas.",
+        "The lightest path is {bare}",
+    ),
+    "flow": Kind(
+        "number",
+        "What is the maximum flow from node {0} to node {1}?",
+        "The maximum flow is {answer}.",
+    ),
+    "matching": Kind(
+        "pairs",
+        "Give jobs to as many applicants as possible: to each at most one job they want, and no "
+        "job twice. Write one line for each who gets one, such as "
+        "`applicant (number): job (number)`.",
+        "{answer}",
+    ),
+    "hamilton": Kind(
+        "tour",
+        "Is there a path that visits every node exactly once? If so, write its nodes as numbers "
+        "with commas; if not, say no.",
+        "{answer}",
+    ),
+    "gnn": Kind(
+        "rows",
+        "In a layer every node's embedding becomes the sum of its neighbours' embeddings. What are "
+        "they after {2} layers? Write one line a node, such as "
+        "`node (number): [(number), (number)]`.",
+        "The answer is:\n{answer}",
+    ),
+}
+
+
+def _ask_nlgraph(question: Question) -> str:
+    sentence = _NLGRAPH[question.kind].question.format(*question.pair, question.layers)
+    return f"{_write_nlgraph_graph(question)}\nQ: {sentence}"
+
+
+def _write_nlgraph_graph(question: Question) -> str:
+    if question.kind == "matching":
+        wishes = [f"Applicant {a} wants job {b}." for a, b in question.pairs]
+        numbers = f"0 to {question.n - 1}, jobs 0 to {question.jobs - 1}"
+        return "\n".join([f"Applicants have the numbers {numbers}.", *wishes])
+    lines = [f"A graph has the nodes 0 to {question.n - 1}."]
+    if question.kind == "topology":
+        lines += [f"Node {b} depends on node {a}." for a, b in question.pairs]
+    elif question.kind == "shortest":
+        lines += [
+            f"Edge: {a} and {b}, weight {weight}." for a, b, weight in question.weighted_edges
+        ]
+    elif question.kind == "flow":
+        lines += [f"Edge: {a} to {b}, capacity {most}." for a, b, most in question.weighted_edges]
+    else:
+        lines.append("Edges, both ways: " + " ".join(f"({a},{b})" for a, b in question.pairs))
+    if question.kind == "gnn":
+        lines += [f"node {k}: [{x},{y}]" for k, (x, y) in enumerate(question.embeddings)]
+    return "\n".join(lines)
+
+
+BENCHMARKS = {
+    "graphwiz": Benchmark(_GRAPHWIZ, _ask_graphwiz),
+    "nlgraph": Benchmark(_NLGRAPH, _ask_nlgraph),
+}

@@ -1,117 +1,228 @@
-"""What tasks with an optimum share: a grader that states value, optimum and feasibility, and gold
-answers."""
+"""Graph tasks with a best answer: how problems are drawn, graded and solved.
 
-from collections.abc import Mapping
+What differs between the problems is a record of functions in `problems` and `molecules`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from random import Random
 from typing import Literal
 
-from whet.tasks.graphs.answers import Reply, final_part
-from whet.tasks.graphs.drawn import DrawnTask, split_of
-from whet.tasks.graphs.solvers.found import Found
+from whet.config import Config
+from whet.rng import derive, stream
+from whet.tasks.base import Task
+from whet.tasks.generated import split_of_id
+from whet.tasks.graphs.instance import Sizes
+from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
+from whet.tasks.graphs.node_lists import Reply, final_part
+from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
+from whet.tasks.graphs.solvers.base import Solution
 from whet.tasks.graphs.sources import Payload
-from whet.types import Json, Message, Problem, Score, Verdict
+from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 NO_VALUE = -1.0
 """The part `value` of an answer that is not feasible, or not there."""
+_PROBLEMS = GRAPH_PROBLEMS | MOLECULE_PROBLEMS
 
 
-class GraphTask(DrawnTask):
-    """A task with a best answer. Each says how to solve and ask it, and how to read and value an
-    answer."""
+class DrawnConfig(Config):
+    """Settings of every graph task."""
 
-    goal: Literal["max", "min"]
+    count: int = 1000
+    """Problems in each split."""
+    level: tuple[float, float] | None = None
+    """Lowest and highest level asked; None asks all, from 0 to 1."""
+    sizes: Literal["levels", "easy", "hard"] = "levels"
+    """Five spans of sizes by level, or one of GraphArena's two."""
+    seed: int = 0
+    """Another seed gives other problems; the split of a problem stays what it is."""
 
-    def question(self, payload: Mapping[str, Json]) -> str:
-        raise NotImplementedError
 
-    def best(self, payload: Mapping[str, Json]) -> Found:
+class GraphConfig(DrawnConfig):
+    name: Literal[
+        "tsp", "ged", "mcp", "mis", "mvc", "mcs", "neighbor", "distance", "connected", "diameter"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Draw the payloads of a task from seeded streams, each of a known level."""
+
+    task: str
+    config: DrawnConfig
+    sizes: Sizes
+    draw: Callable[[Random, float, int], Payload | None]
+    """Draw a payload of a level and a size; None where the draw is of no use."""
+
+    def draw_split(self, split: Split) -> Iterator[tuple[Payload, float]]:
+        """Draw the payloads whose content hashes to a split, whatever the seed."""
+        seen: set[str] = set()
+        for index in count():
+            if len(seen) >= self.config.count:
+                return
+            payload, level = self._draw(derive(self.config.seed, self.task, split, index), None)
+            id = content_id(self.task, payload)
+            if split_of_id(id) == split and id not in seen:
+                seen.add(id)
+                yield payload, level
+
+    def draw_one(self, seed: int, level: float | None) -> tuple[Payload, float]:
+        """Draw one payload, the same for the same seed and level."""
+        return self._draw(derive(seed, self.task, "generate"), level)
+
+    def _draw(self, seed: int, level: float | None) -> tuple[Payload, float]:
+        rng = stream(seed, "graph")
+        while True:
+            size, rated = self._draw_size(rng, level)
+            payload = self.draw(rng, rated, size)
+            if payload is not None:
+                return payload, rated
+
+    def _draw_size(self, rng: Random, level: float | None) -> tuple[int, float]:
+        if level is None and self.config.sizes != "levels":
+            easy_or_hard = self.sizes.easy if self.config.sizes == "easy" else self.sizes.hard
+            size = rng.randint(*easy_or_hard)
+            return size, self.sizes.level(size)
+        level = rng.uniform(*(self.config.level or (0.0, 1.0))) if level is None else level
+        level = min(max(level, 0.0), 1.0)
+        return self.sizes.at(level), level
+
+
+class GraphTask(Task):
+    """One of GraphArena's ten problems: drawn, solved to the optimum, and graded against it."""
+
+    def __init__(self, config: GraphConfig) -> None:
+        self.config = config
+        self.name = config.name
+        self.problem = _PROBLEMS[config.name]
+        self.has_one_answer = self.problem.has_one_answer
+        self._draws = Draws(
+            task=config.name,
+            config=config,
+            sizes=self.problem.sizes,
+            draw=lambda rng, level, size: self.problem.draw(rng, size),
+        )
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        for payload, level in self._draws.draw_split(split):
+            yield self._make(payload, level)
+
+    def generate(self, seed: int, level: float | None = None) -> Problem:
+        """Draw one problem, the same for the same seed and level."""
+        return self._make(*self._draws.draw_one(seed, level))
+
+    def best(self, payload: Mapping[str, Json]) -> Solution:
         """Solve to the optimum, or to the node limit."""
-        raise NotImplementedError
-
-    def write(self, payload: Mapping[str, Json], found: Found) -> str:
-        """Write a solution as answers are written."""
-        raise NotImplementedError
-
-    def read(self, payload: Mapping[str, Json], text: str) -> Reply | None:
-        raise NotImplementedError
-
-    def value(self, payload: Mapping[str, Json], reply: Reply) -> float | str:
-        """Value an answer, or say in one line why it is none."""
-        raise NotImplementedError
+        return self.problem.best(payload)
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct`, `feasible`, `value` (-1 without one), `optimum` and `quality`,
-        their ratio."""
+        """Grade the final list of a response.
+
+        Parts: `correct`, `feasible`, `value` (-1 without one), `optimum`, and `quality`, the ratio
+        of the two.
+        """
         question = problem.prompt[-1].content if problem.prompt else ""
         optimum, is_proven = self._optimum(problem.payload)
-        reply = self.read(problem.payload, final_part(text, question))
+        parts = {
+            "correct": 0.0,
+            "feasible": 0.0,
+            "value": NO_VALUE,
+            "optimum": optimum,
+            "quality": 0.0,
+        }
+        reply = self.problem.read(problem.payload, final_part(text, question))
         if reply is None:
             note = "no list in square brackets as final answer"
-            return Score(verdict=Verdict.NO_ANSWER, parts=_parts(NO_VALUE, optimum, 0.0), note=note)
-        value = self._valued(problem.payload, reply, optimum)
+            return Score(verdict=Verdict.NO_ANSWER, parts=parts, note=note)
+        value = self._value(problem.payload, reply, optimum)
         if isinstance(value, str):
-            return Score(
-                verdict=Verdict.WRONG,
-                parts=_parts(NO_VALUE, optimum, 0.0),
-                answer=reply.text,
-                note=value,
-            )
-        is_right = value <= optimum if self.goal == "min" else value >= optimum
-        parts = _parts(value, optimum, quality(value, optimum, self.goal)) | {
-            "correct": float(is_right)
+            return Score(verdict=Verdict.WRONG, parts=parts, answer=reply.text, note=value)
+        goal = self.problem.goal
+        is_right = value <= optimum if goal == "min" else value >= optimum
+        parts |= {
+            "correct": float(is_right),
+            "feasible": 1.0,
+            "value": float(value),
+            "quality": quality(value, optimum, goal),
         }
         known = "the optimum" if is_proven else "the best known"
-        note = (
-            f"{value:g} is {known}"
-            if is_right
-            else f"feasible with {value:g}, but {known} is {optimum:g}"
-        )
+        note = f"feasible with {value:g}, but {known} is {optimum:g}"
+        if is_right:
+            note = f"{value:g} is {known}"
         verdict = Verdict.CORRECT if is_right else Verdict.WRONG
         return Score(verdict=verdict, parts=parts, answer=reply.text, note=note)
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write an optimal answer, after one of three openings."""
-        answer = problem.answer or self.write(problem.payload, self.best(problem.payload))
-        value = self._optimum(problem.payload)[0]
-        return ("The answer is: ", "Answer: ", f"The best value is {value:g}.\n\n")[
-            seed % 3
-        ] + answer
+        payload = problem.payload
+        answer = problem.answer or self.problem.write(payload, self.best(payload))
+        best = f"The best value is {self._optimum(payload)[0]:g}.\n\n"
+        return ("The answer is: ", "Answer: ", best)[seed % 3] + answer
 
-    def made(self, payload: Payload, level: float, id: str) -> Problem:
-        found = self.best(payload)
-        return Problem(
-            id=id,
-            task=self.name,
-            prompt=(Message(role="user", content=self.question(payload)),),
-            answer=self.write(payload, found),
-            payload={
-                **payload,
-                "optimum": found.value,
-                "proven": found.is_proven,
-                "nodes_searched": found.nodes,
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        """Shuffle the nodes and edges of a drawn graph; problems from files stay as they are."""
+        nodes = problem.payload.get("nodes")
+        edges = problem.payload.get("edges")
+        is_drawn = problem.source == self.name
+        if not is_drawn or not isinstance(nodes, list) or not isinstance(edges, list):
+            return problem
+        rng = stream(seed, self.name, "vary", problem.id)
+        payload: dict[str, Json] = {**problem.payload}
+        payload |= {"nodes": rng.sample(nodes, len(nodes)), "edges": rng.sample(edges, len(edges))}
+        prompt = (Message(role="user", content=self.problem.ask(payload)),)
+        return replace(problem, payload=payload, prompt=prompt)
+
+    def _make(self, payload: Payload, level: float) -> Problem:
+        solution = self.best(payload)
+        return make_problem(
+            self.name,
+            payload,
+            self.problem.ask(payload),
+            answer=self.problem.write(payload, solution),
+            facts={
+                "optimum": solution.value,
+                "proven": solution.is_proven,
+                "nodes_searched": solution.nodes,
             },
             level=level,
-            split=split_of(id),
-            source=self.name,
         )
 
     def _optimum(self, payload: Mapping[str, Json]) -> tuple[float, bool]:
         optimum = payload.get("optimum")
         if isinstance(optimum, int | float) and not isinstance(optimum, bool):
             return float(optimum), payload.get("proven") is not False
-        found = self.best(payload)
-        return float(found.value), found.is_proven
+        solution = self.best(payload)
+        return float(solution.value), solution.is_proven
 
-    def _valued(self, payload: Mapping[str, Json], reply: Reply, optimum: float) -> float | str:
+    def _value(self, payload: Mapping[str, Json], reply: Reply, optimum: float) -> float | str:
+        """Value an answer, or say in one line why it is none."""
         if reply.unknown:
             return f"{reply.unknown[0][:80]!r} is not in the graph"
         if not any(reply.lists):
             return 0.0 if not optimum else "the list is empty"
-        return self.value(payload, reply)
+        return self.problem.value(payload, reply)
 
 
-def quality(value: float, optimum: float, goal: Literal["max", "min"]) -> float:
-    """Compare a value with the optimum, from 0 to 1; where the least cost is 0, one is added to
-    both.
+def make_problem(
+    task: str, payload: Payload, question: str, *, answer: str, facts: Payload, level: float
+) -> Problem:
+    """Make a problem named by its payload, with facts about the solution added to that."""
+    id = content_id(task, payload)
+    return Problem(
+        id=id,
+        task=task,
+        prompt=(Message(role="user", content=question),),
+        answer=answer,
+        payload={**payload, **facts},
+        level=level,
+        split=split_of_id(id),
+        source=task,
+    )
+
+
+def quality(value: float, optimum: float, goal: Goal) -> float:
+    """Compare a value with the optimum, from 0 to 1; where the least cost is 0, add one to both.
 
     >>> quality(4, 2, "min"), quality(1, 4, "max"), quality(3, 0, "min"), quality(9, 4, "max")
     (0.5, 0.25, 0.25, 1.0)
@@ -121,14 +232,3 @@ def quality(value: float, optimum: float, goal: Literal["max", "min"]) -> float:
         small = 1.0
         large = value + 1.0
     return min(max(small / large, 0.0), 1.0) if large > 0 else 1.0
-
-
-def _parts(value: float, optimum: float, quality: float) -> dict[str, float]:
-    feasible = float(value != NO_VALUE)
-    return {
-        "correct": 0.0,
-        "feasible": feasible,
-        "value": float(value),
-        "optimum": optimum,
-        "quality": quality,
-    }

@@ -1,2 +1,1 @@
-"""Puzzles with one solution, proved: zebra, ordering, knights, graph_logic, zebralogic, arc. One
-file a task."""
+"""Puzzles with one solution, proved by search: one task per file."""

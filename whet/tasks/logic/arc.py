@@ -1,40 +1,32 @@
-"""Grid puzzles in the manner of ARC: find the rule in a few pairs of grids and apply it to one
-more.
+"""Grid puzzles in the manner of ARC: infer the rule from a few pairs of grids and apply it.
 
-answer   JSON text of the output grid, rows of whole numbers payload  {"pairs": [[input, output],
-...], "input": grid}, for reading only
+answer   JSON text of the output grid, rows of whole numbers
+payload  {"pairs": [[input, output], ...], "input": grid}, for reading only
 
-Made puzzles use one to three moves of `moves`; every rule of as many moves that fits the pairs
-gives the same output, which is proved by trying them all.
+A generated rule is one to three of a dozen moves in a row. Every rule of as many moves that fits
+the pairs gives the same output, which is proved by trying them all.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import Tree, parse
-from whet.tasks.logic.moves import MOVES, TURNS, Grid, Move, is_small, results
 from whet.types import Json, Problem, Score, Split
 
-_SHAPES: tuple[tuple[int, int, int, tuple[Move, ...]], ...] = (
-    (1, 2, 3, TURNS),
-    (1, 3, 5, MOVES),
-    (2, 3, 4, MOVES),
-    (2, 4, 7, MOVES),
-    (3, 3, 5, MOVES),
-)
-"""Moves in a row, shortest and longest side, and which moves, in each fifth of difficulty."""
+Grid = tuple[tuple[int, ...], ...]
+Move = Callable[[Grid], Grid]
+
+MAX_SIDE = 30
+
 _NUM_PAIRS = 3
 _ASK = (
-    "Each input grid below is changed into its output by the same rule. Grids are lists of rows; 0 is empty and the "
-    "other numbers are colours.\n{pairs}\nTest input: {input}\n"
-    "Find the rule and apply it to the test input. End with the output grid as a list of rows between answer tags: "
-    "<answer>[[...], ...]</answer>"
+    "Each input grid below is changed into its output by the same rule. Grids are lists of rows; 0 "
+    "is empty and the other numbers are colours.\n{pairs}\nTest input: {input}\n"
+    "Find the rule and apply it to the test input. End with the output grid as a list of rows "
+    "between answer tags: <answer>[[...], ...]</answer>"
 )
 
 
@@ -42,83 +34,45 @@ class ArcConfig(GeneratedConfig):
     name: Literal["arc"] = "arc"
 
 
-class Arc(Task):
-    """Generated grid puzzles, and a grader that wants the exact grid and states the share of right
-    cells."""
+class Arc(GeneratedTask):
+    """Generated grid puzzles, and a grader that wants the exact grid."""
 
     name = "arc"
-    is_bounded = True
 
     def __init__(self, config: ArcConfig | None = None) -> None:
         self.config = config or ArcConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the grid of the answer with the gold one, cell by cell; whole numbers only.
 
         Parts: `correct` 0 or 1; `cells`, the share of right cells, 0 where the size is wrong.
         """
-        gold = grid_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a grid as its answer, not {problem.answer!r}"
-            )
-        found = read_final(text, grid_of)
-        if found is None:
-            return no_answer("cells")
-        span, grid = found
-        if (len(grid), len(grid[0])) != (len(gold), len(gold[0])):
-            note = (
-                f"{len(grid)} x {len(grid[0])} cells where {len(gold)} x {len(gold[0])} are right"
-            )
-            return judged(False, {"cells": 0.0}, span, note)
-        pairs = [pair for rows in zip(grid, gold, strict=True) for pair in zip(*rows, strict=True)]
-        right = sum(a == b for a, b in pairs)
-        return judged(
-            grid == gold,
-            {"cells": right / len(pairs)},
-            span,
-            f"{right} of {len(pairs)} cells are right",
-        )
+        return grade(problem, text, grid_of, _compare, needs="a grid")
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return problem.answer and f"<answer>{problem.answer}</answer>"
-
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         depth, low, high, moves = _SHAPES[fifth(level)]
-        inputs = [_drawn(rng, low, high) for _ in range(_NUM_PAIRS + 1)]
+        inputs = [_draw_grid(rng, low, high) for _ in range(_NUM_PAIRS + 1)]
         home = split_of(self.name, _json(inputs[-1]))
-        outputs = (
-            _moved(inputs, [rng.choice(moves) for _ in range(depth)])
-            if split in (None, home)
-            else None
-        )
-        if outputs is None or not is_settled(inputs, outputs, depth):
+        if split not in (None, home):
             return None
-        pairs: Json = [[_json(a), _json(b)] for a, b in zip(inputs[:-1], outputs[:-1], strict=True)]
-        shown = [
-            f"Input: {json.dumps(_json(a))} Output: {json.dumps(_json(b))}"
-            for a, b in zip(inputs, outputs, strict=True)
-        ]
-        asked = _ASK.format(pairs="\n".join(shown[:-1]), input=json.dumps(_json(inputs[-1])))
-        payload: dict[str, Json] = {"pairs": pairs, "input": _json(inputs[-1])}
-        answer = json.dumps(_json(outputs[-1]))
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        outputs = inputs
+        for move in [rng.choice(moves) for _ in range(depth)]:
+            outputs = [move(grid) for grid in outputs]
+        if not all(map(is_small, outputs)) or not is_settled(inputs, outputs, depth):
+            return None
+        *pairs, (last, answer) = (
+            (_json(a), _json(b)) for a, b in zip(inputs, outputs, strict=True)
+        )
+        lines = [f"Input: {json.dumps(a)} Output: {json.dumps(b)}" for a, b in pairs]
+        prompt = _ASK.format(pairs="\n".join(lines), input=json.dumps(last))
+        payload: dict[str, Json] = {"pairs": [[a, b] for a, b in pairs], "input": last}
+        return self.make_problem(prompt, json.dumps(answer), payload, level, home)
 
 
 def grid_of(text: str) -> Grid | None:
-    """Read a grid: a list of rows, or rows of numbers on lines of their own; None where it is no
-    rectangle of them."""
+    """Read a list of rows, or rows of numbers on lines of their own; None where it is no grid."""
     if text.startswith(("[", "{")):
-        tree = _rows(text)
+        tree = _parse_rows(text)
         if not isinstance(tree, list):
             return None
         rows = [
@@ -137,38 +91,141 @@ def grid_of(text: str) -> Grid | None:
     return tuple(tuple(int(cell) for cell in row) for row in rows)
 
 
-def _rows(text: str) -> Tree | None:
-    """Read a list of rows: whole, as the one value of an object, or a row a line."""
-    tree = parse(text)
-    if isinstance(tree, dict):
-        return next(iter(tree.values())) if len(tree) == 1 else None
-    lines = text.splitlines()
-    is_by_line = (
-        tree is None and len(lines) > 1 and all(line.strip().startswith("[") for line in lines)
-    )
-    return (
-        parse(f"[{','.join(line.strip().rstrip(',') for line in lines)}]") if is_by_line else tree
-    )
-
-
 def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> bool:
-    """Prove that the pairs leave one output for the last input, which is not what it was, and take
-    as many moves."""
+    """Prove that the pairs leave one output for the last input, and that fewer moves do not fit.
+
+    False also where the last input is empty or stays as it is.
+    """
     if inputs[-1] == outputs[-1] or not any(map(any, inputs[-1])):
         return False
     shown = tuple(outputs[:-1])
-    fitting = results(inputs, depth - 1)
-    if any(state[:-1] == shown for state in fitting):
+    shorter = results(inputs, depth - 1)
+    if any(state[:-1] == shown for state in shorter):
         return False
-    last = {tuple(map(move, state)) for state in fitting for move in MOVES}
+    last = {tuple(map(move, state)) for state in shorter for move in MOVES}
     return {state[-1] for state in last if state[:-1] == shown} == {outputs[-1]}
+
+
+def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
+    """List what up to `depth` moves in a row make of the grids, the same moves on all of them."""
+    layer = seen = {tuple(grids)}
+    for _ in range(depth):
+        moved = {tuple(map(move, state)) for state in layer for move in MOVES}
+        layer = {state for state in moved - seen if all(map(is_small, state))}
+        seen = seen | layer
+    return seen
+
+
+def is_small(grid: Grid) -> bool:
+    return len(grid) <= MAX_SIDE and len(grid[0]) <= MAX_SIDE
+
+
+def flip(grid: Grid) -> Grid:
+    """Swap left and right."""
+    return tuple(row[::-1] for row in grid)
+
+
+def upend(grid: Grid) -> Grid:
+    """Swap top and bottom."""
+    return grid[::-1]
+
+
+def transpose(grid: Grid) -> Grid:
+    return tuple(zip(*grid, strict=True))
+
+
+def rotate(grid: Grid) -> Grid:
+    """Turn a quarter, clockwise."""
+    return tuple(zip(*grid[::-1], strict=True))
+
+
+def rotate_half(grid: Grid) -> Grid:
+    return tuple(row[::-1] for row in grid[::-1])
+
+
+def crop(grid: Grid) -> Grid:
+    """Cut away the empty rows and columns around the colours."""
+    rows = [number for number, row in enumerate(grid) if any(row)]
+    columns = [number for number, column in enumerate(zip(*grid, strict=True)) if any(column)]
+    if not rows:
+        return grid
+    return tuple(row[columns[0] : columns[-1] + 1] for row in grid[rows[0] : rows[-1] + 1])
+
+
+def drop(grid: Grid) -> Grid:
+    """Let every colour fall to the bottom of its column."""
+    return transpose(push(transpose(grid)))
+
+
+def push(grid: Grid) -> Grid:
+    """Push every colour to the right end of its row."""
+    return tuple(tuple(sorted(row, key=bool)) for row in grid)
+
+
+def double(grid: Grid) -> Grid:
+    """Make every cell two by two."""
+    return tuple(
+        row for thin in grid for row in [tuple(cell for cell in thin for _ in range(2))] * 2
+    )
+
+
+def mirror(grid: Grid) -> Grid:
+    """Put the mirror image to the right."""
+    return tuple(row + row[::-1] for row in grid)
+
+
+def reflect(grid: Grid) -> Grid:
+    """Put the mirror image below."""
+    return grid + grid[::-1]
+
+
+def paint(grid: Grid) -> Grid:
+    """Paint everything in the commonest colour, the lowest of those that tie."""
+    cells = [cell for row in grid for cell in row if cell]
+    if not cells:
+        return grid
+    colour = min(set(cells), key=lambda cell: (-cells.count(cell), cell))
+    return tuple(tuple(colour if cell else 0 for cell in row) for row in grid)
+
+
+TURNS: tuple[Move, ...] = (flip, upend, transpose, rotate, rotate_half)
+MOVES: tuple[Move, ...] = (*TURNS, crop, drop, push, double, mirror, reflect, paint)
+
+_SHAPES: tuple[tuple[int, int, int, tuple[Move, ...]], ...] = (
+    (1, 2, 3, TURNS),
+    (1, 3, 5, MOVES),
+    (2, 3, 4, MOVES),
+    (2, 4, 7, MOVES),
+    (3, 3, 5, MOVES),
+)
+"""Moves in a row, shortest and longest side, and which moves, in each fifth of difficulty."""
+
+
+def _compare(grid: Grid, gold: Grid) -> tuple[dict[str, float], str]:
+    size = f"{len(gold)} x {len(gold[0])}"
+    if (len(grid), len(grid[0])) != (len(gold), len(gold[0])):
+        return {"cells": 0.0}, f"{len(grid)} x {len(grid[0])} cells where {size} are right"
+    pairs = [pair for rows in zip(grid, gold, strict=True) for pair in zip(*rows, strict=True)]
+    right = sum(a == b for a, b in pairs)
+    return {"cells": right / len(pairs)}, f"{right} of {len(pairs)} cells are right"
+
+
+def _parse_rows(text: str) -> Tree | None:
+    """Parse a list of rows: whole, as the one value of an object, or one row per line."""
+    tree = parse(text)
+    if isinstance(tree, dict):
+        return next(iter(tree.values())) if len(tree) == 1 else None
+    lines = [line.strip() for line in text.splitlines()]
+    if tree is None and len(lines) > 1 and all(line.startswith("[") for line in lines):
+        return parse(f"[{','.join(line.rstrip(',') for line in lines)}]")
+    return tree
 
 
 def _json(grid: Grid) -> Json:
     return [list(row) for row in grid]
 
 
-def _drawn(rng: Random, low: int, high: int) -> Grid:
+def _draw_grid(rng: Random, low: int, high: int) -> Grid:
     colours = rng.sample(range(1, 10), 3)
     height = rng.randint(low, high)
     width = rng.randint(low, high)
@@ -176,9 +233,3 @@ def _drawn(rng: Random, low: int, high: int) -> Grid:
         tuple(rng.choice(colours) if rng.random() < 0.45 else 0 for _ in range(width))
         for _ in range(height)
     )
-
-
-def _moved(grids: Sequence[Grid], moves: Sequence[Move]) -> list[Grid] | None:
-    for move in moves:
-        grids = [move(grid) for grid in grids]
-    return list(grids) if all(is_small(grid) for grid in grids) else None

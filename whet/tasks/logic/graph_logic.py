@@ -1,23 +1,19 @@
-"""Graph implication: everyone who is A is B, ...; what is the next step from what someone is to
-what is to be shown?
+"""Graph implication: everyone who is A is B, ...; name the next step from a start to a goal.
 
-answer   the word of the next step payload  {"edges": [[word, word], ...], "start": word, "goal":
-word}, for reading only
+answer   the word of the next step
+payload  {"edges": [[word, word], ...], "start": word, "goal": word}, for reading only
 
-The graph is a handful of chains of the same length that leave the start, one of which reaches the
-goal, further implications between them, and others that lead to the goal from what nobody is; only
-following a chain from one end to the other tells which is right.
+The graph is a few chains of the same length that leave the start, one of which reaches the goal,
+with distractors: edges between chains, and edges from words that nothing leads to. Only following
+a chain from one end to the other tells which is right.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.logic.words import PEOPLE, invented
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
 from whet.types import Json, Problem, Score, Split
 
 Edge = tuple[str, str]
@@ -41,53 +37,25 @@ class GraphLogicConfig(GeneratedConfig):
     name: Literal["graph_logic"] = "graph_logic"
 
 
-class GraphLogic(Task):
-    """Generated implication graphs with exactly one right next step, proved by search, and an exact
-    grader."""
+class GraphLogic(GeneratedTask):
+    """Generated graphs with exactly one right next step, proved by search, and an exact grader."""
 
     name = "graph_logic"
-    is_bounded = True
 
     def __init__(self, config: GraphLogicConfig | None = None) -> None:
         self.config = config or GraphLogicConfig()
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
-
     def score(self, problem: Problem, text: str) -> Score:
         """Compare one word, case aside. Parts: `correct` 0 or 1."""
-        gold = word_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs one word as its answer, not {problem.answer!r}"
-            )
-        found = read_final(text, word_of)
-        if found is None:
-            return no_answer()
-        is_right = found[1] == gold
-        return judged(
-            is_right,
-            {},
-            found[0],
-            "the next step" if is_right else f"the next step is not {found[1]}"[:100],
-        )
+        return grade(problem, text, word_of, _compare, needs="one word")
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return problem.answer and f"<answer>{problem.answer}</answer>"
-
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         ahead, num_chains, num_more = _SHAPES[fifth(level)]
-        words = invented(rng, 1 + ahead * num_chains + num_more)
+        words = invent_adjectives(rng, 1 + ahead * num_chains + num_more)
         start = words[0]
         chains = [words[1 + i * ahead :][:ahead] for i in range(num_chains)]
         goal = chains[0][-1]
-        edges = _edges(start, chains, words[-num_more:], rng)
+        edges = _draw_edges(start, chains, words[-num_more:], rng)
         home = split_of(self.name, [start, goal])
         if split not in (None, home):
             return None
@@ -95,18 +63,14 @@ class GraphLogic(Task):
         assert steps == [chains[0][0]], "only the first chain reaches the goal"
         name = rng.choice(PEOPLE)
         facts = " ".join(f"Everyone who is {a} is {b}." for a, b in edges)
-        asked = _ASK.format(facts=facts, name=name, start=start, goal=goal)
-        payload: dict[str, Json] = {
-            "edges": [[a, b] for a, b in edges],
-            "start": start,
-            "goal": goal,
-        }
-        return question(self.name, asked, answer=steps[0], payload=payload, level=level, split=home)
+        prompt = _ASK.format(facts=facts, name=name, start=start, goal=goal)
+        rows: list[Json] = [[a, b] for a, b in edges]
+        payload: dict[str, Json] = {"edges": rows, "start": start, "goal": goal}
+        return self.make_problem(prompt, steps[0], payload, level, home)
 
 
 def word_of(text: str) -> str | None:
-    """Read one word, alone or as `Ada is blomish`, with or without a full stop; None where it is
-    anything else."""
+    """Read one word, alone or as `Ada is blomish`, with or without a full stop; None otherwise."""
     words = text.strip("\"'`*").removesuffix(".").split()
     if len(words) == 3 and words[1] == "is":
         words = words[2:]
@@ -129,14 +93,16 @@ def next_steps(edges: Sequence[Edge], start: str, goal: str) -> list[str]:
     return [b for a, b in edges if a == start and b in reaching]
 
 
-def _edges(
+def _compare(word: str, gold: str) -> tuple[dict[str, float], str]:
+    return {}, "the next step" if word == gold else f"the next step is not {word}"[:100]
+
+
+def _draw_edges(
     start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random
 ) -> list[Edge]:
-    """Lay the chains; then for each stray word one edge out of a chain, and one from the stray word
-    into any chain.
+    """Lay the chains, and for each stray word an edge from it into a chain and one between chains.
 
-    Nothing leads into a stray word, nor from another chain into the first, so the right step stays
-    the only one.
+    Nothing leads into a stray word, nor from another chain into the first, so one step is right.
     """
     edges = {(a, b) for chain in chains for a, b in zip((start, *chain), chain, strict=False)}
     for stray in strays:
@@ -145,6 +111,6 @@ def _edges(
         target = rng.choice(rng.choice(chains[1:]))
         if source != target:
             edges.add((source, target))
-    found = sorted(edges)
-    rng.shuffle(found)
-    return found
+    shuffled = sorted(edges)
+    rng.shuffle(shuffled)
+    return shuffled

@@ -1,31 +1,29 @@
-"""Knights and knaves: knights tell the truth, knaves lie, who is which? One answer holds, proved by
-trying them all.
+"""Knights and knaves: knights tell the truth, knaves lie; who is which?
 
-answer   one clause a person: `(1) Ada is a knight`, on lines of their own or with commas between
+Trying every island proves that a generated puzzle has one answer.
+
+answer   one clause per person: `(1) Ada is a knight`, on lines of their own or with commas between
 payload  {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL
-writes it:
-         ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...], ["or", s, ...], ["->", s, s], ["<=>", s, s];
-         for reading and proof only, the grader needs nothing but the answer
+         writes it: ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...],
+         ["or", s, ...], ["->", s, s], ["<=>", s, s]; for reading and proof only, the grader needs
+         only the answer
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import and_, or_
 from random import Random
 from typing import Literal, NamedTuple
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.logic.words import PEOPLE
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
 
 
 class Statement(NamedTuple):
-    """A kind and what it is about: a person for `telling-truth` and `lying`, other statements for
-    the rest."""
+    """A kind and its subject: a person for `telling-truth` and `lying`, else other statements."""
 
     kind: str
     person: int = 0
@@ -43,8 +41,9 @@ _JOINS = {
     "<=>": "{} if and only if {}",
 }
 _ASK = (
-    "On an island everyone is either a knight, who always tells the truth, or a knave, who always lies. "
-    "You meet {names}. {said} Who is a knight and who is a knave? End with everyone between answer tags, one a line: "
+    "On an island everyone is either a knight, who always tells the truth, or a knave, who always "
+    "lies. You meet {names}. {statements} Who is a knight and who is a knave? End with everyone "
+    "between answer tags, one a line: "
     "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
 )
 _CLAUSE = re.compile(
@@ -60,70 +59,39 @@ class KnightsConfig(GeneratedConfig):
     name: Literal["knights"] = "knights"
 
 
-class Knights(Task):
-    """Generated islands of two to ten people, and an exact grader with the share of people told
-    right."""
+class Knights(GeneratedTask):
+    """Generated islands of two to ten people, and an exact grader."""
 
     name = "knights"
-    is_bounded = True
 
     def __init__(self, config: KnightsConfig | None = None) -> None:
         self.config = config or KnightsConfig()
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
-
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare who is said to be what with the gold answer: everyone once, nobody else.
+        """Compare everyone's role with the gold answer: everyone once, nobody else.
 
-        Parts: `correct` 0 or 1; `people`, the share of people told right.
+        Parts: `correct` 0 or 1; `people`, the share of people whose role is right.
         """
-        gold = roles_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs `NAME is a knight` lines as its answer, not {problem.answer!r}"
-            )
-        found = read_final(text, roles_of)
-        if found is None:
-            return no_answer("people")
-        span, roles = found
-        right = sum(roles.get(name) == role for name, role in gold.items())
-        is_right = roles == gold
-        return judged(
-            is_right,
-            {"people": right / len(gold)},
-            span,
-            f"{right} of {len(gold)} people are told right",
-        )
+        return grade(problem, text, roles_of, _compare, needs="`NAME is a knight` lines")
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return problem.answer and f"<answer>{problem.answer}</answer>"
-
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[fifth(level)])
         names = rng.sample(PEOPLE, n)
-        statements = [_statement(person, n, _DEPTHS[fifth(level)], rng) for person in range(n)]
+        statements = [_draw_statement(person, n, _DEPTHS[fifth(level)], rng) for person in range(n)]
         payload: dict[str, Json] = {
             "names": list(names),
-            "statements": [_form(said) for said in statements],
+            "statements": [_to_form(statement) for statement in statements],
         }
         home = split_of(self.name, payload)
-        found = solutions(statements) if split in (None, home) else 0
-        if found.bit_count() != 1:
+        worlds = solutions(statements) if split in (None, home) else 0
+        if worlds.bit_count() != 1:
             return None
-        truth = found.bit_length() - 1
+        truth = worlds.bit_length() - 1
         lines = [
             f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)
         ]
-        asked = _asked(names, statements)
-        answer = "\n".join(lines)
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        prompt = _write_question(names, statements)
+        return self.make_problem(prompt, "\n".join(lines), payload, level, home)
 
 
 def roles_of(text: str) -> dict[str, str] | None:
@@ -133,21 +101,23 @@ def roles_of(text: str) -> dict[str, str] | None:
         words = " ".join(clause.split())
         if not words:
             continue
-        found = _CLAUSE.fullmatch(words)
-        if not found or found[1].casefold() in roles:
+        match = _CLAUSE.fullmatch(words)
+        if not match or match[1].casefold() in roles:
             return None
-        roles[found[1].casefold()] = found[2].lower()
+        roles[match[1].casefold()] = match[2].lower()
     return roles or None
 
 
 def solutions(statements: Sequence[Statement]) -> int:
-    """Try all islands at once: bit w of the result is set where world w holds, person i being a
-    knight at its bit i."""
+    """Try all worlds at once: bit w of the result is set where world w is consistent.
+
+    Person i is a knight in the worlds whose number has bit i.
+    """
     n = len(statements)
-    found = _everywhere(n)
+    worlds = _everywhere(n)
     for person, statement in enumerate(statements):
-        found &= ~(_knight(person, n) ^ _table(statement, n))
-    return found
+        worlds &= ~(_knight(person, n) ^ _table(statement, n))
+    return worlds
 
 
 def statement_of(form: Json) -> Statement:
@@ -188,53 +158,59 @@ def _everywhere(n: int) -> int:
     return (1 << (1 << n)) - 1
 
 
-def _statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
-    """Draw what someone says: of another, or of two statements joined, in which the speaker may
-    occur."""
+def _draw_statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
+    """Draw what someone says: about another, or two statements joined, about anyone."""
     if rng.random() < 0.2:
         other = rng.randrange(n - 1)
-        return _atom(other + (other >= speaker), rng)
-    return _compound(n, depth, rng)
+        return _draw_atom(other + (other >= speaker), rng)
+    return _draw_compound(n, depth, rng)
 
 
-def _compound(n: int, depth: int, rng: Random) -> Statement:
+def _draw_compound(n: int, depth: int, rng: Random) -> Statement:
     kind = rng.choice(tuple(_JOINS))
     if depth == 1:
         return Statement(
-            kind, parts=tuple(_atom(person, rng) for person in rng.sample(range(n), 2))
+            kind, parts=tuple(_draw_atom(person, rng) for person in rng.sample(range(n), 2))
         )
-    nested = _compound(n, depth - 1, rng)
-    other = _atom(rng.randrange(n), rng) if rng.random() < 0.5 else _compound(n, depth - 1, rng)
+    nested = _draw_compound(n, depth - 1, rng)
+    other = (
+        _draw_atom(rng.randrange(n), rng)
+        if rng.random() < 0.5
+        else _draw_compound(n, depth - 1, rng)
+    )
     return Statement(kind, parts=(nested, other) if rng.random() < 0.5 else (other, nested))
 
 
-def _atom(person: int, rng: Random) -> Statement:
+def _draw_atom(person: int, rng: Random) -> Statement:
     return Statement("telling-truth" if rng.random() < 0.5 else "lying", person)
 
 
-def _form(statement: Statement) -> Json:
-    return (
-        [statement.kind, *(_form(part) for part in statement.parts)]
-        if statement.parts
-        else [*statement[:2]]
-    )
+def _compare(roles: dict[str, str], gold: dict[str, str]) -> tuple[dict[str, float], str]:
+    right = sum(roles.get(name) == role for name, role in gold.items())
+    return {"people": right / len(gold)}, f"{right} of {len(gold)} people are told right"
 
 
-def _asked(names: Sequence[str], statements: Sequence[Statement]) -> str:
-    said = [
-        f"{name} says: {_said(statement, names, 0)}."
+def _to_form(statement: Statement) -> Json:
+    if not statement.parts:
+        return [statement.kind, statement.person]
+    return [statement.kind, *(_to_form(part) for part in statement.parts)]
+
+
+def _write_question(names: Sequence[str], statements: Sequence[Statement]) -> str:
+    lines = [
+        f"{name} says: {_write_statement(statement, names)}."
         for name, statement in zip(names, statements, strict=True)
     ]
-    return _ASK.format(names=f"{', '.join(names[:-1])} and {names[-1]}", said=" ".join(said))
+    everyone = f"{', '.join(names[:-1])} and {names[-1]}"
+    return _ASK.format(names=everyone, statements=" ".join(lines))
 
 
-def _said(statement: Statement, names: Sequence[str], depth: int) -> str:
+def _write_statement(statement: Statement, names: Sequence[str], depth: int = 0) -> str:
     if not statement.parts:
         return f"{names[statement.person]} is a {_role(statement.kind == 'telling-truth')}"
-    joined = _JOINS[statement.kind].format(
-        *(_said(part, names, depth + 1) for part in statement.parts)
-    )
-    return f"({joined})" if depth else joined
+    parts = [_write_statement(part, names, depth + 1) for part in statement.parts]
+    sentence = _JOINS[statement.kind].format(*parts)
+    return f"({sentence})" if depth else sentence
 
 
 def _role(is_knight: bool) -> str:

@@ -1,24 +1,20 @@
-"""Ordering puzzles: put things in a row from clues on who stands left of whom. One order holds,
-proved by our solver.
+"""Ordering puzzles: put things in a row from clues on who stands left of whom.
 
-answer   JSON text of the list of names from left to right payload  what a generated puzzle was made
-of, for reading only; the grader needs nothing but the answer
+answer   JSON text of the list of names from left to right
+payload  what a generated puzzle was made of, for reading only; the grader needs only the answer
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import parse, plain
-from whet.tasks.logic.clues import Clue
-from whet.tasks.logic.making import clues_for, shuffled
-from whet.tasks.logic.words import CATEGORIES
+from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
+from whet.tasks.logic.positions import Clue
+from whet.tasks.logic.vocabulary import CATEGORIES
 from whet.types import Json, Problem, Score, Split
 
 _SIZES = ((3, 3), (4, 5), (6, 6), (7, 8), (9, 10))
@@ -42,7 +38,8 @@ _WORDS = {
 }
 _ASK = (
     "Put the {plural} in order from left to right. The {plural} are {names}.\n{clues}\n"
-    "End with the names in order, from left to right, as a list between answer tags: <answer>[...]</answer>"
+    "End with the names in order, from left to right, as a list between answer tags: "
+    "<answer>[...]</answer>"
 )
 
 
@@ -50,82 +47,46 @@ class OrderingConfig(GeneratedConfig):
     name: Literal["ordering"] = "ordering"
 
 
-class Ordering(Task):
-    """Generated orders of three to ten things, and an exact grader with the share of things in
-    place."""
+class Ordering(GeneratedTask):
+    """Generated orders of three to ten things, and an exact grader."""
 
     name = "ordering"
-    is_bounded = True
 
     def __init__(self, config: OrderingConfig | None = None) -> None:
         self.config = config or OrderingConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the order of the answer with the gold one, case aside.
 
         Parts: `correct` 0 or 1; `placed`, the share of places that are right.
         """
-        gold = order_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a list of names as its answer, not {problem.answer!r}"
-            )
-        found = read_final(text, order_of)
-        if found is None:
-            return no_answer("placed")
-        span, order = found
-        if len(order) != len(gold):
-            return judged(
-                False, {"placed": 0.0}, span, f"{len(order)} names for {len(gold)} places"
-            )
-        right = sum(name == other for name, other in zip(order, gold, strict=True))
-        return judged(
-            order == gold,
-            {"placed": right / len(gold)},
-            span,
-            f"{right} of {len(gold)} places are right",
-        )
+        return grade(problem, text, order_of, _compare, needs="a list of names")
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return problem.answer and f"<answer>{problem.answer}</answer>"
-
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[fifth(level)])
         plural = rng.choice(sorted(CATEGORIES))
-        names = rng.sample(CATEGORIES[plural][1], n)
-        solution = shuffled(n, 1, rng)
+        names = rng.sample(CATEGORIES[plural], n)
+        solution = draw_arrangement(n, 1, rng)
         order = [names[item] for item in solution.items[0]]
         home = split_of(self.name, list(order))
         if split not in (None, home):
             return None
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
-        asked = _asked(plural, names, clues)
-        answer = json.dumps(order)
-        made: dict[str, Json] = {
-            "clues": [[c.kind, *c.items, c.number] for c in clues],
-            "names": list(names),
-        }
-        return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
+        prompt = _write_question(plural, names, clues)
+        rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
+        payload: dict[str, Json] = {"clues": rows, "names": list(names)}
+        return self.make_problem(prompt, json.dumps(order), payload, level, home)
 
 
 def order_of(text: str) -> list[str] | None:
-    """Read a list of names, in brackets or, where there are several, with commas only; None where
-    it is not one."""
+    """Read a list of names: numbered lines, or a list in brackets or, of several, with commas only.
+
+    None where it is neither.
+    """
     lines = [_NUMBERED.fullmatch(line) for line in text.splitlines()]
-    if len(lines) > 1 and all(
-        found and found[1] == str(place) for place, found in enumerate(lines, 1)
-    ):
-        return [plain(found[2].strip("*")) for found in lines if found]
+    if len(lines) > 1 and all(line and line[1] == str(n) for n, line in enumerate(lines, 1)):
+        return [plain(line[2].strip("*")) for line in lines if line]
     if "," not in text:
         text = _ARROW.sub(",", text)
     is_bracketed = text.startswith(("[", "("))
@@ -136,18 +97,26 @@ def order_of(text: str) -> list[str] | None:
     return names if len(names) == len(tree) and len(names) > (not is_bracketed) else None
 
 
-def _asked(plural: str, names: Sequence[str], clues: Sequence[Clue]) -> str:
-    called = [name if plural == "people" else f"the {name}" for name in names]
-    lines = [f"{number}. {_said(clue, plural, called)}" for number, clue in enumerate(clues, 1)]
+def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:
+    if len(order) != len(gold):
+        return {"placed": 0.0}, f"{len(order)} names for {len(gold)} places"
+    right = sum(name == other for name, other in zip(order, gold, strict=True))
+    return {"placed": right / len(gold)}, f"{right} of {len(gold)} places are right"
+
+
+def _write_question(plural: str, names: Sequence[str], clues: Sequence[Clue]) -> str:
+    items = [name if plural == "people" else f"the {name}" for name in names]
+    lines = [
+        f"{number}. {_write_clue(clue, plural, items)}" for number, clue in enumerate(clues, 1)
+    ]
     return _ASK.format(plural=plural, names=", ".join(names), clues="\n".join(lines))
 
 
-def _said(clue: Clue, plural: str, called: Sequence[str]) -> str:
-    items = [called[item] for item in clue.items]
+def _write_clue(clue: Clue, plural: str, names: Sequence[str]) -> str:
+    items = [names[item] for item in clue.items]
     if clue.kind == "apart":
-        number = clue.number
-        noun = CATEGORIES[plural][0] if clue.number == 1 else plural
-        said = f"there {'is' if number == 1 else 'are'} {number or 'no'} {noun} between {items[0]} and {items[1]}"
-    else:
-        said = _WORDS[clue.kind].format(*items)
-    return said[0].upper() + said[1:]
+        singular = "person" if plural == "people" else plural.removesuffix("s")
+        count = f"is 1 {singular}" if clue.number == 1 else f"are {clue.number or 'no'} {plural}"
+        return f"There {count} between {items[0]} and {items[1]}"
+    sentence = _WORDS[clue.kind].format(*items)
+    return sentence[0].upper() + sentence[1:]

@@ -1,28 +1,28 @@
-"""Zebra puzzles: who has what at which position, from clues that leave one solution, proved by our
-own solver.
+"""Zebra puzzles: who has what at which position, from clues that leave one solution.
 
-answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`, one
-row a position payload  what a generated puzzle was made of, for reading only; the grader needs
-nothing but the answer
+answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`,
+         one row per position
+payload  what a generated puzzle was made of, for reading only; the grader needs only the answer
 
 The twenty clue levels are those of Reasoning360: levels 1 to 12 bring in kinds of clues, 13 to 20
 withdraw easy ones.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, plain
-from whet.tasks.logic.clues import Clue
-from whet.tasks.logic.making import Solution, clues_for, shuffled
-from whet.tasks.logic.words import VALUES
+from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
+from whet.tasks.logic.positions import Clue
+from whet.tasks.logic.vocabulary import VALUES
 from whet.types import Json, Problem, Score, Split
+
+Cells = dict[tuple[str, str], str]
+"""Values by position (or house) and attribute."""
 
 NUM_CLUE_LEVELS = 20
 
@@ -83,10 +83,11 @@ _WORDS: dict[str, str] = {
     "any_differ": "{} and {} belong to different objects, or {} and {} do, or both",
 }
 _ASK = (
-    "{n} objects stand in a row, at positions 1 to {n} from left to right. Each has one value of every attribute, and "
-    "no two objects share a value. The attributes and their values are:\n{values}\nClues:\n{clues}\n"
-    "Find the values of each object. End with the whole table as JSON between answer tags, in this form: "
-    '<answer>{{"header": {header}, "rows": [["1", ...], ["2", ...], ...]}}</answer>'
+    "{n} objects stand in a row, at positions 1 to {n} from left to right. Each has one value of "
+    "every attribute, and no two objects share a value. The attributes and their values are:\n"
+    "{values}\nClues:\n{clues}\n"
+    "Find the values of each object. End with the whole table as JSON between answer tags, in this "
+    'form: <answer>{{"header": {header}, "rows": [["1", ...], ["2", ...], ...]}}</answer>'
 )
 
 
@@ -96,142 +97,126 @@ class ZebraConfig(GeneratedConfig):
     """Leave out every clue that the others make needless."""
 
 
-class Zebra(Task):
-    """Generated puzzles of twenty clue levels, and an exact grader with the share of right
-    cells."""
+class Zebra(GeneratedTask):
+    """Generated puzzles of twenty clue levels, and an exact grader with the share of right cells.
+
+    The size of a puzzle grows with the fifth of the level, its clue level with the twentieth.
+    """
 
     name = "zebra"
-    is_bounded = True
+    config: ZebraConfig
 
     def __init__(self, config: ZebraConfig | None = None) -> None:
         self.config = config or ZebraConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        """Make one puzzle: its size grows with the fifth of the level, its clue level with the
-        twentieth."""
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the table of the answer with the gold one, text by text, case aside.
 
         Parts: `correct` 0 or 1; `cells`, the share of right cells, the positions not counted.
         """
-        gold = table_of(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a table as its answer, not {problem.answer!r}"
-            )
-        told = read_final(text, last_object)
-        cells = table_of(told[1]) if told else None
-        if told is None or cells is None:
-            return no_answer("cells")
-        right = sum(cells.get(cell) == value for cell, value in gold.items())
-        note = f"{right} of {len(gold)} cells are right"
-        return judged(cells == gold, {"cells": right / len(gold)}, told[1], note)
+        gold = read_gold(problem, table_of, "a table")
+        final = read_cells(text, table_of)
+        return no_answer("cells") if final is None else compare_cells(*final, gold)
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return problem.answer and f"<answer>{problem.answer}</answer>"
-
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n, m = rng.choice(_SIZES[fifth(level)])
-        labels = named_values(sorted(rng.sample(sorted(VALUES), m)), n, rng)
-        solution = shuffled(n, m, rng)
-        header, rows = _table(labels, solution)
-        answer = json.dumps({"header": header, "rows": rows})
+        values = draw_values(sorted(rng.sample(sorted(VALUES), m)), n, rng)
+        solution = draw_arrangement(n, m, rng)
+        header = ["Position", *values]
+        answer = json.dumps({"header": header, "rows": _rows(values, solution)})
         home = split_of(self.name, answer)
         if split not in (None, home):
             return None
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
             return None
-        made: dict[str, Json] = {
-            "clue_level": clue_level(level),
-            "clues": [[c.kind, *c.items] for c in clues],
-        }
-        asked = _asked(labels, header, clues, n)
-        return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
+        prompt = _write_question(values, header, clues, n)
+        rows: list[Json] = [[clue.kind, *clue.items] for clue in clues]
+        payload: dict[str, Json] = {"clue_level": clue_level(level), "clues": rows}
+        return self.make_problem(prompt, answer, payload, level, home)
 
 
 def kinds_at(level: int) -> list[str]:
     """List the kinds of clues of a clue level, 1 to 20."""
     gone = {kind for start, kinds in _LEAVES.items() if start <= level for kind in kinds}
-    return [
-        kind
-        for start, kinds in _ENTERS.items()
-        if start <= level
-        for kind in kinds
-        if kind not in gone
-    ]
+    entered = [kind for start, kinds in _ENTERS.items() if start <= level for kind in kinds]
+    return [kind for kind in entered if kind not in gone]
 
 
 def clue_level(level: float) -> int:
     return min(1 + int(level * NUM_CLUE_LEVELS), NUM_CLUE_LEVELS)
 
 
-def named_values(labels: Sequence[str], n: int, rng: Random) -> dict[str, list[str]]:
+def draw_values(labels: Sequence[str], n: int, rng: Random) -> dict[str, list[str]]:
     """Draw n values for each attribute, in the order they are listed to the reader."""
     return {label: sorted(rng.sample(VALUES[label], n)) for label in labels}
 
 
-def table_of(text: str) -> dict[tuple[str, str], str] | None:
+def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
+    """Read the cells of the last JSON object in the final answer; None where there are none."""
+    final = read_final(text, last_object)
+    cells = read(final[1]) if final else None
+    return None if final is None or cells is None else (final[1], cells)
+
+
+def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
+    """State the share of right cells."""
+    right = sum(cells.get(cell) == value for cell, value in gold.items())
+    note = f"{right} of {len(gold)} cells are right"
+    return to_score(cells == gold, {"cells": right / len(gold)}, answer, note)
+
+
+def table_of(text: str) -> Cells | None:
     """Read a table as its cells by position and column; columns and rows may come in any order."""
     tree = parse(text)
     if not isinstance(tree, dict):
         return None
-    header = tree.get("header")
+    header = _read_words(tree.get("header"))
     rows = tree.get("rows")
-    if not isinstance(header, list) or not isinstance(rows, list) or not rows:
+    if header is None or not isinstance(rows, list):
         return None
-    names = _plain(header)
-    if names is None or len(set(names)) != len(names) or "position" not in names:
+    if len(set(header)) != len(header) or "position" not in header:
         return None
-    cells: dict[tuple[str, str], str] = {}
+    cells: Cells = {}
     for row in rows:
-        values = _plain(row) if isinstance(row, list) else None
-        if values is None or len(values) != len(names):
+        values = _read_words(row)
+        if values is None or len(values) != len(header):
             return None
-        place = values[names.index("position")]
-        new = {
-            (place, name): value
-            for name, value in zip(names, values, strict=True)
-            if name != "position"
-        }
+        by_name = dict(zip(header, values, strict=True))
+        position = by_name.pop("position")
+        new = {(position, name): value for name, value in by_name.items()}
         if new.keys() & cells.keys():
             return None
         cells |= new
     return cells or None
 
 
-def _plain(leaves: list[Tree]) -> list[str] | None:
+def _read_words(leaves: Tree | None) -> list[str] | None:
+    if not isinstance(leaves, list):
+        return None
     words = [plain(leaf) for leaf in leaves if isinstance(leaf, str)]
     return words if len(words) == len(leaves) else None
 
 
-def _table(labels: dict[str, list[str]], solution: Solution) -> tuple[list[str], list[list[str]]]:
-    values = [value for listed in labels.values() for value in listed]
-    rows = [
-        [str(place + 1), *(values[items[place]] for items in solution.items)]
-        for place in range(solution.num_positions)
+def _rows(labels: dict[str, list[str]], solution: Arrangement) -> list[list[str]]:
+    values = [value for attribute in labels.values() for value in attribute]
+    return [
+        [str(number), *(values[item] for item in column)]
+        for number, column in enumerate(zip(*solution.items, strict=True), 1)
     ]
-    return ["Position", *labels], rows
 
 
-def _asked(labels: dict[str, list[str]], header: list[str], clues: Sequence[Clue], n: int) -> str:
+def _write_question(
+    labels: dict[str, list[str]], header: list[str], clues: Sequence[Clue], n: int
+) -> str:
     items = [f"{label}:{value}" for label, values in labels.items() for value in values]
-    lines = [f"{number}. {_said(clue, items)}" for number, clue in enumerate(clues, 1)]
+    lines = [
+        f"{number}. {_WORDS[clue.kind].format(*(items[item] for item in clue.items))}"
+        for number, clue in enumerate(clues, 1)
+    ]
     return _ASK.format(
         n=n,
         values="\n".join(f"{label}: {', '.join(values)}" for label, values in labels.items()),
         clues="\n".join(lines),
         header=json.dumps(header),
     )
-
-
-def _said(clue: Clue, items: Sequence[str]) -> str:
-    return _WORDS[clue.kind].format(*(items[item] for item in clue.items))

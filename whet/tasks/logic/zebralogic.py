@@ -1,33 +1,26 @@
-"""Houses in a row, in the JSON form of ZebraLogic: `{"solution": {"House 1": {"Name": "Ada", ...},
-...}}`.
+"""Houses in a row, in the JSON form of ZebraLogic.
 
-answer   JSON text of `{"House 1": {attribute: value, ...}, ...}`, one entry a house, or of a
-`header` and `rows`;
-         nothing where the solution is not published, which is told as unscored
-payload  what a generated puzzle was made of, for reading only; the grader needs nothing but the
-answer
+answer   JSON text of `{"House 1": {attribute: value, ...}, ...}`, one entry per house, or of a
+         `header` and `rows`; none where the solution is not published, which gives UNSCORED
+payload  what a generated puzzle was made of, for reading only; the grader needs only the answer
 
-Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer; a
-`reasoning` beside the `solution` is not read.
+Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer,
+`{"solution": {"House 1": {"Name": "Ada", ...}, ...}}`; a `reasoning` beside it is not read.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.literals import Tree, last_object, parse, plain
-from whet.tasks.logic.clues import Clue
-from whet.tasks.logic.making import Solution, clues_for, shuffled
-from whet.tasks.logic.words import PHRASES, VALUES
-from whet.tasks.logic.zebra import named_values
+from whet.tasks.answers import no_answer
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
+from whet.tasks.literals import Tree, parse, plain
+from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
+from whet.tasks.logic.positions import Clue
+from whet.tasks.logic.vocabulary import PHRASES, VALUES
+from whet.tasks.logic.zebra import Cells, compare_cells, draw_values, read_cells
 from whet.types import Json, Problem, Score, Split, Verdict
-
-Cells = dict[tuple[str, str], str]
 
 _SIZES = (
     ((2, 2), (2, 3), (3, 2)),
@@ -37,21 +30,10 @@ _SIZES = (
     ((5, 6), (6, 5), (6, 6)),
 )
 """Houses and attributes in each fifth of difficulty."""
-_KINDS = (
-    "same",
-    "same",
-    "same",
-    "left",
-    "right",
-    "before",
-    "after",
-    "beside",
-    "apart",
-    "at",
-    "not_at",
-    "not_at",
+_KINDS = str.split(
+    "same same same left right before after beside apart at not_at not_at"  # as often as drawn
 )
-_HARD_KINDS = ("same", "left", "before", "after", "beside", "apart", "not_at")
+_HARD_KINDS = str.split("same left before after beside apart not_at")
 _WORDS = {
     "same": "{} is {}.",
     "left": "{} is directly left of {}.",
@@ -59,14 +41,15 @@ _WORDS = {
     "before": "{} is somewhere to the left of {}.",
     "after": "{} is somewhere to the right of {}.",
     "beside": "{} and {} are next to each other.",
-    "apart": "There {number} between {} and {}.",
+    "apart": "There {between} between {} and {}.",
     "at": "{} is in house {number}.",
     "not_at": "{} is not in house {number}.",
 }
 _ASK = (
-    "There are {n} houses, numbered 1 to {n} from left to right. A different person lives in each, and no two have the "
-    "same value of anything below:\n{values}\n\nClues:\n{clues}\n\nWho lives where? End with a JSON object of this "
-    'form, with every house and every attribute:\n{{"reasoning": "...", "solution": {{"House 1": {form}, ...}}}}'
+    "There are {n} houses, numbered 1 to {n} from left to right. A different person lives in each, "
+    "and no two have the same value of anything below:\n{values}\n\nClues:\n{clues}\n\n"
+    "Who lives where? End with a JSON object of this form, with every house and every attribute:\n"
+    '{{"reasoning": "...", "solution": {{"House 1": {form}, ...}}}}'
 )
 
 
@@ -74,74 +57,46 @@ class ZebraLogicConfig(GeneratedConfig):
     name: Literal["zebralogic"] = "zebralogic"
 
 
-class ZebraLogic(Task):
-    """Generated puzzles of two to six houses, and a grader of the JSON form with the share of right
-    cells."""
+class ZebraLogic(GeneratedTask):
+    """Generated puzzles of two to six houses, and a grader with the share of right cells."""
 
     name = "zebralogic"
-    is_bounded = True
 
     def __init__(self, config: ZebraLogicConfig | None = None) -> None:
         self.config = config or ZebraLogicConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare every cell with the gold one, case and outer spaces aside.
 
         Parts: `correct` 0 or 1; `cells`, the share of right cells.
         """
-        told = read_final(text, last_object)
-        cells = cells_of(told[1]) if told else None
-        if told is None or cells is None:
+        final = read_cells(text, cells_of)
+        if final is None:
             return no_answer("cells")
         if problem.answer is None:
-            return Score(
-                verdict=Verdict.UNSCORED,
-                parts={},
-                answer=told[1],
-                note="this problem has no gold answer",
-            )
-        gold = cells_of(problem.answer)
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs houses as its answer, not {problem.answer!r}"
-            )
-        right = sum(cells.get(cell) == value for cell, value in gold.items())
-        note = f"{right} of {len(gold)} cells are right"
-        return judged(cells == gold, {"cells": right / len(gold)}, told[1], note)
+            note = "this problem has no gold answer"
+            return Score(verdict=Verdict.UNSCORED, parts={}, answer=final[0], note=note)
+        return compare_cells(*final, read_gold(problem, cells_of, "houses"))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f'{{"reasoning": "", "solution": {problem.answer}}}'
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n, m = rng.choice(_SIZES[fifth(level)])
         labels = ["Name", *sorted(rng.sample(sorted(VALUES.keys() - {"Name"}), m - 1))]
-        values = named_values(labels, n, rng)
-        solution = shuffled(n, m, rng)
+        values = draw_values(labels, n, rng)
+        solution = draw_arrangement(n, m, rng)
         houses = _houses(values, solution)
         home = split_of(self.name, houses)
-        clues = (
-            clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _KINDS, rng)
-            if split in (None, home)
-            else None
-        )
+        if split not in (None, home):
+            return None
+        clues = clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _KINDS, rng)
         if clues is None:
             return None
-        made: dict[str, Json] = {
-            "clues": [[c.kind, *c.items, c.number] for c in clues],
-            "size": [n, m],
-        }
-        asked = _asked(values, clues, n)
-        answer = json.dumps(houses)
-        return question(self.name, asked, answer=answer, payload=made, level=level, split=home)
+        prompt = _write_question(values, clues, n)
+        rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
+        payload: dict[str, Json] = {"clues": rows, "size": [n, m]}
+        return self.make_problem(prompt, json.dumps(houses), payload, level, home)
 
 
 def cells_of(text: str) -> Cells | None:
@@ -152,7 +107,7 @@ def cells_of(text: str) -> Cells | None:
     houses = tree.get("solution", tree)
     if isinstance(houses, dict) and houses.keys() == {"header", "rows"}:
         houses = _from_table(houses["header"], houses["rows"])
-    if not isinstance(houses, dict) or not houses:
+    if not isinstance(houses, dict):
         return None
     cells: Cells = {}
     for house, content in houses.items():
@@ -161,7 +116,7 @@ def cells_of(text: str) -> Cells | None:
         for attribute, value in content.items():
             cell = (plain(house), plain(attribute))
             if cell[1] == "house" and value in (house, house.split()[-1]):
-                continue  # the house told again, in itself
+                continue  # the house repeats its own number
             if cell in cells or not isinstance(value, str):
                 return None
             cells[cell] = plain(value)
@@ -181,40 +136,34 @@ def _from_table(header: Tree, rows: Tree) -> Tree:
     return houses
 
 
-def _houses(values: dict[str, list[str]], solution: Solution) -> dict[str, Json]:
-    names = [value for listed in values.values() for value in listed]
+def _houses(values: dict[str, list[str]], solution: Arrangement) -> dict[str, Json]:
+    names = [value for attribute in values.values() for value in attribute]
     return {
-        f"House {place + 1}": {
-            label: names[items[place]] for label, items in zip(values, solution.items, strict=True)
-        }
-        for place in range(solution.num_positions)
+        f"House {number}": {label: names[item] for label, item in zip(values, column, strict=True)}
+        for number, column in enumerate(zip(*solution.items, strict=True), 1)
     }
 
 
-def _asked(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
-    items = [PHRASES[label].format(value) for label, listed in values.items() for value in listed]
-    lines = [f"{number}. {_said(clue, items)}" for number, clue in enumerate(clues, 1)]
+def _write_question(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
+    items = [PHRASES[label].format(value) for label, names in values.items() for value in names]
+    lines = [f"{number}. {_write_clue(clue, items)}" for number, clue in enumerate(clues, 1)]
+    lists = [
+        f" - {label}: {', '.join(f'`{value}`' for value in names)}"
+        for label, names in values.items()
+    ]
     return _ASK.format(
         n=n,
-        values="\n".join(
-            f" - {label}: {', '.join(f'`{value}`' for value in listed)}"
-            for label, listed in values.items()
-        ),
+        values="\n".join(lists),
         clues="\n".join(lines),
         form=json.dumps(dict.fromkeys(values, "...")),
     )
 
 
-def _said(clue: Clue, items: Sequence[str]) -> str:
-    number = clue.number
-    told = str(number + 1)
-    if clue.kind == "apart":
-        told = (
-            "is no house"
-            if number == 0
-            else "is one house"
-            if number == 1
-            else f"are {number} houses"
-        )
-    said = _WORDS[clue.kind].format(*(items[item] for item in clue.items), number=told)
-    return said[0].upper() + said[1:]
+def _write_clue(clue: Clue, items: Sequence[str]) -> str:
+    gaps = {0: "is no house", 1: "is one house"}
+    sentence = _WORDS[clue.kind].format(
+        *(items[item] for item in clue.items),
+        number=clue.number + 1,
+        between=gaps.get(clue.number, f"are {clue.number} houses"),
+    )
+    return sentence[0].upper() + sentence[1:]

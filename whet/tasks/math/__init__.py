@@ -1,5 +1,7 @@
-"""Mathematics with a reference answer. See `task` for the task, `find` for where answers stand,
-`grade` for rules."""
+"""Mathematics with a reference answer.
+
+`task` grades, `find` finds the answer of a response, `parser` reads it, `compare` decides equality.
+"""
 
 from whet.tasks.math.task import Math, MathConfig
 

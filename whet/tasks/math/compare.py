@@ -1,101 +1,73 @@
-"""Whether two trees are the same answer: lists, sets, tuples, intervals and equations, down to
-their expressions."""
+"""Whether two trees are the same answer, down to their expressions.
 
+Lists, sets, tuples, intervals, matrices, equations and inequalities are compared here; where bounds
+on an unknown meet intervals, both are compared as sets. `numeric` compares the expressions.
+"""
+
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
 
-from whet.tasks.math import sets, tree
-from whet.tasks.math.policy import Policy
-from whet.tasks.math.scalars import is_rounding, same_scalar
-from whet.tasks.math.tree import Node
-from whet.tasks.math.values import ratio_of
+from whet.tasks.math import tree
+from whet.tasks.math.numeric import Precision, is_rounding, ratio_sign, same_scalar, to_float
+from whet.tasks.math.tree import INFINITY, Node, is_name
+
+Percent = Literal["unit", "value", "both"]
+Units = Literal["agree", "ignore", "same"]
+Order = Literal["free", "fixed"]
+Names = Literal["drop", "keep"]
 
 MAX_ITEMS = 64
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
 _OPAQUE = ("lim", "sum", "prod", "int")
+_EMPTY = tree.symbol("∅")
+_NEGATIVE_INFINITY = tree.negative(INFINITY)
+_REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
-def same(gold: Node, answer: Node, policy: Policy) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRules:
+    """What counts as the same answer where mathematicians differ; see `MathConfig`."""
+
+    percent: Percent = "unit"
+    units: Units = "agree"
+    order: Order = "free"
+    names: Names = "drop"
+    precision: Precision = field(default_factory=Precision)
+
+
+def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
     if gold == answer:
         return True
     if gold.kind == "relation" or answer.kind == "relation":
-        return _same_relation(gold, answer, policy)
-    if sets.is_collection(gold) or sets.is_collection(answer):
-        return _same_collection(gold, answer, policy)
-    return same_scalar(gold, answer, policy)
+        return _same_relation(gold, answer, rules)
+    if _is_collection(gold) or _is_collection(answer):
+        return _same_collection(gold, answer, rules)
+    return same_scalar(gold, answer, rules.precision)
 
 
-def _same_relation(gold: Node, answer: Node, policy: Policy) -> bool:
+def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.kind != answer.kind:
-        return _same_relation_and_value(gold, answer, policy)
-    if (
-        sets.is_assignment(gold)
-        and sets.is_assignment(answer)
-        and _names_agree(gold.args[0], answer.args[0])
-    ):
-        return same(gold.args[-1], answer.args[-1], policy)
+        return _same_relation_and_value(gold, answer, rules)
+    if _is_assignment(gold) and _is_assignment(answer) and _names_agree(gold, answer):
+        return same(gold.args[-1], answer.args[-1], rules)
     if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
         return True
-    gold_set = sets.solution_set(gold)
-    answer_set = sets.solution_set(answer)
+    gold_set = _solution_set(gold)
+    answer_set = _solution_set(answer)
     if gold_set is not None and answer_set is not None:
-        return sets.variable(gold) == sets.variable(answer) and same(gold_set, answer_set, policy)
-    return _same_chain(gold, answer, policy)
+        return _variable(gold) == _variable(answer) and same(gold_set, answer_set, rules)
+    return _same_chain(gold, answer, rules)
 
 
-def _same_chain(gold: Node, answer: Node, policy: Policy) -> bool:
-    """Compare two chains link by link, forwards or backwards."""
-    signs = answer.name.split()
-    if len(gold.args) != len(answer.args):
-        return False
-    if signs == gold.name.split():
-        return all(same(g, a, policy) for g, a in zip(gold.args, answer.args, strict=True))
-    if [_FLIPPED[sign] for sign in reversed(signs)] == gold.name.split():
-        return all(
-            same(g, a, policy) for g, a in zip(gold.args, reversed(answer.args), strict=True)
-        )
-    return False
-
-
-def _same_relation_and_value(gold: Node, answer: Node, policy: Policy) -> bool:
-    relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
-    solutions = sets.solution_set(relation)
-    if solutions is not None and sets.is_collection(other):
-        return same(solutions, other, policy)
-    if policy.names == "keep":
-        return False
-    told = _told(relation)
-    values = [] if told is None else [told]
-    if told is relation.args[-1] and is_rounding(relation.args[-2], told):
-        values.append(relation.args[-2])  # 6 pi = 18.85 says 6 pi
-    return any(
-        same(value, other, policy) if relation is gold else same(other, value, policy)
-        for value in values
-    )
-
-
-def _told(relation: Node) -> Node | None:
-    """Find the value that a chain of equalities gives: x = 2, 2 = x, 10^3 = 1000; None where it is
-    an equation."""
-    if set(relation.name.split()) != {"="}:
-        return None
-    first = relation.args[0]
-    last = relation.args[-1]
-    if sets.is_name(first) or (first.kind == "call" and first.name in _OPAQUE):
-        return last
-    if (
-        last.kind == "symbol"
-        and sets.is_name(last)
-        and len(relation.args) == 2
-        and last.name not in tree.symbols(first)
-    ):
-        return first
-    return last if not (tree.symbols(first) or tree.symbols(last)) else None
-
-
-def _names_agree(a: Node, b: Node) -> bool:
-    """Whether two sides that are named may be one: the same name, or y against f(x)."""
+def _names_agree(gold: Node, answer: Node) -> bool:
+    """Whether two assignments may be of one thing: the same name, or y against f(x)."""
+    a = gold.args[0]
+    b = answer.args[0]
     return a == b or any(
         one == tree.symbol("y") and other.kind == "mul" and tree.symbol("f") in other.args
         for one, other in ((a, b), (b, a))
@@ -105,108 +77,267 @@ def _names_agree(a: Node, b: Node) -> bool:
 def _same_pair(gold: Node, answer: Node) -> bool:
     """Compare two equations, or two inequalities, by their difference of sides."""
     left, right = (tree.add(side.args[0], tree.negative(side.args[1])) for side in (gold, answer))
-    sign = ratio_of(left, right)
+    sign = ratio_sign(left, right)
     if gold.name == answer.name:
         return sign == 1 or (sign == -1 and gold.name in ("=", "!="))
     return sign == -1 and _FLIPPED[answer.name] == gold.name
 
 
-def _same_collection(gold: Node, answer: Node, policy: Policy) -> bool:
-    gold, answer = (sets.joint_bounds(side) or side for side in (gold, answer))
-    if sets.is_union(gold) or sets.is_union(answer):
-        return _unordered(sets.components(gold), sets.components(answer), policy, is_set=True)
+def _same_chain(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+    """Compare two chains link by link, forwards or backwards."""
+    signs = answer.name.split()
+    if signs == gold.name.split():
+        return _same_in_order(gold.args, answer.args, rules)
+    if [_FLIPPED[sign] for sign in reversed(signs)] == gold.name.split():
+        return _same_in_order(gold.args, answer.args[::-1], rules)
+    return False
+
+
+def _same_relation_and_value(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+    relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
+    solutions = _solution_set(relation)
+    if solutions is not None and _is_collection(other):
+        return same(solutions, other, rules)
+    stated = None if rules.names == "keep" else _stated_value(relation)
+    if stated is None:
+        return False
+    values = [stated]
+    if stated is relation.args[-1] and is_rounding(relation.args[-2], stated):
+        values.append(relation.args[-2])  # 6 pi = 18.85 says 6 pi
+    return any(
+        same(value, other, rules) if relation is gold else same(other, value, rules)
+        for value in values
+    )
+
+
+def _stated_value(relation: Node) -> Node | None:
+    """Find the value that a chain of equalities gives; None where it is an equation.
+
+    These give values: x = 2, 2 = x, 10^3 = 1000.
+    """
+    if set(relation.name.split()) != {"="}:
+        return None
+    first = relation.args[0]
+    last = relation.args[-1]
+    if is_name(first) or (first.kind == "call" and first.name in _OPAQUE):
+        return last
+    is_reversed = last.kind == "symbol" and is_name(last) and len(relation.args) == 2
+    if is_reversed and last.name not in tree.symbols(first):
+        return first
+    return last if not (tree.symbols(first) or tree.symbols(last)) else None
+
+
+def _same_collection(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+    gold, answer = (_joint_bounds(side) or side for side in (gold, answer))
+    if _is_union(gold) or _is_union(answer):
+        return _same_in_any_order(_components(gold), _components(answer), rules, is_set=True)
     if gold.kind != "seq" or answer.kind != "seq":
-        return _same_single(gold, answer, policy)
-    return _same_sequence(gold, answer, policy)
+        return _same_single(gold, answer, rules)
+    return _same_sequence(gold, answer, rules)
 
 
-def _same_sequence(gold: Node, answer: Node, policy: Policy) -> bool:
+def _same_sequence(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     names = {gold.name, answer.name}
     if "matrix" in names:
-        return _same_matrix(gold, answer, policy)
+        return _same_matrix(gold, answer, rules)
     if names == {"{}"} or names == {"{}", ""}:
-        return _unordered(gold.args, answer.args, policy, is_set=True)
-    if names == {""} and policy.order == "free":
+        return _same_in_any_order(gold.args, answer.args, rules, is_set=True)
+    if names == {""} and rules.order == "free":
         has_groups = all(part.kind == "seq" for part in gold.args + answer.args)
-        return _unordered(gold.args, answer.args, policy, is_set=has_groups)
-    if len(names) > 1 and any(_is_of_one_name(side) for side in (gold, answer)):
+        return _same_in_any_order(gold.args, answer.args, rules, is_set=has_groups)
+    if len(names) > 1 and (_has_one_name(gold) or _has_one_name(answer)):
         return False  # x = 1 or x = 2 is no point (1, 2)
     is_other_interval = len(names) > 1 and (
         bool(names & {"{}", "[)", "(]"}) or (len(gold.args) == 2 and "" not in names)
     )
-    return not is_other_interval and _ordered(gold.args, answer.args, policy)
+    return not is_other_interval and _same_in_order(gold.args, answer.args, rules)
 
 
-def _is_of_one_name(side: Node) -> bool:
+def _has_one_name(side: Node) -> bool:
     """Whether a bare list gives one name several values."""
-    firsts = [
-        part.args[0] for part in side.args if part.kind == "relation" and sets.is_assignment(part)
-    ]
-    return not side.name and len(firsts) == len(side.args) > 1 and len(set(firsts)) == 1
+    if side.name or len(side.args) < 2 or not all(_is_assignment(part) for part in side.args):
+        return False
+    return len({part.args[0] for part in side.args}) == 1
 
 
-def _same_single(gold: Node, answer: Node, policy: Policy) -> bool:
-    """Compare a sequence with a thing that is none: equal where it holds just that thing."""
+def _same_single(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+    """Compare a sequence with something that is none: equal where it holds just that."""
     many, one = (gold, answer) if gold.kind == "seq" else (answer, gold)
-    if one == tree.symbol("∅"):
+    if one == _EMPTY:
         return not many.args and many.name == "{}"
     if len(many.args) != 1 or many.name:
         return False
-    return same(many.args[0], one, policy) if many is gold else same(one, many.args[0], policy)
+    return same(many.args[0], one, rules) if many is gold else same(one, many.args[0], rules)
 
 
-def _same_matrix(gold: Node, answer: Node, policy: Policy) -> bool:
+def _same_matrix(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.name == answer.name:
-        shape, other = ([len(row.args) for row in side.args] for side in (gold, answer))
-        return shape == other and all(
-            _ordered(g.args, a.args, policy) for g, a in zip(gold.args, answer.args, strict=True)
+        return len(gold.args) == len(answer.args) and all(
+            _same_in_order(g.args, a.args, rules)
+            for g, a in zip(gold.args, answer.args, strict=True)
         )
-    matrix, row = (gold, answer) if gold.name == "matrix" else (answer, gold)
-    if row.name not in ("()", "[]", "") or not (
-        len(matrix.args) == 1 or len(matrix.args[0].args) == 1
-    ):
-        return _rows_agree(matrix, row, policy)
-    flat = tuple(cell for line in matrix.args for cell in line.args)
-    return _ordered(flat, row.args, policy)
-
-
-def _rows_agree(matrix: Node, rows: Node, policy: Policy) -> bool:
-    """Compare a matrix with rows in brackets: [[1, 2], [3, 4]]."""
-    if rows.name not in ("()", "[]") or len(rows.args) != len(matrix.args):
+    matrix, other = (gold, answer) if gold.name == "matrix" else (answer, gold)
+    is_vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
+    if is_vector and other.name in ("()", "[]", ""):
+        cells = [cell for row in matrix.args for cell in row.args]
+        return _same_in_order(cells, other.args, rules)
+    if other.name not in ("()", "[]") or len(other.args) != len(matrix.args):
         return False
-    pairs = zip(matrix.args, rows.args, strict=True)
-    return all(row.kind == "seq" and _ordered(line.args, row.args, policy) for line, row in pairs)
-
-
-def _ordered(gold: Sequence[Node], answer: Sequence[Node], policy: Policy) -> bool:
-    return len(gold) == len(answer) and all(
-        same(g, a, policy) for g, a in zip(gold, answer, strict=True)
+    return all(  # rows in brackets: [[1, 2], [3, 4]]
+        part.kind == "seq" and _same_in_order(row.args, part.args, rules)
+        for row, part in zip(matrix.args, other.args, strict=True)
     )
 
 
-def _unordered(
-    gold: Sequence[Node], answer: Sequence[Node], policy: Policy, *, is_set: bool
+def _same_in_order(gold: Sequence[Node], answer: Sequence[Node], rules: AnswerRules) -> bool:
+    return len(gold) == len(answer) and all(
+        same(g, a, rules) for g, a in zip(gold, answer, strict=True)
+    )
+
+
+def _same_in_any_order(
+    gold: Sequence[Node], answer: Sequence[Node], rules: AnswerRules, *, is_set: bool
 ) -> bool:
     """Pair the items off; in a set, an item written twice counts once."""
     if max(len(gold), len(answer)) > MAX_ITEMS:
-        return _ordered(gold, answer, policy)
+        return _same_in_order(gold, answer, rules)
     if is_set:
-        gold = _distinct(gold, policy)
-        answer = _distinct(answer, policy)
+        gold = _distinct(gold, rules)
+        answer = _distinct(answer, rules)
     if len(gold) != len(answer):
         return False
-    left = list(answer)
+    rest = list(answer)
     for item in gold:
-        place = next((index for index, other in enumerate(left) if same(item, other, policy)), None)
-        if place is None:
+        match = next((index for index, other in enumerate(rest) if same(item, other, rules)), None)
+        if match is None:
             return False
-        del left[place]
+        del rest[match]
     return True
 
 
-def _distinct(items: Sequence[Node], policy: Policy) -> list[Node]:
-    found: list[Node] = []
+def _distinct(items: Sequence[Node], rules: AnswerRules) -> list[Node]:
+    kept: list[Node] = []
     for item in items:
-        if not any(same(item, other, policy) for other in found):
-            found.append(item)
-    return found
+        if not any(same(item, other, rules) for other in kept):
+            kept.append(item)
+    return kept
+
+
+def _is_assignment(node: Node) -> bool:
+    return node.kind == "relation" and set(node.name.split()) == {"="} and is_name(node.args[0])
+
+
+def _is_collection(node: Node) -> bool:
+    return node.kind == "seq" or _is_union(node) or node == _EMPTY
+
+
+def _is_union(node: Node) -> bool:
+    return node.kind == "call" and node.name in ("union", "without")
+
+
+def _components(node: Node) -> list[Node]:
+    """List the parts of a union, single points by themselves; anything else is its only part."""
+    if node.kind == "call" and node.name == "without":
+        return _puncture(*node.args) or [node]
+    parts: list[Node] = []
+    for part in node.args if _is_union(node) else (node,):
+        is_set = part.kind == "seq" and part.name == "{}"
+        parts += [tree.seq("{}", (item,)) for item in part.args] if is_set else [part]
+    return parts
+
+
+def _puncture(whole: Node, points: Node) -> list[Node] | None:
+    """Write the reals without some numbers as intervals."""
+    if whole not in _REALS or points.name != "{}":
+        return None
+    if any(part.kind != "number" for part in points.args):
+        return None
+    ends = [_NEGATIVE_INFINITY, *sorted(set(points.args), key=lambda part: part.value), INFINITY]
+    return [tree.seq("()", pair) for pair in pairwise(ends)]
+
+
+def _variable(relation: Node) -> str | None:
+    """Find the one unknown of a relation."""
+    names = tree.symbols(relation)
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def _solution_set(relation: Node) -> Node | None:
+    """Turn bounds on one unknown, or on its absolute value, into an interval or union."""
+    if relation.name == "!=":
+        unknown, point = relation.args
+        if unknown.kind != "symbol" or tree.symbols(point):
+            return None
+        below = tree.seq("()", (_NEGATIVE_INFINITY, point))
+        return tree.call("union", below, tree.seq("()", (point, INFINITY)))
+    bounds = _bounds(relation)
+    if bounds is None:
+        return None
+    middle, low, low_sign, high, high_sign = bounds
+    right = _interval(low, low_sign, high, high_sign)
+    if middle.kind == "symbol":
+        return right
+    if low == _NEGATIVE_INFINITY:
+        return _interval(tree.negative(high), high_sign, high, high_sign)
+    left = _interval(tree.negative(high), high_sign, tree.negative(low), low_sign)
+    return tree.call("union", left, right)
+
+
+def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
+    """Find what is bounded, its lower bound with the sign behind it, and its upper bound."""
+    parts = relation.args
+    signs = relation.name.split()
+    if all(sign in (">", ">=") for sign in signs):
+        parts = parts[::-1]
+        signs = [sign.replace(">", "<") for sign in reversed(signs)]
+    if not all(sign in ("<", "<=") for sign in signs):
+        return None
+    is_constant = [not tree.symbols(part) for part in parts]
+    if len(parts) == 3 and _is_bounded(parts[1]) and is_constant[0] and is_constant[2]:
+        return parts[1], parts[0], signs[0], parts[2], signs[1]
+    if len(parts) == 2 and _is_bounded(parts[0]) and is_constant[1]:
+        return parts[0], _NEGATIVE_INFINITY, "<", parts[1], signs[0]
+    if len(parts) == 2 and _is_bounded(parts[1]) and is_constant[0]:
+        return parts[1], parts[0], signs[0], INFINITY, "<"
+    return None
+
+
+def _is_bounded(node: Node) -> bool:
+    if node.kind == "call" and node.name == "abs":
+        node = node.args[0]
+    return node.kind == "symbol" and node.name not in tree.CONSTANTS
+
+
+def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
+    brackets = ("[" if low_sign == "<=" else "(") + ("]" if high_sign == "<=" else ")")
+    return tree.seq(brackets, (low, high))
+
+
+def _joint_bounds(node: Node) -> Node | None:
+    """Turn bounds on one unknown into a set.
+
+    x < 1 or x > 2 becomes a union, x > 1 and x < 2 an interval.
+    """
+    if node.kind != "seq" or node.name or len(node.args) < 2 or _variable(node) is None:
+        return None
+    sides = []
+    for part in node.args:
+        side = _solution_set(part) if part.kind == "relation" else None
+        if side is None or side.kind != "seq":
+            return None
+        sides.append(side)
+    sides.sort(key=lambda side: _location(side.args[0]))
+    if all(_location(a.args[1]) <= _location(b.args[0]) for a, b in pairwise(sides)):
+        return tree.call("union", *sides)
+    low = sides[0]
+    high = sides[-1]
+    if len(sides) > 2 or low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY:
+        return None
+    return tree.seq(high.name[0] + low.name[1], (high.args[0], low.args[1]))
+
+
+def _location(end: Node) -> float:
+    """Say where the end of an interval lies; NaN, neither before nor behind, if that is unknown."""
+    if end in (INFINITY, _NEGATIVE_INFINITY):
+        return math.inf if end == INFINITY else -math.inf
+    return to_float(end)

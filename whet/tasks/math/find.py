@@ -1,151 +1,393 @@
-"""Which part of a response is its answer: the tag, the boxes, a marked line, or failing these the
-end of the text.
+"""Find the answer of a response: the tag, the boxes, a marked line, or else the end of the text.
 
-Text inside the thinking part never counts. Boxes that are joined by a comma or by a few words with
-"and" are one answer with several parts; otherwise the last box is the answer.
+Text inside the thought never counts. Boxes that are joined by a comma or by a few words with "and"
+are one answer with several parts; otherwise the last box is the answer. A line that states an
+answer and offers another one too, or takes it back, is an answer as a whole, and so no right one:
+`3 or maybe 4`, `3; no, 4`. The same answer in another form is no hedge: `1/2, or 50%`.
 """
 
 import re
+from collections.abc import Sequence
 
-from whet.tasks.math.clock import time_of
-from whet.tasks.math.lines import in_line, is_option, is_question, last_word
-from whet.tasks.math.normal import normal
-from whet.tasks.math.reader import readings
-from whet.text.extract import Find, after_thought, boxed, last_line, marked, tagged
+from whet.tasks.math import tree
+from whet.tasks.math.compare import AnswerRules, same
+from whet.tasks.math.lexer import normal, time_of
+from whet.tasks.math.numeric import Precision
+from whet.tasks.math.parser import readings
+from whet.tasks.math.tree import Node
+from whet.tasks.math.words import SCALES, UNIT_WORDS
+from whet.text.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, ROUGH, TURN, UNSURE, any_of
+from whet.text.final_answer import (
+    Span,
+    after_thought,
+    cut,
+    find_boxes,
+    find_formulas,
+    find_marks,
+    find_numbers,
+    find_tags,
+    first_sentence,
+    last_line,
+)
 
 MAX_GAP = 80
-MAX_WORDS = 4
+MAX_GAP_WORDS = 5
+"""More characters or words than these between two boxes, and they are two answers."""
 MAX_BARE = 600
 """A response up to this many characters, in one line, may be an answer by itself."""
-
 MAX_LINE = 2000
 """Of a longer last line, only this many characters at its end are searched."""
+MAX_TURN_WORDS = 3
+"""More words than this between the turn and a number, and the number belongs to something else."""
 
 _MARKUP = re.compile(
     r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
 )
 _JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
-_TURN = re.compile(
-    r"[.!?=]\s|\b(?:then|so|thus|hence|but|not|no|therefore|wait|actually|instead|now|next|because|since|which|gives?)\b",
+_NEW_THOUGHT = re.compile(
+    r"[.!?=]\s|"
+    + any_of(
+        TURN, DENIAL, "but|no|then|so|thus|hence|therefore|now|next|because|since|which|gives?"
+    ),
     re.IGNORECASE,
 )
-_CODE = re.compile(r"__[a-z]|[a-z_]\(['\"]|\[['\"]|\)\.[a-z]")
-"""A line of program text states no answer, whatever number it ends in."""
+_BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
-_CLOSED = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
+_DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
 """The end of a formula on lines of its own."""
-_DENIAL = re.compile(r"[\s*:]*(?:=|(?:not|never|neither|between|either)\b)", re.IGNORECASE)
 _OBJECT = re.compile(
-    r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
+    r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$"""
+    r"""|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
 )
 _VALUE = re.compile(
     r"""["'](?:final[_ ]?)?(?:answer|result|solution)["']\s*:\s*("[^"\n]*"|[^\s,}"][^,}\n]*)""",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
+_DENIED = re.compile(rf"[\s*:]*(?:=|{any_of(DENIAL, 'between|either')})", re.IGNORECASE)
+_CODE = re.compile(r"__[a-z]|[a-z_]\(['\"]|\[['\"]|\)\.[a-z]")
+"""A line of program text states no answer, whatever number it ends in."""
+_OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
+"""An option with its letter: `C) 27`."""
+_QUESTION = re.compile(
+    r"\W*(?:is|are|could|can|what|which|how|does|do|would|should|might|may|who|why)\b[^?\n]*\?\W*",
+    re.IGNORECASE,
+)
+_LAST_WORD = re.compile(
+    r"\b(?:is|are|be|was)\s+(?:on\s+)?(?:an?\s+|the\s+)?"
+    r"(?:\*\*([^*\n]{2,60})\*\*|([A-Za-z]{2,20}))[\s.!]*$",
+    re.IGNORECASE,
+)
+_NO_LAST_WORD = re.compile(
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, "no|believe|what|which|who|why|correct|true|false")
+    + rf"|{CONTRACTION}|\?",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than"
+    r"|instead of|because|since)\b(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?"
+    r"|leaves?|leaving|total|is|are|has|have|get)\b)",
+    re.IGNORECASE,
+)
+"""What follows says where or why, or what the answer is not, and concludes nothing."""
+_REJECTED = re.compile(
+    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b"
+    r"|[^.;!?\n]{0,60}\b(?:is|are|was|were|be|seems?|looks?)\s+"
+    r"(?:(?:clearly|also|just|surely)\s+)?"
+    r"(?:wrong|incorrect|false|mistaken|not\s+(?:correct|right|true|the\s+answer))",
+    re.IGNORECASE,
+)
+"""Behind a piece it says that the piece is rough, or no answer."""
+_BOUND = re.compile(
+    r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$",
+    re.IGNORECASE,
+)
+"""Before a number it says that the answer is another, or may be."""
+_STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
+"""A number in the last line that follows one of these is part of something else."""
+_DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
+"""Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
+_FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
+_JOINT = re.compile(
+    r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
+)
+_NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:_\{?\w\}?)?\s*=\s*$")
+_STATES = re.compile(r"(?:\b(?:are|is|be|was|were|equals?)|[:=])[\s$*(\\]*$", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
+_GROWN = re.compile(
+    r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])"
+    r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
+    re.IGNORECASE,
+)
+"""What may go on behind a number: groups of thousands, a denominator, the minutes of a time."""
+_NAMED_UNITS = sorted(
+    word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
+)
+_UNIT = re.compile(
+    rf"(?: (?:{'|'.join(SCALES)})\b)?(?: (?:(?:square|cubic) )?(?:{'|'.join(_NAMED_UNITS)})\b"
+    r"(?!\s*(?:squared|cubed|per\b|old\b|[\^/²³])))?",
+    re.IGNORECASE,
+)
+"""A scale and a unit behind a number: ` million dollars`."""
+_CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
+_CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
+_ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
+_SAME = re.compile(
+    r"[\s$*,;(\\)]*(?:or|i\.e\.|that is|which is|equivalently|in other words)[\s,:$*(\\]*"
+    r"(?:(?:about|approximately|approx\.?|roughly|around|in percent"
+    r"|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
+_EXACT = AnswerRules()
+_NEAR = AnswerRules(precision=Precision(tolerance=0.01))
 
 
-def find_answer(text: str) -> Find | None:
-    """Find the answer of a response, with its span; None where it gives none."""
+def find_answer(text: str) -> Span | None:
+    """Find the answer of a response; None where it gives none."""
     start = after_thought(text)
     if start is None:
         return None
     visible = text[start:]
-    tags = tagged(visible)
-    if not tags and "<answer>" in visible:
+    tags = find_tags(visible)
+    if tags:
+        answer = _in_tag(tags[-1])
+    elif "<answer>" in visible:
         return None
-    found = _in_tag(tags[-1]) if tags else _boxes(visible) or _unstated(visible)
-    return None if found is None else _moved(found, start)
+    else:
+        answer = _in_boxes(visible) or _in_words(visible)
+    return None if answer is None else answer.shift(start)
 
 
-def _in_tag(tag: Find) -> Find | None:
-    inside = _boxes(tag.text)
-    if inside is not None:
-        return _moved(inside, tag.start)
+def _in_tag(tag: Span) -> Span | None:
+    boxes = _in_boxes(tag.text)
+    if boxes is not None:
+        return boxes.shift(tag.start)
     return tag if tag.text.strip() else None
 
 
-def _moved(find: Find, start: int) -> Find:
-    return Find(text=find.text, start=start + find.start, end=start + find.end)
-
-
-def _boxes(text: str) -> Find | None:
-    boxes = [box for box in boxed(text) if box.text.strip()]
+def _in_boxes(text: str) -> Span | None:
+    """Take the last box, together with those joined to it."""
+    boxes = [box for box in find_boxes(text) if box.text.strip()]
     if not boxes:
         return None
-    joined = [boxes[-1]]
-    for box in reversed(boxes[:-1]):
-        if not _is_joined(text[box.end : joined[0].start]):
-            break
-        joined.insert(0, box)
-    if len(joined) == 1:
-        return joined[0]
-    parts = list({_meaning(box.text): box.text.strip() for box in joined}.values())
-    return Find(text=" , ".join(parts), start=joined[0].start, end=joined[-1].end)
+    first = len(boxes) - 1
+    while first > 0 and _joins(text[boxes[first - 1].end : boxes[first].start]):
+        first -= 1
+    if first == len(boxes) - 1:
+        return boxes[-1]
+    parts = {_meaning(box.text): box.text.strip() for box in boxes[first:]}
+    return Span(text=" , ".join(parts.values()), start=boxes[first].start, end=boxes[-1].end)
+
+
+def _joins(gap: str) -> bool:
+    if len(gap) > MAX_GAP or "\n\n" in gap:
+        return False
+    words = _BOX_NAME.sub("", _MARKUP.sub(" ", gap).strip())
+    is_short = len(words.split()) <= MAX_GAP_WORDS
+    return is_short and bool(_JOINER.search(words)) and not _NEW_THOUGHT.search(words)
 
 
 def _meaning(text: str) -> object:
-    """Tell boxes apart that hold the same answer in another form: a mixed number and its fraction
-    are one."""
-    found = readings(text)
-    return found[0].node._replace(digits=0) if found else normal(text)
+    """Reduce a text to what it means: a mixed number and its fraction are the same."""
+    meanings = readings(text)
+    return meanings[0].node._replace(digits=0) if meanings else normal(text)
 
 
-def _is_joined(gap: str) -> bool:
-    if len(gap) > MAX_GAP or "\n\n" in gap:
-        return False
-    words = _NAME.sub("", _MARKUP.sub(" ", gap).strip())
-    return (
-        bool(_JOINER.search(words))
-        and not _TURN.search(words)
-        and len(words.split()) <= MAX_WORDS + 1
-    )
-
-
-def _unstated(text: str) -> Find | None:
+def _in_words(text: str) -> Span | None:
     """Find an answer that is neither tagged nor boxed."""
     whole = text.strip()
-    if len(whole) <= MAX_BARE and "\n" not in whole and not marked(whole) and _is_answer(whole):
-        return Find(text=whole, start=0, end=len(text))
+    is_line = len(whole) <= MAX_BARE and "\n" not in whole
+    if is_line and not find_marks(whole) and _is_answer(whole):
+        return Span(text=whole, start=0, end=len(text))
     if _OPEN_BOX.search(text):
         return None
-    if (told := _in_object(text)) is not None:
-        return told if told.text.strip() else None
-    marks = marked(text)
+    if (value := _in_object(text)) is not None:
+        return value if value.text.strip() else None
+    marks = find_marks(text)
     if marks:
-        return None if _DENIAL.match(marks[-1].text) else in_line(marks[-1], is_first=True)
+        return None if _DENIED.match(marks[-1].text) else _in_line(marks[-1], is_first=True)
     return _in_last_line(text)
 
 
-def _in_last_line(text: str) -> Find | None:
-    closed = _CLOSED.search(text, max(0, len(text) - 40))
-    line = last_line(text[: closed.start()] if closed else text)
-    if line is None:
-        return None
-    line = _cut(text, max(line.start, line.end - MAX_LINE), line.end)
-    if _CODE.search(line.text) or is_question(line.text):
-        return None
-    found = in_line(line, is_first=False)
-    return found or last_word(line) or (line if len(line.text) <= MAX_BARE else None)
+def _is_answer(text: str) -> bool:
+    return bool(readings(text) or _OPTION.fullmatch(text)) or time_of(text) is not None
 
 
-def _in_object(text: str) -> Find | None:
-    """Find the answer of a JSON object that the response ends in; empty where it has none under
-    such a key."""
+def _in_object(text: str) -> Span | None:
+    """Find the answer of a JSON object that ends the response; empty where it has no such key."""
     whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
     if whole is None:
         return None
     values = list(_VALUE.finditer(text, whole.start(), whole.end()))
     if len(values) != 1:
-        return _cut(text, whole.start(), whole.start())
-    value = _cut(text, values[0].start(1), values[0].end(1))
-    return Find(text=value.text.replace("\\\\", "\\").strip('"'), start=value.start, end=value.end)
+        return cut(text, whole.start(), whole.start())
+    start, end = values[0].span(1)
+    return Span(text=text[start:end].replace("\\\\", "\\").strip('"'), start=start, end=end)
 
 
-def _is_answer(text: str) -> bool:
-    return bool(readings(text)) or is_option(text) or time_of(text) is not None
+def _in_last_line(text: str) -> Span | None:
+    display = _DISPLAY_END.search(text, max(0, len(text) - 40))
+    line = last_line(text[: display.start()] if display else text)
+    if line is None:
+        return None
+    line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
+    if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
+        return None
+    answer = _in_line(line, is_first=False) or _last_word(line)
+    return answer or (line if len(line.text) <= MAX_BARE else None)
 
 
-def _cut(text: str, start: int, end: int) -> Find:
-    return Find(text=text[start:end], start=start, end=end)
+def _last_word(line: Span) -> Span | None:
+    """Find the one word, or the words in bold, that end a line: `So the day is **Tuesday**.`"""
+    match = _LAST_WORD.search(line.text)
+    if match is None or _NO_LAST_WORD.search(line.text):
+        return None
+    return cut(line.text, *match.span(1 if match[1] else 2)).shift(line.start)
+
+
+def _in_line(line: Span, *, is_first: bool) -> Span | None:
+    """Find the answer in a line: the line where it can be read, else a formula or number in it.
+
+    Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
+    taken back is none: then the whole line stands.
+    """
+    part = first_sentence(line) if is_first else _drop_aside(line)
+    if readings(part.text) or (is_first and _OPTION.fullmatch(part.text)):
+        answer: Span | None = part
+    else:
+        answer = _choose_piece(part, is_first=is_first)
+    if answer is None or (answer.start, answer.end) == (line.start, line.end):
+        return answer
+    chosen = answer.shift(-line.start)
+    if _REJECTED.match(line.text, chosen.end):
+        return line
+    if not is_first and _BOUND.search(line.text, 0, chosen.start):
+        return line
+    return line if _is_hedged(line.text, chosen, len(part.text)) else answer
+
+
+def _drop_aside(line: Span) -> Span:
+    match = _ASIDE.search(line.text)
+    if match is None or not _pieces(line.text[: match.start()]):
+        return line
+    return cut(line.text, 0, match.start()).shift(line.start)
+
+
+def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
+    """Choose the first or last formula or number; None, or the line, where that is only a part."""
+    text = line.text
+    pieces = _pieces(text)
+    if not is_first:
+        pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
+    numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
+    if not numeric:
+        return line if is_first and normal(text) else None
+    first, second = (numeric[:2] if is_first else numeric[-2:]) if numeric[1:] else numeric * 2
+    chosen = first if is_first else second
+    if text[first.end : second.start].isspace() or _DIVIDED.match(text, chosen.end):
+        return line if is_first else None
+    if not is_first and _is_restated(text, first, second):
+        chosen = first
+    elif not is_first:
+        chosen = _last_list(text, numeric) or chosen
+    return chosen.shift(line.start)
+
+
+def _last_list(line: str, pieces: list[Span]) -> Span | None:
+    """Join the last pieces that a line states side by side: `the roots are 3 and 7`."""
+    first = len(pieces) - 1
+    while first > 0:
+        gap = line[pieces[first - 1].end : pieces[first].start]
+        if not _JOINT.fullmatch(_FORMULA_MARK.sub(" ", gap)):
+            break
+        first -= 1
+    if first == len(pieces) - 1:
+        return None
+    name = _NAME.search(line, 0, pieces[first].start)
+    start = name.start() if name else pieces[first].start
+    are_equations = all("=" in piece.text for piece in pieces[first:])
+    if not name and not are_equations and not _STATES.search(line, 0, start):
+        return None
+    text = _FORMULA_MARK.sub(" ", line[start : pieces[-1].end])
+    return Span(text=text, start=start, end=pieces[-1].end) if readings(text) else None
+
+
+def _pieces(text: str) -> list[Span]:
+    """List the formulas that can be read and the numbers outside them, in order."""
+    formulas = find_formulas(text)
+    for match in _BOLD.finditer(text):
+        if "$" not in match[1] and "\\(" not in match[1]:
+            formulas.append(cut(text, *match.span(1)))
+    pieces = [piece for piece in formulas if readings(piece.text)]
+    spans = [(piece.start, piece.end) for piece in pieces]
+    reached = 0
+    for number in find_numbers(text):
+        if number.start < reached or any(start <= number.start < end for start, end in spans):
+            continue
+        more = None if "/" in number.text else _GROWN.match(text, number.end)
+        reached = more.end() if more else number.end
+        unit = _UNIT.match(text, reached)
+        reached = unit.end() if unit else reached
+        pieces.append(cut(text, number.start, reached))
+    return sorted(pieces, key=lambda piece: piece.start)
+
+
+def _is_hedged(line: str, chosen: Span, sentence_end: int) -> bool:
+    """Whether another piece stands beside the chosen one as a choice, or in its place.
+
+    A choice is looked for up to the end of the sentence; a correction up to the end of the line.
+    """
+    if not _CHOICE.search(line) and not _CORRECTION.search(line):
+        return False
+    pieces = _pieces(line)
+    before = [piece for piece in pieces if piece.end <= chosen.start]
+    after = [piece for piece in pieces if piece.start >= chosen.end]
+    pieces = [*before, chosen, *after]
+    for turns, end in ((_CHOICE, sentence_end), (_CORRECTION, len(line))):
+        for turn in turns.finditer(line, 0, end):
+            if _offers_another(line, turn, pieces, chosen):
+                return True
+    return False
+
+
+def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chosen: Span) -> bool:
+    before = next((piece for piece in reversed(pieces) if piece.end <= turn.start()), None)
+    after = next((piece for piece in pieces if piece.start >= turn.end()), None)
+    if before is None or after is None:
+        return False
+    words = line[turn.end() : after.start]
+    is_second = turn.re is _CHOICE and after == chosen
+    if len(words.split()) > MAX_TURN_WORDS:
+        return False
+    if not is_second and _meaning(before.text) != _meaning(chosen.text):
+        return False
+    return not _agree(line, before, after, words)
+
+
+def _is_restated(line: str, before: Span, after: Span) -> bool:
+    """Whether a piece gives the one before it again in another form: `3/8, or 37.5%`."""
+    words = line[before.end : after.start]
+    return _SAME.fullmatch(words) is not None and _agree(line, before, after, words)
+
+
+def _agree(line: str, before: Span, after: Span, words: str) -> bool:
+    """Whether two pieces mean the same; the second with what follows it, as in `36, or 6^2`."""
+    rules = _NEAR if _ROUGH.search(words) else _EXACT
+    clause = _CLAUSE_END.search(line, after.end)
+    whole = line[after.start : clause.start() if clause else None]
+    others = readings(whole) or readings(after.text)
+    return any(
+        same(left, right, rules)
+        for reading in readings(before.text)
+        for left in _meanings(reading.node)
+        for other in others
+        for right in _meanings(other.node)
+    )
+
+
+def _meanings(node: Node) -> tuple[Node, ...]:
+    """Read a percentage as its number and as hundredths."""
+    if node.kind != "call" or node.name != "percent":
+        return (node,)
+    return node.args[0], tree.divide(node.args[0], tree.number(100))

@@ -1,12 +1,17 @@
-"""Cut a normalised answer into tokens: numbers, names, LaTeX commands, texts, brackets and signs.
-Linear time."""
+"""Read the text of an answer without a grammar: one spelling, plain numbers, times of day, tokens.
+
+`normal` and `wording` change how an answer is typed, never what it means. `exact` and `time_of`
+read what has one meaning only. `tokens` cuts the rest up for the parser. All take linear time.
+"""
 
 import re
+import unicodedata
+from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from whet.tasks.math.normal import ROW
 from whet.tasks.math.tree import NotMathError
-from whet.tasks.math.words import named
+from whet.tasks.math.words import word_set
 
 TokenKind = Literal[
     "number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"
@@ -14,7 +19,75 @@ TokenKind = Literal[
 
 MAX_CHARS = 3000
 MAX_TOKENS = 1200
+MAX_EXPONENT = 2000
+ROW = "\x02"
+"""Stands for the row break of a matrix."""
 
+_SIGNS = str.maketrans(
+    {
+        "−": "-", "–": "-", "—": "-", "﹣": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+        "∙": r"\cdot ", "÷": r"\div ", "π": r"\pi ", "√": r"\sqrt ", "∞": r"\infty ",
+        "≤": r"\le ", "≥": r"\ge ", "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "°": r"^\circ ", "±": r"\pm ", "∓": r"\mp ",
+        "、": ",", "【": "[", "】": "]", "。": ".", "′": "'", "’": "'", "“": '"', "”": '"',
+        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "\ufeff": "",
+        "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
+        "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "σ": r"\sigma ", "Δ": r"\Delta ", "∠": "",
+        "€": "", "£": "", "¥": "", "￥": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
+        "∖": r"\setminus ", "…": r"\ldots ",
+        **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+    }
+)  # fmt: skip
+"""Unicode signs and full-width characters, in ASCII or LaTeX."""
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
+_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
+_SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
+_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
+_SIZES = re.compile(
+    r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
+    r"|\\(?:(?:display|text|script)style|(?:no)?limits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
+    r"|\\(?:tiny|small|normalsize|[lL]arge|LARGE|[hH]uge)(?![a-zA-Z])"
+    r"|\\(?:text)?color\s?\{[a-zA-Z0-9!]{1,30}\}"
+)
+_NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
+_OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
+_UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
+_CHOSEN = re.compile(
+    r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
+)
+"""Combinations written around the letter, as in {}_{10}C_{3}."""
+_GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
+_SPACES = re.compile(
+    r"\\[,;:! ]|\\(?:q?quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;"
+    r"|[ \t\r\n\f\v]+"
+)
+_FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
+_BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
+_DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
+_ORDINAL = re.compile(
+    r"(?<=[0-9])\s?(?:\^\s?\{\s?(?:st|nd|rd|th)\s?\}|(?:st|nd|rd|th)(?![a-zA-Z]))"
+)
+_EDGES = " \t\n.,;:*`\"'"
+_QUOTES = "\"'"
+_DOTS = re.compile(r"\.{3,}")
+_WORDS = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|normal)?|math(?:rm|bf|it)|mbox|operatorname)\s*\{([^{}]*)\}"
+)
+_ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
+_LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
+_PLAIN = re.compile(
+    r"\s*\\?\$?\s*(?P<sign>[-+]?)\s*(?:"
+    r"(?P<whole>[0-9]{1,300})(?:\.(?P<decimals>[0-9]{0,300}))?"
+    r"|\.(?P<only>[0-9]{1,300})"
+    r"|(?P<top>[0-9]{1,300})\s?/\s?(?P<bottom>[0-9]{1,300})"
+    r"|\\[dtc]?frac\s?(?:\{\s?(?P<minus>-?)\s?(?P<upper>[0-9]{1,300})\s?\}"
+    r"\s?\{\s?(?P<lower>[0-9]{1,300})\s?\}"
+    r"|(?P<digit>[0-9])\s?(?P<other>[0-9]))"
+    r")\s*\$?\s*\.?\s*"
+)
+_TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
 _PIECE = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.]))?)"
     r"|(?P<word>[A-Za-z]+)"
@@ -25,20 +98,162 @@ _PIECE = re.compile(
     r"|(?P<space>\s+)"
 )
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
-_TEXTS = named(
-    "text textbf textit textrm textsf texttt textnormal mathrm mathsf mathbf mathit mathbb mathcal mathfrak mathscr "
-    "mbox operatorname rm bf vec overrightarrow overline bar hat tilde widehat boldsymbol bm dot ddot underline "
-    "textcircled boxed fbox"
+_TEXTS = word_set(
+    "text textbf textit textrm textsf texttt textnormal mathrm mathsf mathbf mathit mathbb mathcal "
+    "mathfrak mathscr mbox operatorname rm bf vec overrightarrow overline bar hat tilde widehat "
+    "boldsymbol bm dot ddot underline textcircled boxed fbox"
 )
-_DROPPED = named("rm bf it displaystyle")
+_DROPPED = word_set("rm bf it displaystyle")
 _JOINS = re.compile(r"\s*(?:,\s*)?(?:and|or|与|和|或)\s*", re.IGNORECASE)
-_OVER_ONE = named(
-    "mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm boldsymbol"
+_OVER_ONE = word_set(
+    "mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm "
+    "boldsymbol"
 )
 """Commands that take the next letter where no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
 _CHINESE_JOINS = frozenset("与和或")
-_OPEN, _CLOSE = "([", ")]"
+_DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
+
+
+def normal(text: str) -> str:
+    """Spell an answer plainly. LaTeX keeps its commands and matrices keep their row breaks.
+
+    >>> normal(r"$\\dfrac{1}{2}$."), normal("10{,}000"), normal("−3 °")
+    ('\\\\frac{1}{2}', '10000', '-3 ^\\\\circ')
+    """
+    text = _SPECIAL.sub(" ", text)
+    if not text.isascii():
+        text = _SCRIPTS.sub(_from_script, text).translate(_SIGNS)
+    text = _plain_latex(text) if "\\" in text or "{" in text else text.replace("$", " ")
+    text = _ORDINAL.sub("", text)
+    if "out of" in text:
+        text = _OUT_OF.sub(r"\\frac{\1}{\2}", text)
+    text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
+    text = _trim(_DOTS.sub(r"\\ldots ", text).strip(" ") if "..." in text else text.strip(" "))
+    if text.endswith("\\"):  # what is left of a space
+        text = text[:-1]
+    return text.lstrip(" *`\"'").rstrip()
+
+
+def wording(text: str) -> str:
+    """Spell an answer that is words without text commands, loose spaces and case.
+
+    >>> wording(r"\\text{ Odd }") == wording("odd.")
+    True
+    """
+    text = _trim(_LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))))
+    text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
+    text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
+    if len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha():
+        text = text[1]
+    return text.casefold() if len(text) > 1 else text
+
+
+def _trim(text: str) -> str:
+    """Cut points and stars at the end, and quotes in pairs; a lone one is a prime or an inch."""
+    while text and text[-1] in _EDGES:
+        if text[-1] in _QUOTES:
+            if len(text) < 2 or text[0] != text[-1]:
+                break
+            text = text[1:]
+        text = text[:-1]
+    return text
+
+
+def _plain_latex(text: str) -> str:
+    if "\\\\begin" in text or "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    text = text.replace("\\\\", ROW)
+    text = _SIZES.sub(" ", text)
+    text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
+    text = _NESTED.sub(r"\1", text)
+    if "\\underline" in text:
+        text = _UNDERLINED.sub(r"\1", text)
+    if "C" in text:
+        text = _CHOSEN.sub(r"\\binom{\1}{\2}", text)
+    text = _DOLLARS.sub(" ", text)
+    if "\\over" in text or "\\choose" in text:
+        text = _INFIX.sub(_from_infix, text)
+        text = _from_infix(bare) if (bare := _BARE_INFIX.fullmatch(text)) else text
+    text = _GROUPED.sub("", text)
+    return _SPACES.sub(" ", text)
+
+
+def _from_infix(match: re.Match[str]) -> str:
+    return rf"\{'frac' if match[2] == 'over' else 'binom'}{{{match[1]}}}{{{match[3]}}}"
+
+
+def _from_script(match: re.Match[str]) -> str:
+    """Spell Unicode exponents, subscripts and fractions in LaTeX."""
+    raised, lowered, fraction = match.groups()
+    if fraction:
+        top, _, bottom = unicodedata.normalize("NFKC", fraction).partition("\u2044")
+        return rf"\frac{{{top}}}{{{bottom}}}"
+    return f"^{{{raised.translate(_RAISED)}}}" if raised else f"_{{{lowered.translate(_LOWERED)}}}"
+
+
+@lru_cache(1 << 14)
+def exact(text: str) -> Fraction | None:
+    """Read a number that can be meant in one way only.
+
+    >>> exact(r"\\dfrac{6}{4}"), exact("-.5"), exact("$12$"), exact("1,234")
+    (Fraction(3, 2), Fraction(-1, 2), Fraction(12, 1), None)
+    """
+    match = _PLAIN.fullmatch(text) if len(text) < 1000 else None
+    if match is None:
+        return None
+    part = match.groupdict(default="")
+    if part["whole"] or part["only"]:
+        decimals = part["decimals"] + part["only"]
+        value = Fraction(int(part["whole"] + decimals), 10 ** len(decimals))
+    else:
+        top = part["top"] + part["upper"] + part["digit"]
+        bottom = part["bottom"] + part["lower"] + part["other"]
+        if int(bottom) == 0:
+            return None
+        value = Fraction(int(top), int(bottom))
+    return -value if (part["sign"] == "-") != (part["minus"] == "-") else value
+
+
+def decimal(text: str) -> tuple[Fraction, int]:
+    """Read a number, and count its digits where it has a decimal point."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(mantissa) > 2000 or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise NotMathError("a number too long to read")
+    whole, point, decimals = mantissa.partition(".")
+    value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
+    num_digits = len((whole + decimals).lstrip("0")) if point and decimals else 0
+    return value * Fraction(10) ** int(exponent or 0), num_digits
+
+
+def repeating_decimal(text: str, tail: str | None = None) -> Fraction:
+    """Read a decimal that repeats `tail` without end, or goes on as it ends: 0.1666... is 1/6."""
+    decimals = text.partition(".")[2]
+    if tail is None:
+        ends = (decimals[-period:] for period in range(1, len(decimals) // 2 + 1))
+        tail = next((end for end in ends if decimals.endswith(end * max(2, 4 - len(end)))), "")
+    if not tail.isdecimal() or len(tail) > 50:
+        raise NotMathError("not a repeating decimal")
+    return decimal(text)[0] + Fraction(int(tail), (10 ** len(tail) - 1) * 10 ** len(decimals))
+
+
+def time_of(text: str) -> int | None:
+    """Read a time of day as seconds after midnight; None for a bare 7:32, which may be a ratio.
+
+    >>> time_of("8:34 p.m.") == time_of("20:34:00")
+    True
+    """
+    match = _TIME.fullmatch(wording(text)) if len(text) < 60 else None
+    if match is None or not (match[2] or match[4]):
+        return None
+    hours = int(match[1])
+    if match[4]:
+        if not 1 <= hours <= 12:
+            return None
+        hours = hours % 12 + (12 if match[4] == "p" else 0)
+    elif hours > 24 or not (match[3] or len(match[1]) == 2):
+        return None
+    return 3600 * hours + 60 * int(match[2] or 0) + int(match[3] or 0)
 
 
 class Token(NamedTuple):
@@ -58,38 +273,37 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
     """
     if len(text) > MAX_CHARS:
         raise NotMathError("too long")
-    found: list[Token] = []
-    place = 0
+    result: list[Token] = []
+    position = 0
     depth = 0
     is_spaced = False
-    is_doubtful = False
-    while place < len(text):
-        match = _PIECE.match(text, place)
+    is_ambiguous = False
+    while position < len(text):
+        match = _PIECE.match(text, position)
         if match is None:
-            raise NotMathError(f"{text[place]!r} is not read")
+            raise NotMathError(f"{text[position]!r} is not read")
         kind = match.lastgroup
         if kind == "space":
             is_spaced = True
-            place = match.end()
+            position = match.end()
             continue
-        if kind == "number" and (grouped := _THOUSANDS.match(text, place)):
-            is_doubtful = True
+        token: Token | None = None
+        if kind == "number" and (thousands := _THOUSANDS.match(text, position)):
+            is_ambiguous = True
             if (depth == 0) if join_thousands is None else join_thousands:
-                found.append(
-                    Token("number", grouped.group().replace(",", "").replace(" ", ""), is_spaced)
-                )
-                place = grouped.end()
-                is_spaced = False
-                continue
-        token, place = _token(text, match, is_spaced)
+                digits = thousands.group().replace(",", "").replace(" ", "")
+                token = Token("number", digits, is_spaced)
+                position = thousands.end()
+        if token is None:
+            token, position = _token(text, match, is_spaced)
         if token is not None:
-            depth += (token.text in _OPEN) - (token.text in _CLOSE) if token.kind == "sign" else 0
-            depth += (token.text == "{") - (token.text == "}") if token.kind == "command" else 0
-            found.append(token)
+            if token.kind in _DEPTHS:
+                depth += _DEPTHS[token.kind].get(token.text, 0)
+            result.append(token)
             is_spaced = False
-        if len(found) > MAX_TOKENS:
+        if len(result) > MAX_TOKENS:
             raise NotMathError("too many signs")
-    return found, is_doubtful
+    return result, is_ambiguous
 
 
 def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | None, int]:
@@ -103,19 +317,18 @@ def _token(text: str, match: re.Match[str], is_spaced: bool) -> tuple[Token | No
     if kind == "command":
         name = match["command"]
         if name in _TEXTS:
-            return _wrapped(text, name, end, is_spaced)
-        return (None, end) if name in _DROPPED else (Token("command", name, is_spaced), end)
-    if kind == "chinese":
-        return Token(
-            "join" if match.group() in _CHINESE_JOINS else "chinese", match.group(), is_spaced
-        ), end
+            return _text_token(text, name, end, is_spaced)
+        return (None if name in _DROPPED else Token("command", name, is_spaced)), end
     if kind == "word":
-        return _word(match["word"], is_spaced), end
+        return _word_token(match["word"], is_spaced), end
+    piece = match.group()
+    if kind == "chinese":
+        return Token("join" if piece in _CHINESE_JOINS else "chinese", piece, is_spaced), end
     assert kind in ("number", "sign"), f"a piece of kind {kind}"
-    return Token("number" if kind == "number" else "sign", match.group(), is_spaced), end
+    return Token("number" if kind == "number" else "sign", piece, is_spaced), end
 
 
-def _word(word: str, is_spaced: bool) -> Token:
+def _word_token(word: str, is_spaced: bool) -> Token:
     if word.lower() in ("and", "or"):
         return Token("join", ",", is_spaced)
     if word == "to":
@@ -123,19 +336,20 @@ def _word(word: str, is_spaced: bool) -> Token:
     return Token("name" if len(word) == 1 else "word", word, is_spaced)
 
 
-def _wrapped(text: str, name: str, place: int, is_spaced: bool) -> tuple[Token | None, int]:
-    """Read what a text command wraps; `\\boxed` and bare switches wrap mathematics and leave only
-    their braces."""
-    while place < len(text) and text[place] == " ":
-        place += 1
-    if name in _OVER_ONE and text[place : place + 1].isalnum():
-        return Token("text", text[place], is_spaced, name), place + 1
-    if place >= len(text) or text[place] != "{" or name in ("boxed", "fbox"):
-        return None, place
-    end = _after_group(text, place)
-    content = text[place + 1 : end - 1].strip()
+def _text_token(text: str, name: str, start: int, is_spaced: bool) -> tuple[Token | None, int]:
+    """Read what a text command wraps.
+
+    `\\boxed` and bare switches wrap mathematics and leave only their braces.
+    """
+    start = _after_spaces(text, start)
+    if name in _OVER_ONE and text[start : start + 1].isalnum():
+        return Token("text", text[start], is_spaced, name), start + 1
+    if text[start : start + 1] != "{" or name in ("boxed", "fbox"):
+        return None, start
+    end = _after_group(text, start)
+    content = text[start + 1 : end - 1].strip()
     if name not in _OVER_ONE - {"mathbf", "mathrm"} and _MATHEMATICS.match(content):
-        return None, place
+        return None, start
     if content == "to":
         return Token("sign", ":", is_spaced), end
     if _JOINS.fullmatch(content):
@@ -143,15 +357,18 @@ def _wrapped(text: str, name: str, place: int, is_spaced: bool) -> tuple[Token |
     return Token("text", content, is_spaced, name), end
 
 
-def _after_group(text: str, place: int) -> int:
-    """Find the end of the brace group that opens at `place`, or of none."""
-    while place < len(text) and text[place] == " ":
-        place += 1
-    if place >= len(text) or text[place] != "{":
-        return place
+def _after_group(text: str, start: int) -> int:
+    """Find the end of the brace group that opens at `start`, or of none."""
+    start = _after_spaces(text, start)
+    if text[start : start + 1] != "{":
+        return start
     depth = 0
-    for index in range(place, len(text)):
+    for index in range(start, len(text)):
         depth += (text[index] == "{") - (text[index] == "}")
         if depth == 0:
             return index + 1
     raise NotMathError("a brace is not closed")
+
+
+def _after_spaces(text: str, start: int) -> int:
+    return len(text) - len(text[start:].lstrip(" "))

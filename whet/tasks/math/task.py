@@ -2,25 +2,55 @@
 
 A problem holds the reference in `answer`. Its `payload` may hold `answers`, a list of references of
 which any one is right; `tolerance`, a relative one, and `error`, an absolute one, where the problem
-asks for an approximate number; and `percent`, `units`, `order`, `names` to set the policy of the
-same name for this problem alone. Problems come from files.
+asks for an approximate number; and `percent`, `units`, `order`, `names` to replace the setting of
+the same name for this problem alone. Problems come from files.
 """
 
 import importlib
+import re
 from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, TypeVar, get_args
 
 from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.base import Task
-from whet.tasks.math.echo import is_echo
+from whet.tasks.math import tree
+from whet.tasks.math.compare import AnswerRules, Names, Order, Percent, Units, same
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.grade import core, is_doubled, is_same, is_written
-from whet.tasks.math.policy import Names, Order, Percent, Policy, Units
+from whet.tasks.math.lexer import exact, normal, time_of, wording
+from whet.tasks.math.numeric import Precision, same_value
+from whet.tasks.math.parser import Reading, readings
+from whet.tasks.math.symbolic import same_by_math_verify
+from whet.tasks.math.tree import Node
+from whet.tasks.math.words import UNIT_NAMES
+from whet.text.final_answer import find_boxes, find_formulas
 from whet.types import Json, Problem, Score, Split, Verdict
 
 MAX_SHOWN = 500
+MAX_CHARS = 20_000
+"""Longer answers are only compared as they are written."""
 T = TypeVar("T", bound=str)
+
+_STATES_ANSWER = re.compile(
+    r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
+)
+_OPERATION = re.compile(
+    r"(?<!^)[-+*/^!]"
+    r"|\\(?:frac|sqrt|cdot|times|div|binom|log|ln|sin|cos|tan|sum|prod|int|lim)(?![a-z])"
+)
+_FRACTION = re.compile(r"-?\s?(?:\\frac\{?([0-9]+)\}?\{?([0-9]+)\}?|([0-9]+)\s?/\s?([0-9]+))")
+_DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
+_TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
+_WRAPPED_LETTER = re.compile(
+    r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
+)
+_OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
+_CHINESE_POWER = re.compile("平方|立方")
+_POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
+_KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
 
 
 class MathConfig(Config):
@@ -44,8 +74,7 @@ class MathConfig(Config):
 
 
 class Math(Task):
-    """Grades an answer in a tag, in a box, on a marked line or at the end, against one reference or
-    several."""
+    """Grades the final answer of a response against one reference or several."""
 
     name = "math"
 
@@ -65,20 +94,20 @@ class Math(Task):
         golds = references(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
-        if any(is_written(gold, text) for gold in golds):
+        if any(_is_verbatim(gold, text) for gold in golds):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        found = find_answer(text)
-        policy = self.policy(problem)
-        answer = "" if found is None else found.text.strip()
+        find = find_answer(text)
+        rules = self.rules(problem)
+        answer = "" if find is None else find.text.strip()
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
-        matched = next((gold for gold in golds if is_same(gold, answer, policy)), None)
+        gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
         # Matrices side by side in prose are a product to be worked out; in a box they are one
         # answer twice.
         is_product = "\\begin" in answer and "boxed" not in text
-        if matched is None:
+        if gold is None:
             fault = "not the reference"
-        elif not is_product and is_doubled(matched, answer, policy):
+        elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
         elif is_echo(answer, golds, "\n".join(message.content for message in problem.prompt)):
             fault = "the question again, not worked out"
@@ -89,22 +118,21 @@ class Math(Task):
     def solve(self, problem: Problem, seed: int) -> str | None:
         """Box the reference."""
         golds = references(problem)
-        return rf"\boxed{{{core(golds[0])}}}" if golds else None
+        return rf"\boxed{{{_core(golds[0])}}}" if golds else None
 
-    def policy(self, problem: Problem) -> Policy:
-        """Settle what counts as the same for one problem: the settings, with what its payload says
-        in their place."""
-        config, payload = self.config, problem.payload
-        return Policy(
-            percent=_choice(problem, "percent", get_args(Percent), config.percent),
-            units=_choice(problem, "units", get_args(Units), config.units),
-            order=_choice(problem, "order", get_args(Order), config.order),
-            names=_choice(problem, "names", get_args(Names), config.names),
-            rounded_digits=config.rounded_digits,
-            tolerance=max(
-                config.tolerance, _amount(problem, payload.get("tolerance"), "tolerance")
+    def rules(self, problem: Problem) -> AnswerRules:
+        """Settle what counts as the same for one problem; its payload goes before the settings."""
+        config = self.config
+        return AnswerRules(
+            percent=_choice(problem, "percent", Percent, config.percent),
+            units=_choice(problem, "units", Units, config.units),
+            order=_choice(problem, "order", Order, config.order),
+            names=_choice(problem, "names", Names, config.names),
+            precision=Precision(
+                rounded_digits=config.rounded_digits,
+                tolerance=max(config.tolerance, _amount(problem, "tolerance")),
+                error=_amount(problem, "error"),
             ),
-            error=_amount(problem, payload.get("error"), "error"),
         )
 
 
@@ -120,19 +148,19 @@ def references(problem: Problem) -> list[str]:
 
 
 def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
-    shown = None if answer is None else answer[:MAX_SHOWN]
     return Score(
         verdict=verdict,
         parts={"correct": float(verdict is Verdict.CORRECT)},
-        answer=shown,
+        answer=None if answer is None else answer[:MAX_SHOWN],
         note=note,
     )
 
 
-def _choice(problem: Problem, key: str, known: tuple[T, ...], default: T) -> T:
+def _choice(problem: Problem, key: str, kinds: object, default: T) -> T:
     given = problem.payload.get(key)
     if given is None:
         return default
+    known: tuple[T, ...] = get_args(kinds)
     for name in known:
         if given == name:
             return name
@@ -141,7 +169,8 @@ def _choice(problem: Problem, key: str, known: tuple[T, ...], default: T) -> T:
     )
 
 
-def _amount(problem: Problem, given: Json, key: str) -> float:
+def _amount(problem: Problem, key: str) -> float:
+    given: Json = problem.payload.get(key)
     if given is None:
         return 0.0
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
@@ -149,3 +178,183 @@ def _amount(problem: Problem, given: Json, key: str) -> float:
             f"problem {problem.id} has payload.{key} {given!r}; it should be a number from 0"
         )
     return float(given)
+
+
+def _is_verbatim(gold: str, response: str) -> bool:
+    """Whether a response is nothing but the reference, in its own words."""
+    if len(response) > 2 * len(gold) + 40 or not gold.strip():
+        return False
+    return wording(gold) == wording(response) != ""
+
+
+def _is_doubled(gold: str, answer: str, rules: AnswerRules) -> bool:
+    """Whether an answer is a right one written twice: a product equal to it by chance."""
+    plain = normal(answer)
+    middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
+    if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
+        return False
+    return wording(gold) != wording(answer) and is_same(gold, plain[middle + 1 :], rules)
+
+
+def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
+    """Whether an answer is a formula of the prompt, neither worked out nor written as a reference.
+
+    >>> is_echo("23+4", ["27"], "Compute $23+4$."), is_echo("x+1", ["x+1"], "Is it $x+1$ or $x-1$?")
+    (True, False)
+    """
+    plain = normal(answer)
+    if not _OPERATION.search(plain) or _is_reduced(plain):
+        return False
+    bare = _without_spaces(plain)
+    if any(_without_spaces(normal(gold)) == bare for gold in golds):
+        return False
+    return any(_without_spaces(normal(formula.text)) == bare for formula in find_formulas(prompt))
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split()).rstrip("=?")
+
+
+def _is_reduced(text: str) -> bool:
+    """Whether a text is a fraction in its lowest terms, which needs no work."""
+    match = _FRACTION.fullmatch(text)
+    value = exact(text)
+    return bool(match and value is not None and value.denominator == int(match[2] or match[4]))
+
+
+def is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
+    """Compare an answer with one reference: plain numbers at once, other texts by their trees."""
+    left = exact(gold)
+    right = exact(answer)
+    if left is not None and right is not None:
+        if left == right:
+            return True
+        is_exact = not rules.precision.tolerance and not rules.precision.error
+        if "." not in gold and "." not in answer and is_exact:
+            return False
+    if len(answer) > MAX_CHARS or len(gold) > MAX_CHARS:
+        return gold == answer
+    gold = _core(gold)
+    answer = _core(answer)
+    return _is_same(gold, answer, rules) or _is_same_choice(gold, answer, rules)
+
+
+@lru_cache(1 << 12)
+def _core(text: str) -> str:
+    """Take the answer out of a worked solution or sentence, as references and boxes may hold."""
+    is_plain = "boxed" not in text
+    if len(text) > MAX_CHARS or (is_plain and (exact(text) is not None or readings(text))):
+        return text
+    has_answer = any(box.text.strip() for box in find_boxes(text))
+    if is_plain and _STATES_ANSWER.search(text):
+        has_answer = True
+    find = find_answer(text) if has_answer else None
+    return text if find is None else find.text
+
+
+@lru_cache(1 << 14)
+def _is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
+    if wording(gold) == wording(answer):
+        return wording(gold) != ""
+    gold_time = time_of(gold)
+    answer_time = time_of(answer)
+    if gold_time is not None and answer_time is not None:
+        return gold_time == answer_time
+    golds = readings(gold)
+    answers = readings(answer)
+    if any(_same_reading(one, other, rules) for one in golds for other in answers):
+        return True
+    if _same_with_comma(gold, answer):
+        return True
+    return not (golds and answers) and same_by_math_verify(gold, answer)
+
+
+def _is_same_choice(gold: str, answer: str, rules: AnswerRules) -> bool:
+    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands behind."""
+    names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    if name := names[0] or names[1]:
+        return wording(gold if names[1] else answer).casefold() == name[1]
+    gold_option = _option(gold)
+    answer_option = _option(answer)
+    if gold_option and answer_option:
+        is_same_letter = gold_option[0] == answer_option[0]
+        return is_same_letter and _is_same(gold_option[1], answer_option[1], rules)
+    option = gold_option or answer_option
+    if option is None:
+        return False
+    other = wording(answer if gold_option else gold)
+    if len(other) == 1 and other.isalpha():
+        return other == option[0]
+    pair = (option[1], answer) if gold_option else (gold, option[1])
+    return _is_same(*pair, rules)
+
+
+def _option(text: str) -> tuple[str, str] | None:
+    """Split (C) 27 into its letter and the rest, whether or not a text command wraps the letter."""
+    match = _OPTION.fullmatch(_WRAPPED_LETTER.sub(r"\1 ", normal(text), count=1))
+    if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
+        return None
+    return match[1] or match[2], match[3]
+
+
+def _same_with_comma(gold: str, answer: str) -> bool:
+    """Read 1,22 as 1.22 where the other side is such a number; a reference 2,3 is a list."""
+    for comma, other, form in ((answer, gold, _DECIMAL_COMMA), (gold, answer, _TWO_DECIMALS)):
+        bare = comma.strip(" $")
+        if form.fullmatch(bare) and "." in other:
+            return exact(bare.replace(",", ".")) == exact(other.strip(" $"))
+    return False
+
+
+def _same_reading(gold: Reading, answer: Reading, rules: AnswerRules) -> bool:
+    if not _units_agree(gold.units, answer.units, rules):
+        return False
+    for one, other in ((gold, answer), (answer, gold)):
+        if "radian" in _unit(one.units) and tree.has_call(other.node, "degree"):
+            return same_value(gold.node, answer.node) is True
+    return any(
+        same(left, right, rules)
+        for left in _percents(gold.node, rules)
+        for right in _percents(answer.node, rules)
+    )
+
+
+def _percents(node: Node, rules: AnswerRules) -> Iterator[Node]:
+    """Read percent signs as the rules say: as a unit, as hundredths, or either."""
+    if not tree.has_call(node, "percent"):
+        yield node
+        return
+    if rules.percent != "value":
+        yield _with_percent(node, tree.ONE)
+    if rules.percent != "unit":
+        yield _with_percent(node, tree.number(Fraction(1, 100)))
+
+
+def _with_percent(node: Node, scale: Node) -> Node:
+    if node.kind == "call" and node.name == "percent":
+        return tree.mul(_with_percent(node.args[0], scale), scale)
+    return tree.rebuild(node, lambda part: _with_percent(part, scale))
+
+
+def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: AnswerRules) -> bool:
+    if rules.units == "ignore":
+        return True
+    left = _unit(gold)
+    right = _unit(answer)
+    if left == right or rules.units == "same":
+        return left == right
+    return not left or not right or not _KNOWN_UNITS.issuperset(left + right)
+
+
+def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Spell a unit one way: square centimeters is cm ^2."""
+    parts: list[str] = []
+    text = " ".join(words).lower().replace("/", " ")
+    for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
+        if word in _POWERS:
+            parts.append(_POWERS[word])
+        elif word in ("mph", "kmh", "kph"):
+            parts += ["mi" if word == "mph" else "km", "h"]
+        elif word not in ("per", "of", "the", "unit", "units"):
+            parts.append(UNIT_NAMES.get(word, word))
+    return tuple(sorted(parts))

@@ -1,11 +1,11 @@
-"""The tree a mathematical answer is read into. Sums and products are kept flat, sorted and with
-their numbers folded.
+"""The tree a mathematical answer is read into, with its arithmetic.
 
-Two answers with equal trees are equal; unequal trees may still be equal in value, which `values`
-decides.
+Sums and products are kept flat and sorted, with their numbers folded; matrices are worked out as
+they are read, since their order matters. Answers with equal trees are equal; others may still be
+equal in value, which `numeric` decides.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isqrt
 from typing import Literal, NamedTuple
@@ -14,7 +14,9 @@ Kind = Literal["number", "symbol", "add", "mul", "pow", "call", "seq", "relation
 
 MAX_BITS = 12_000
 """Whole numbers longer than this are not written out; the power or factorial stays as it is."""
-MAX_EXPONENT = 2000
+MAX_CELLS = 400
+MAX_DETERMINANT = 4
+CONSTANTS = frozenset({"e", "i", "π", "∞"})
 
 
 class NotMathError(Exception):
@@ -57,24 +59,20 @@ ONE = number(1)
 MINUS_ONE = number(-1)
 HALF = number(Fraction(1, 2))
 INFINITY = symbol("∞")
+_NAMELESS = frozenset(("sin", "cos", "tan", "ln", "log", "factorial", "union"))
+"""Calls that are no name even of names."""
 
 
 def add(*terms: Node) -> Node:
-    total = Fraction(0)
-    rest = []
-    num_numbers = 0
-    last = ZERO
+    numbers: list[Node] = []
+    rest: list[Node] = []
     for term in terms:
         for part in term.args if term.kind == "add" else (term,):
-            if part.kind == "number":
-                total += part.value
-                num_numbers += 1
-                last = part
-            else:
-                rest.append(part)
+            (numbers if part.kind == "number" else rest).append(part)
+    total = sum((part.value for part in numbers), Fraction(0))
     _check(total)
     if not rest:
-        return last if num_numbers == 1 else number(total)
+        return numbers[0] if len(numbers) == 1 else number(total)
     if total:
         rest.append(number(total))
     return rest[0] if len(rest) == 1 else Node("add", tuple(sorted(rest)))
@@ -84,7 +82,7 @@ def mul(*factors: Node) -> Node:
     product = Fraction(1)
     rest = []
     digits = 0
-    scale = 1
+    is_decimal = True
     for factor in factors:
         for part in factor.args if factor.kind == "mul" else (factor,):
             if part.kind != "number":
@@ -92,14 +90,13 @@ def mul(*factors: Node) -> Node:
                 continue
             product *= part.value
             # 2.31 x 10^-3 is a decimal of three digits; a product of anything else is exact.
-            digits, scale = (
-                (part.digits, scale)
-                if part.digits and not digits
-                else (digits, scale * _off_ten(part))
-            )
+            if part.digits and not digits:
+                digits = part.digits
+            else:
+                is_decimal = is_decimal and _is_power_of_ten(part)
     _check(product)
     if not rest:
-        return number(product, digits if scale else 0)
+        return number(product, digits if is_decimal else 0)
     if product == 0 and not any(part == INFINITY for part in rest):
         return ZERO
     if product != 1:
@@ -134,30 +131,53 @@ def power(base: Node, exponent: Node) -> Node:
 def walk(node: Node) -> Iterator[Node]:
     waiting = [node]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += found.args
+        part = waiting.pop()
+        yield part
+        waiting += part.args
 
 
 def symbols(node: Node) -> set[str]:
     """List the unknowns; the constants e, i, pi and infinity are none."""
-    return {part.name for part in walk(node) if part.kind == "symbol"} - CONSTANTS
+    return names(node) - CONSTANTS
 
 
-CONSTANTS = frozenset({"e", "i", "π", "∞"})
+def names(node: Node) -> set[str]:
+    return {part.name for part in walk(node) if part.kind == "symbol"}
 
 
-def with_symbol(node: Node, name: str, replacement: Node) -> Node:
+def has_call(node: Node, name: str) -> bool:
+    return any(part.name == name and part.kind == "call" for part in walk(node))
+
+
+def is_name(node: Node) -> bool:
+    """Whether a node only names what is asked: x, a_n, f(x), f(2), (p, q), |AB|, A:B."""
+    if node.kind == "symbol":
+        return node.name not in CONSTANTS
+    if node.kind == "pow":  # an inverse function
+        base, exponent = node.args
+        return base.kind == "symbol" and is_name(base) and exponent == MINUS_ONE
+    if node.kind in ("mul", "seq"):
+        return bool(node.args) and all(is_name(part) for part in node.args)
+    if node.kind != "call" or node.name in _NAMELESS:
+        return False
+    is_short = len(node.name) == 1
+    return bool(node.args) and all(
+        is_name(part) or (is_short and part.kind == "number") for part in node.args
+    )
+
+
+def substitute(node: Node, name: str, replacement: Node) -> Node:
     """Put a node in the place of a symbol and fold again."""
     if node.kind == "symbol" and node.name == name:
         return replacement
+    return rebuild(node, lambda part: substitute(part, name, replacement))
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Change the arguments of a node and fold again."""
     if not node.args:
         return node
-    args = [with_symbol(part, name, replacement) for part in node.args]
-    return rebuilt(node, args)
-
-
-def rebuilt(node: Node, args: list[Node]) -> Node:
+    args = [change(part) for part in node.args]
     if node.kind == "add":
         return add(*args)
     if node.kind == "mul":
@@ -165,6 +185,64 @@ def rebuilt(node: Node, args: list[Node]) -> Node:
     if node.kind == "pow":
         return power(*args)
     return node._replace(args=tuple(args))
+
+
+def matrix(rows: Iterable[Iterable[Node]]) -> Node:
+    return seq("matrix", [seq("row", row) for row in rows])
+
+
+def matrix_sum(a: Node, b: Node) -> Node:
+    """Add two nodes, matrices cell by cell."""
+    if not (_is_matrix(a) or _is_matrix(b)):
+        return add(a, b)
+    left = _cells(a)
+    right = _cells(b)
+    if [len(row) for row in left] != [len(row) for row in right]:
+        raise NotMathError("matrices of different shapes")
+    return matrix(map(add, r, s) for r, s in zip(left, right, strict=True))
+
+
+def matrix_product(a: Node, b: Node) -> Node:
+    """Multiply two nodes, of which any may be a matrix."""
+    if not (_is_matrix(a) or _is_matrix(b)):
+        return mul(a, b)
+    if not _is_matrix(a) or not _is_matrix(b):
+        scale, cells = (b, a) if _is_matrix(a) else (a, b)
+        return matrix([mul(scale, cell) for cell in row] for row in _cells(cells))
+    left = _cells(a)
+    right = _cells(b)
+    columns = list(zip(*right, strict=True))
+    is_large = len(left) * len(right) * len(columns) > MAX_CELLS
+    if is_large or any(len(row) != len(right) for row in left):
+        raise NotMathError("matrices that cannot be multiplied")
+    return matrix([add(*map(mul, row, column)) for column in columns] for row in left)
+
+
+def matrix_negative(node: Node) -> Node:
+    return matrix_product(MINUS_ONE, node) if _is_matrix(node) else negative(node)
+
+
+def determinant(rows: Sequence[Sequence[Node]]) -> Node:
+    """Work out the determinant that bars around a table stand for."""
+    if not rows or len(rows) > MAX_DETERMINANT or any(len(row) != len(rows) for row in rows):
+        raise NotMathError("not a determinant")
+    if len(rows) == 1:
+        return rows[0][0]
+    terms = []
+    for column, cell in enumerate(rows[0]):
+        minor = determinant([[*row[:column], *row[column + 1 :]] for row in rows[1:]])
+        terms.append(mul(number((-1) ** column), cell, minor))
+    return add(*terms)
+
+
+def _is_matrix(node: Node) -> bool:
+    return node.kind == "seq" and node.name == "matrix"
+
+
+def _cells(node: Node) -> list[tuple[Node, ...]]:
+    if not _is_matrix(node):
+        raise NotMathError("a matrix and something else")
+    return [row.args for row in node.args]
 
 
 def _number_power(base: Fraction, exponent: Fraction) -> Fraction | None:
@@ -181,12 +259,14 @@ def _number_power(base: Fraction, exponent: Fraction) -> Fraction | None:
     return None
 
 
-def _off_ten(node: Node) -> int:
-    """Say 1 for plus or minus a power of ten, 0 for any other number."""
+def _is_power_of_ten(node: Node) -> bool:
+    """Whether a number is plus or minus a power of ten, of which the exponent may be negative."""
     top = abs(node.value.numerator)
     bottom = node.value.denominator
-    longer = str(max(top, bottom)) if max(top, bottom).bit_length() < MAX_BITS else "2"
-    return int(min(top, bottom) == 1 and longer.strip("0") == "1")
+    longer = max(top, bottom)
+    if min(top, bottom) != 1 or longer.bit_length() >= MAX_BITS:
+        return False
+    return str(longer).strip("0") == "1"
 
 
 def _check(value: Fraction) -> None:

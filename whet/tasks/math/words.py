@@ -2,100 +2,93 @@
 
 import re
 
+from whet.text.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, TURN, UNSURE, any_of
 
-def named(names: str) -> frozenset[str]:
+
+def word_set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-_SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-TRIGONOMETRIC = named("sin cos tan cot sec csc")
-PREFIX_FUNCTIONS = TRIGONOMETRIC | named(
-    "arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh"
-)
+TRIGONOMETRIC = word_set("sin cos tan cot sec csc")
+_MORE_PREFIXES = word_set("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
+PREFIX_FUNCTIONS = TRIGONOMETRIC | _MORE_PREFIXES
 """Those that may stand before what they apply to without brackets, as in `sin x`."""
-FUNCTIONS = {
-    name: _SHORT_FORMS.get(name, name)
-    for name in PREFIX_FUNCTIONS
-    | named("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
-}
-OPAQUE = named("sum prod int lim iint oint bigcup bigcap")
-CONSTANT_WORDS = {
-    "pi": "π",
-    "infty": "∞",
-    "infinity": "∞",
-    "inf": "∞",
-    "oo": "∞",
-    "emptyset": "∅",
-    "varnothing": "∅",
-}
-GREEK = named(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega hbar ell partial nabla "
-    "odot dots ldots cdots triangle angle prime star"
+_OTHERS = word_set("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
+_SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
+FUNCTIONS = {name: name for name in PREFIX_FUNCTIONS | _OTHERS} | _SHORT_FORMS
+OPAQUE = word_set("sum prod int lim iint oint bigcup bigcap")
+CONSTANT_WORDS = {"pi": "π", "emptyset": "∅", "varnothing": "∅"}
+CONSTANT_WORDS |= dict.fromkeys(("infty", "infinity", "inf", "oo"), "∞")
+GREEK = word_set(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu "
+    "xi rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma "
+    "Upsilon Phi Psi Omega hbar ell partial nabla odot dots ldots cdots triangle angle prime "
+    "star"
 )
 VECTORS = {
-    "vec": "vector", "overrightarrow": "vector", "mathbf": "vector", "boldsymbol": "vector", "bm": "vector",
-    "overline": "bar", "bar": "bar", "hat": "hat", "widehat": "hat", "tilde": "tilde", "dot": "dot", "ddot": "ddot",
-    "underline": "under", "textcircled": "circled", "mathbb": "field", "mathcal": "script", "mathfrak": "script",
-    "mathscr": "script",
+    "vec": "vector", "overrightarrow": "vector", "mathbf": "vector", "boldsymbol": "vector",
+    "bm": "vector", "overline": "bar", "bar": "bar", "hat": "hat", "widehat": "hat",
+    "tilde": "tilde", "dot": "dot", "ddot": "ddot", "underline": "under", "textcircled": "circled",
+    "mathbb": "field", "mathcal": "script", "mathfrak": "script", "mathscr": "script",
 }  # fmt: skip
 
 _UNITS = {
     "mm": "mm millimeter millimeters millimetre millimetres 毫米",
-    "cm": "cm centimeter centimeters centimetre centimetres 厘米",
-    "m": "meter meters metre metres 米", "km": "km kilometer kilometers kilometre kilometres 千米 公里",
-    "in": "inch inches", "ft": "ft foot feet", "yd": "yd yard yards", "mi": "mi mile miles",
+    "cm": "cm centimeter centimeters centimetre centimetres 厘米", "m": "meter meters metre metres 米",
+    "km": "km kilometer kilometers kilometre kilometres 千米 公里", "in": "inch inches",
+    "ft": "ft foot feet", "yd": "yd yard yards", "mi": "mi mile miles",
     "mg": "mg milligram milligrams", "g": "gram grams 克", "kg": "kg kilogram kilograms kgs 千克 公斤",
-    "lb": "lb lbs pound pounds",
-    "oz": "oz ounce ounces", "ml": "ml milliliter milliliters", "l": "liter liters litre litres",
-    "s": "sec secs second seconds 秒", "min": "mins minute minutes 分钟", "h": "hr hrs hour hours 小时",
-    "day": "day days", "week": "week weeks", "month": "month months", "year": "yr yrs year years",
-    "dollar": "dollar dollars usd", "cent": "cent cents", "degree": "degree degrees", "radian": "rad radian radians",
-    "mph": "mph", "kmh": "kmh kph", "percent": "percent percentage pct", "N": "newton newtons", "J": "joule joules",
-    "square": "square sq", "cubic": "cubic", "W": "watt watts", "V": "volt volts", "Hz": "hz hertz", "Pa": "pa",
-    "K": "kelvin", "eV": "ev", "yuan": "元 yuan", "t": "吨",
+    "lb": "lb lbs pound pounds", "oz": "oz ounce ounces", "ml": "ml milliliter milliliters",
+    "l": "liter liters litre litres", "s": "sec secs second seconds 秒",
+    "min": "mins minute minutes 分钟", "h": "hr hrs hour hours 小时", "day": "day days",
+    "week": "week weeks", "month": "month months", "year": "yr yrs year years",
+    "dollar": "dollar dollars usd", "cent": "cent cents", "degree": "degree degrees",
+    "radian": "rad radian radians", "mph": "mph", "kmh": "kmh kph",
+    "percent": "percent percentage pct", "N": "newton newtons", "J": "joule joules",
+    "square": "square sq", "cubic": "cubic", "W": "watt watts", "V": "volt volts", "Hz": "hz hertz",
+    "Pa": "pa", "K": "kelvin", "eV": "ev", "yuan": "元 yuan", "t": "吨",
 }  # fmt: skip
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""
-PERCENT_WORDS = named(_UNITS["percent"])
+PERCENT_WORDS = word_set(_UNITS["percent"])
 _COUNTED = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen twenty"
 )
 NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTED.split())}
 BASES = {word: str(value) for word, value in NUMBER_WORDS.items()}
 """Bases of numerals in words, as in 1011_two."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Powers of ten that are said behind a number."""
-ENGLISH = named(
-    "yes no odd even true false both all any none only never always prime up down left right east west north south on "
-    "off in out red blue one two"
+ENGLISH = word_set(
+    "yes no odd even true false both all any none only never always prime up down left right "
+    "east west north south on off in out red blue one two"
 )
 """Whole answers that are words although their letters could be a product."""
-PROSE = named(
-    "the is are of it its not to for we if so as by be an at any all has can how why was no yes his her she he you our "
-    "did do had let get got new now one two per but out off may too via also then thus with sum"
+PROSE = word_set(
+    "the is are of it its not to for we if so as by be an at any all has can how why was no yes "
+    "his her she he you our did do had let get got new now one two per but out off may too via "
+    "also then thus with sum"
 )
 """Short words that are never a product of letters."""
 
-_REMARKS = named(
-    "is isn't are aren't was wasn't were be would should could might may must can can't not no never none nor neither "
-    "or maybe perhaps possibly probably likely unless except wrong incorrect false untrue invalid mistake error guess "
-    "unsure sure unknown don't doesn't didn't think mod modulo if when where for but wait actually instead rather"
+_REMARK = re.compile(
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, TURN, "rather|instead|but|no|none|false|untrue|invalid")
+    + "|"
+    + any_of(
+        "is|are|was|were|be|would|should|must|can|mistake|error|sure|mod|modulo|when|where|for"
+    )
+    + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
+    re.IGNORECASE,
 )
-_CHINESE_REMARKS = re.compile("答案|结果|不|没|非|错|误|或|可能|也许|大概|应该")
-_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
 
 def is_remark(text: str) -> bool:
-    """Whether words behind a number say something of it, or another number, where a unit only names
-    what is counted.
+    """Whether words behind a number comment on it or hold another, and are no unit.
 
-    >>> is_remark("is wrong"), is_remark("or maybe 4"), is_remark("red apples"), is_remark("m2"), is_remark("答案")
-    (True, True, False, False, True)
+    >>> [is_remark(text) for text in ("is wrong", "or maybe 4", "red apples", "m2", "答案")]
+    [True, True, False, False, True]
     """
-    if _NUMBER_IN_TEXT.search(text) or _CHINESE_REMARKS.search(text):
-        return True
-    return any(word in _REMARKS for word in _WORD.findall(text.lower()))
+    return bool(_NUMBER_IN_TEXT.search(text) or _REMARK.search(text))

@@ -6,23 +6,65 @@ response commits itself to counts, as a letter in any usual form or as the whole
 two letters are wrong where one is asked for.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
-from whet.tasks.qa.letters import Picked, pick
-from whet.tasks.qa.stated import Statement, statements
+from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
+from whet.text.doubt import CHOICE, TURN, any_of
 from whet.types import Problem, Score, Split
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _USUAL = LETTERS[:10]
 
+_LEAD = re.compile(
+    r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
+    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)"
+    r"[\s:：,，]*)+",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])"""
+)
+_JOIN = re.compile(
+    rf"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|{CHOICE}|and|或者|或|和|与|及|as well as|also|but|\s)+\s*",
+    re.IGNORECASE,
+)
+_HEDGE = re.compile(rf"/|或|{any_of(CHOICE)}", re.IGNORECASE)
+_DENIAL = re.compile(
+    r"\s*(?:is|was|are)(?:\s+not|n't|\s+(?:wrong|incorrect|false|impossible))", re.IGNORECASE
+)
+_TURN = re.compile(
+    rf"(?i:{any_of(TURN, 'no|make that|or (?:maybe|rather|perhaps|possibly)')})[\s,:;.(-]*"
+    r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
+    r"[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
+)
+_OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
+_SAYS_WHY = re.compile(
+    r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE
+)
+_TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
+_LISTED = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])[).:．](?=\s|\S)")
+_EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
+
 
 class ChoiceConfig(Config):
     name: Literal["choice"] = "choice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picked:
+    letters: frozenset[str]
+    is_hedged: bool = False
+    """It says "A or B", or names a letter with another option's text."""
+    is_same_text: bool = False
+    """The options picked are written alike, so that picking by text cannot tell them apart."""
 
 
 class Choice(Task):
@@ -40,39 +82,37 @@ class Choice(Task):
         """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
         options = options_of(problem)
         gold = _gold(problem, options)
-        found = last_pick(text, options)
-        if found is None:
+        final = last_pick(text, options)
+        if final is None:
             return no_answer()
-        statement, picked = found
+        statement, picked = final
         if picked is None:
-            return judged(False, {}, statement.text, "the answer is none of the options")
+            return to_score(False, {}, statement.text, "the answer is none of the options")
         shown = " or ".join(sorted(picked.letters))
         if picked.is_same_text:
             is_right = len(gold) == 1 and gold <= picked.letters
         else:
             is_right = not picked.is_hedged and picked.letters == gold
         note = f"picks {shown}" if not picked.is_hedged else f"does not decide: {shown}"
-        return judged(is_right, {}, shown, note)
+        return to_score(is_right, {}, shown, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
-    """Find the last statement that names an option; a tag or box that does not is an answer all the
-    same."""
+    """Find the last statement that names an option, or the last tag or box, whatever it holds."""
     for statement in reversed(statements(text)):
-        if statement.form == "line" and _is_listed(text, statement):
+        if statement.form == "line" and _is_in_list(text, statement):
             continue
-        picked = pick(statement.text, options, must_be_whole=statement.is_loose)
+        picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
         if picked is not None or statement.is_explicit:
             return statement, picked
     return None
 
 
 def options_of(problem: Problem) -> dict[str, str]:
-    """Read the options from the payload, letter to text; without any, the letters A to J stand
-    without text."""
+    """Read the options from the payload, letter to text; without any, A to J have no text."""
     given = problem.payload.get("options")
     if given is None:
         return dict.fromkeys(_USUAL, "")
@@ -89,13 +129,144 @@ def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
     picked = pick(problem.answer or "", options, must_be_whole=True)
     if picked is None or picked.is_hedged:
         raise DataError(
-            f"problem {problem.id} needs a letter of its options as the answer, not {problem.answer!r}"
+            f"problem {problem.id} needs a letter of its options as the answer, "
+            f"not {problem.answer!r}"
         )
     return picked.letters
 
 
-def _is_listed(text: str, line: Statement) -> bool:
+def _is_in_list(text: str, line: Statement) -> bool:
     """See that the last line is one of a list of options: the line before it is labelled too."""
     lines = text[-4 * len(line.text) - (1 << 14) :].rstrip().splitlines()[:-1]
-    before = next((each for each in reversed(lines) if each.strip()), "").strip().lstrip("(")
+    before = next((other for other in reversed(lines) if other.strip()), "").strip().lstrip("(")
     return len(before) > 2 and before[0] in LETTERS and before[1] in ").:．、"
+
+
+def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picked | None:
+    """Read the options a text picks at its start; None where it picks none.
+
+    With `must_be_whole` the letter must stand alone, or before its own text or punctuation.
+
+    >>> options = {"A": "1", "B": "2", "C": "3"}
+    >>> pick("(C) Because B is wrong", options, must_be_whole=False).letters
+    frozenset({'C'})
+    """
+    if len(text) > MAX_SPAN:
+        return None
+    words = strip_markup(text).lstrip("#> ")
+    by_text = _by_text(words, options) or _text_and_letter(words, options)
+    if by_text is not None and len(words) > 1:
+        return by_text
+    lead = _LEAD.match(words)
+    is_either = lead is not None and "either" in lead[0].lower()
+    words = words[lead.end() :] if lead else words
+    run = _read_run(words, options)
+    if run is not None:
+        return run
+    letters, end, is_hedged = _letters(words, options)
+    if not letters:
+        return by_text or _by_text(words, options)
+    if len(letters) == 1 and not is_hedged:
+        return _single(words, letters[0], end, options, must_be_whole)
+    return Picked(letters=frozenset(letters), is_hedged=is_hedged or is_either)
+
+
+def text_key(text: str) -> str:
+    """Reduce an option's text to what must agree: no spaces, no markup, no mark at its end."""
+    plain = strip_markup(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    return "".join(plain.split()).strip(".,;:。")
+
+
+def _by_text(words: str, options: Mapping[str, str]) -> Picked | None:
+    key = text_key(words)
+    for fold in (str, str.casefold):
+        letters = [letter for letter, text in options.items() if fold(text_key(text)) == fold(key)]
+        if key and letters:
+            return Picked(letters=frozenset(letters), is_same_text=len(letters) > 1)
+    return None
+
+
+def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
+    """Read `Madrid (C)`, a hedge where the letter is that of another text."""
+    both = _TEXT_AND_LETTER.fullmatch(words)
+    named = _by_text(both[1], options) if both and both[2] in options else None
+    if both is None or named is None:
+        return None
+    if both[2] in named.letters:
+        return Picked(letters=frozenset(both[2]))
+    return Picked(letters=named.letters | {both[2]}, is_hedged=True)
+
+
+def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
+    """Read `ABD` or `A B D`: several different letters in rising order and nothing else."""
+    letters = words.strip(_EDGE).split() if " " in words else list(words.strip(_EDGE))
+    is_rising = all(a < b for a, b in pairwise(letters))
+    if len(letters) < 2 or not is_rising or not all(letter in options for letter in letters):
+        return None
+    return Picked(letters=frozenset(letters))
+
+
+def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
+    """Read labels joined by "and", "or" or commas; where they end; whether they hedge."""
+    letters: list[str] = []
+    end = 0
+    is_hedged = False
+    start = 0
+    while label := _LABEL.match(words, start):
+        opening, letter, closing = label.groups()
+        is_alone = not letters and label.end() == len(words)
+        is_marked = opening is not None or closing is not None or is_alone
+        if letter.upper() not in options or not (letter.isupper() or is_marked):
+            break
+        if letters and not is_marked and not _is_label_here(words, label):
+            break
+        letters.append(letter.upper())
+        end = label.end()
+        join = _JOIN.match(words, end)
+        if join is None or not join[0].strip(" ("):
+            break
+        if _LABEL.match(words, join.end()):
+            is_hedged = is_hedged or _HEDGE.search(join[0]) is not None
+        start = join.end()
+    return list(dict.fromkeys(letters)), end, is_hedged and len(set(letters)) > 1
+
+
+def _is_label_here(words: str, label: re.Match[str]) -> bool:
+    """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
+    after = words[label.end() : label.end() + 2]
+    return label[2] not in "AI" or not (after[:1] == " " and after[1:2].islower())
+
+
+def _single(
+    words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
+) -> Picked | None:
+    rest = words[end:]
+    if _DENIAL.match(rest) or (rest[:1] == "?" and len(rest) > 1):
+        return None
+    tail = rest.strip(_EDGE)
+    # A dash may be a minus sign of the option's text or stand between letter and text.
+    text = rest.lstrip(_EDGE.replace("-", "").replace("–", ""))
+    named = _by_text(text, options) or _by_text(tail, options)
+    if named is not None and letter not in named.letters and tail:
+        return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
+    if not tail or named is not None:
+        return Picked(letters=frozenset(letter))
+    other = _second(tail, letter, options)
+    if other is not None:
+        return Picked(letters=frozenset((letter, other)), is_hedged=True)
+    is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
+    is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)
+    # `A) 4 B) 5 C) 6` picks nothing.
+    is_only_label = not any(label in options for label in _LISTED.findall(tail))
+    is_part = must_be_whole and not (is_closed and is_only_label)
+    return None if is_article or is_part else Picked(letters=frozenset(letter))
+
+
+def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
+    """Find another letter behind the first: all there is (`B A`), or a turn (`B; no, D`)."""
+    turn = _TURN.search(tail) or _OTHERWISE.search(tail)
+    others = [turn[1]] if turn else []
+    if turn is None and len(tail) < 2 * len(options):
+        others = tail.split()
+    is_other = bool(others) and all(other in options for other in others) and others[0] != letter
+    return others[0] if is_other else None

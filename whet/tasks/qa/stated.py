@@ -1,17 +1,26 @@
-"""Where a response commits itself to an answer: tags, boxes, "the answer is", or its last line.
-Linear in the text.
+"""List where a response commits itself to an answer: tags, boxes, "the answer is", its last line.
 
 Unlike `whet.tasks.answers`, which looks for the strongest form, this keeps all of them in order: a
 person who writes `\\boxed{A}` and ends with "so the answer is C" has answered C.
 """
 
 import re
+import unicodedata
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-MAX_CHARS = 1 << 22
-"""Longer responses are not read."""
+from whet.text.doubt import DENIAL, REFERENCE, any_of
+from whet.text.final_answer import (
+    Span,
+    find_boxes,
+    find_tags,
+    has_open_box,
+    has_open_tag,
+    last_line,
+    visible_text,
+)
+
 MAX_SPAN = 4096
 """Longer answers are not read."""
 _MAX_OF_A_KIND = 64
@@ -20,13 +29,15 @@ _WINDOW = 1 << 18
 
 _MARKER = re.compile(
     r"(?:\bans(?:wers?)?|\b(?:correct|right|best) (?:option|choice)|答案|正确选项)"
-    r"(?:[ \t]{1,4}(?:choice|option|letter))?(?:[ \t]{1,4}(?:to|for|of)[ \t][^\n.:：]{1,80}?)?[ \t*_\"']{0,8}"
-    r"(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)[ \t*_:：]*",
+    r"(?:[ \t]{1,4}(?:choice|option|letter))?(?:[ \t]{1,4}(?:to|for|of)[ \t][^\n.:：]{1,80}?)?"
+    r"[ \t*_\"']{0,8}(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)"
+    r"[ \t*_:：]*",
     re.IGNORECASE,
 )
 _PICK = re.compile(
     r"(?:\bI(?:'ll| will| would|'d)?[ \t]{1,4}(?:choose|select|pick|go with)"
-    r"|\bwhich[ \t]{1,4}(?:is|matches|corresponds to)[ \t]{1,4}(?:option|choice)(?=[ \t*]{1,4}\(?(?-i:[A-Z])\b)"
+    r"|\bwhich[ \t]{1,4}(?:is|matches|corresponds to)[ \t]{1,4}(?:option|choice)"
+    r"(?=[ \t*]{1,4}\(?(?-i:[A-Z])\b)"
     r"|故选|应选|因此选|所以选|选择|选(?=[A-Z(（]))[ \t:：]*",
     re.IGNORECASE,
 )
@@ -35,23 +46,34 @@ _VERDICT = re.compile(
     r"[ \t]{1,4}is[ \t]{1,4}(?:the answer|(?:the[ \t]{1,4})?(?:correct|right|best))"
     r"(?=[ \t]{0,4}(?:[.,;!)\n]|\Z|because\b|since\b|as\b|(?:answer|option|choice|one)\b))"
 )
-_OPEN = re.compile(
-    r"(?:\b(?:if|whether|that|suppose|assume|why|not|neither|nor|or|and|because)|(?-i:\b[A-Z])\)?[,/])[ \t]*\Z",
+_NO_VERDICT = re.compile(
+    any_of(DENIAL, "if|whether|that|suppose|assume|why|or|and|because")
+    + r"[ \t]*\Z|(?-i:\b[A-Z])\)?[,/][ \t]*\Z",
     re.IGNORECASE,
 )
-_OTHERS = re.compile(r"\b(?:gold|golden|reference|official)[ \t]{1,4}\Z", re.IGNORECASE)
+"""Before `B is correct` it says that the response does not claim so."""
+_OTHERS = re.compile(any_of(REFERENCE, "official") + r"[ \t]{1,4}\Z", re.IGNORECASE)
 """What is said of the reference is no answer of the response."""
 _CONCLUSION = re.compile(r"\b(?:therefore|thus|hence|so|it is|it's|must be)[ \t,:]+", re.IGNORECASE)
 
+_WRAPPER = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|bf|rm|textrm)\s?\{([^{}]*)\}")
+_NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
+
 Form = Literal["tag", "box", "marker", "conclusion", "line"]
+LOOSE = ("conclusion", "line")
+"""Only a bare answer counts in these, since any sentence may stand there."""
+_PATTERNS: tuple[tuple[re.Pattern[str], Form], ...] = (
+    (_MARKER, "marker"),
+    (_PICK, "marker"),
+    (_CONCLUSION, "conclusion"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One place where the response says its answer. `is_explicit` ones (tag, box) are answers
-    whatever is in them."""
+    """One answer that the response states, and where; a tag or box is one whatever it holds."""
 
-    place: int
+    start: int
     form: Form
     text: str
 
@@ -59,122 +81,59 @@ class Statement:
     def is_explicit(self) -> bool:
         return self.form in ("tag", "box")
 
-    @property
-    def is_loose(self) -> bool:
-        """Tell that only a bare answer counts here, since such a place may hold any sentence."""
-        return self.form in ("conclusion", "line")
-
 
 def statements(text: str) -> list[Statement]:
-    """List what the response commits itself to, first to last; nothing where it was cut in its
-    reasoning or answer.
+    """List what the response commits itself to, first to last; nothing where it was cut.
 
-    >>> [each.text for each in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
+    >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
     """
-    said = spoken(text)
-    if said is None:
+    visible = visible_text(text)
+    if visible is None or has_open_tag(visible) or has_open_box(visible):
         return []
-    tags = _tags(said)
-    boxes = _boxes(said)
-    if tags is None or boxes is None:
+    boxes = find_boxes(visible, nested=True)
+    if boxes and len(boxes[-1].text) > MAX_SPAN:
         return []
-    found = sorted([*tags, *boxes, *_markers(said)], key=lambda each: each.place)
-    line = _last_line(said)
+    explicit = [
+        *_explicit("tag", find_tags(visible)[-_MAX_OF_A_KIND:]),
+        *_explicit("box", [box for box in boxes if len(box.text) <= MAX_SPAN]),
+    ]
+    stated = sorted([*explicit, *_in_words(visible)], key=lambda statement: statement.start)
+    line = last_line(visible)
+    if line is None or len(line.text) > MAX_SPAN:
+        return stated
     # A last line with a box or a marker in it is read there; one that only concludes may also be
     # bare as a whole.
-    if line is not None and all(
-        each.place < line.place or each.form == "conclusion" for each in found
-    ):
-        found.append(line)
-    return found
+    if all(one.start < line.start or one.form == "conclusion" for one in stated):
+        stated.append(Statement(start=line.start, form="line", text=line.text.rstrip()))
+    return stated
 
 
-def spoken(text: str) -> str | None:
-    """Leave out the reasoning; None where it has not ended or the text is too long."""
-    if len(text) > MAX_CHARS:
-        return None
-    said = text.rpartition("</think>")[2]
-    return None if "<think>" in said else said
-
-
-def balanced(text: str, start: int) -> int:
-    """Find the end of the braces that open just before `start`; -1 where they do not close in
-    time."""
-    depth = 1
-    for place in range(start, min(len(text), start + MAX_SPAN)):
-        depth += (text[place] == "{") - (text[place] == "}")
-        if depth == 0:
-            return place
-    return -1
-
-
-def _tags(said: str) -> list[Statement] | None:
-    """Read the answer tags; None where the last one is not closed."""
-    found: list[Statement] = []
-    if said.rfind("<answer>") > said.rfind("</answer>"):
-        return None
-    end = len(said)
-    while len(found) < _MAX_OF_A_KIND:
-        closing = said.rfind("</answer>", 0, end)
-        opening = said.rfind("<answer>", 0, max(closing, 0))
-        if opening < 0:
-            break
-        start = opening + len("<answer>")
-        # What is longer than any answer stands as one that cannot be read.
-        found.append(Statement(place=opening, form="tag", text=said[start:closing][: MAX_SPAN + 1]))
-        end = opening
-    return found
-
-
-def _boxes(said: str) -> list[Statement] | None:
-    """Read the boxes; None where the last one is not closed."""
-    found: list[Statement] = []
-    end = len(said)
-    for number in range(_MAX_OF_A_KIND):
-        place = said.rfind("\\boxed", 0, end)
-        if place < 0:
-            break
-        end = place
-        start = place + len("\\boxed")
-        bare = re.compile(r"\s{0,8}\{").match(said, start)
-        closing = balanced(said, bare.end()) if bare else -1
-        if bare and closing >= 0:
-            found.append(Statement(place=place, form="box", text=said[bare.end() : closing]))
-        elif number == 0 and bare:
-            return None
-    return found
-
-
-def _markers(said: str) -> list[Statement]:
-    start = max(len(said) - _WINDOW, 0)
-    forms: tuple[tuple[re.Pattern[str], Form], ...] = (
-        (_MARKER, "marker"),
-        (_PICK, "marker"),
-        (_CONCLUSION, "conclusion"),
-    )
-    found = [
-        Statement(place=match.start(), form=form, text=_rest(said, match.end()))
-        for pattern, form in forms
-        for match in deque(pattern.finditer(said, start), maxlen=_MAX_OF_A_KIND)
-        if not _OTHERS.search(said, max(match.start() - 16, 0), match.start())
+def _explicit(form: Form, spans: list[Span]) -> list[Statement]:
+    # What is longer than any answer stands as one that cannot be read.
+    return [
+        Statement(start=span.start, form=form, text=span.text[: MAX_SPAN + 1]) for span in spans
     ]
-    for match in deque(_VERDICT.finditer(said, start), maxlen=_MAX_OF_A_KIND):
-        if not _OPEN.search(said[max(match.start() - 12, 0) : match.start()]):
-            found.append(Statement(place=match.start(), form="marker", text=match[1]))
-    return found
 
 
-def _rest(said: str, start: int) -> str:
-    """Take the rest of the line, or the next line where nothing is left of this one."""
-    rest = said[start : start + MAX_SPAN + 1].lstrip()
-    return rest.partition("\n")[0]
+def _in_words(text: str) -> list[Statement]:
+    start = max(len(text) - _WINDOW, 0)
+    stated = []
+    for pattern, form in _PATTERNS:
+        for match in deque(pattern.finditer(text, start), maxlen=_MAX_OF_A_KIND):
+            if not _OTHERS.search(text, max(match.start() - 16, 0), match.start()):
+                # The rest of the line, or the next line where nothing is left of this one.
+                rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]
+                stated.append(Statement(start=match.start(), form=form, text=rest))
+    for match in deque(_VERDICT.finditer(text, start), maxlen=_MAX_OF_A_KIND):
+        if not _NO_VERDICT.search(text[max(match.start() - 12, 0) : match.start()]):
+            stated.append(Statement(start=match.start(), form="marker", text=match[1]))
+    return stated
 
 
-def _last_line(said: str) -> Statement | None:
-    whole = said.rstrip()
-    place = whole.rfind("\n") + 1
-    line = whole[place:]
-    return (
-        Statement(place=place, form="line", text=line) if line and len(line) <= MAX_SPAN else None
-    )
+def strip_markup(text: str) -> str:
+    """Drop markup around words: emphasis, dollar signs, LaTeX text commands, full-width forms."""
+    words = unicodedata.normalize("NFKC", text)
+    for _ in range(3):
+        words = _WRAPPER.sub(r"\1", words)
+    return " ".join(_NOISE.sub(" ", words).replace("\\ ", " ").split()).strip()

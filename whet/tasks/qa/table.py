@@ -6,6 +6,8 @@ b`) is free in its order, one with commas is not unless the payload says `"order
 `tolerance` where the data set defines one; none is assumed.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,13 +15,37 @@ from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
-from whet.tasks.prose import only_number, told
-from whet.tasks.qa.stated import MAX_SPAN, spoken, statements
-from whet.tasks.qa.values import Quantity, listed, quantity, text_form, unit_words
+from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
+from whet.text.final_answer import after_verb, only_number, visible_text
 from whet.types import Problem, Score, Split
 
+MAX_NUMBER_CHARS = 64
+
+_NUMBER = re.compile(
+    r"(?P<sign>[-+]?)\s?(?P<currency>[$£€¥₹]|USD|EUR|GBP)?\s?(?P<inner>[-+]?)"
+    r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]*)(?P<decimals>\.[0-9]+|\.(?=\s|\Z))?"
+    r"(?:[eE](?P<power>[-+]?[0-9]{1,2}))?(?:\s?/\s?(?P<below>[0-9]+))?"
+)
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
+_UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro"}
+_UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
+_NO_UNITS = frozenset(
+    ["or", "and", "but", "to", "not", "if", "is", "plus", "minus", "times", "than"]
+)
+_SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
+_QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
+_SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
+_UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?")
+_PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
+_DROPPED = re.compile(
+    r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
+    r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-|-(?![0-9])"""
+)
+_ARTICLE = re.compile(r"\b(?:the|a|an)\s+", re.IGNORECASE)
 _MAX_PARTS = 256
 _MAX_LINE = 400
 
@@ -27,8 +53,7 @@ _MAX_LINE = 400
 class TableConfig(Config):
     name: Literal["table"] = "table"
     percent_sign: Literal["optional", "required"] = "optional"
-    """Whether 69.75 is right where the answer is 69.75 %. Neither takes 69.75 % for 69.75, nor 5000
-    for 50."""
+    """Whether 69.75 is right for 69.75 %; never is 69.75 % right for 69.75, nor 5000 for 50."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +64,20 @@ class Rule:
     tolerance: Fraction = Fraction(0)
     is_free: bool = False
     needs_percent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number and the words of its unit, none where it is bare."""
+
+    value: Fraction
+    unit: frozenset[str]
+    is_glued: bool = False
+    """The unit stands right behind the digits, as in a name: `8F`."""
+
+    @property
+    def is_percent(self) -> bool:
+        return "percent" in self.unit
 
 
 class Table(Task):
@@ -53,17 +92,16 @@ class Table(Task):
         return iter(())
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the last answer of the response is one of the accepted ones. Parts:
-        `correct`."""
-        golds = accepted(problem)
+        """State whether the last answer is one of the accepted ones. Parts: `correct`."""
+        golds = accepted_answers(problem)
         rule = self._rule(problem)
-        stated, whole, said = answers_in(text)
-        spans = [span for span in (stated, whole, *said) if span]
+        stated, whole, in_prose = answers_in(text)
+        spans = [span for span in (stated, whole, *in_prose) if span]
         is_right = any(agrees(gold, span, rule) for gold in golds for span in spans)
         if stated is None and not is_right:
             return no_answer()
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
-        return judged(is_right, {}, (stated or whole or "").strip(), note)
+        return to_score(is_right, {}, (stated or whole or "").strip(), note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
@@ -71,11 +109,8 @@ class Table(Task):
     def _rule(self, problem: Problem) -> Rule:
         unit = problem.payload.get("unit")
         tolerance = problem.payload.get("tolerance") or 0
-        if (
-            isinstance(tolerance, bool)
-            or not isinstance(tolerance, int | float)
-            or not 0 <= tolerance < 1
-        ):
+        is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
+        if not is_number or not 0 <= float(str(tolerance)) < 1:
             raise DataError(
                 f"problem {problem.id} needs a tolerance from 0 to 1, not {tolerance!r}"
             )
@@ -87,59 +122,58 @@ class Table(Task):
         )
 
 
-def accepted(problem: Problem) -> list[str]:
+def accepted_answers(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
-    found = list(
-        dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
-    )
-    if not found:
+    golds = dict.fromkeys(str(text) for text in texts if text is not None)
+    golds = {text: None for text in golds if text.strip()}
+    if not golds:
         raise DataError(f"problem {problem.id} needs an answer, not {problem.answer!r}")
-    return found
+    return list(golds)
 
 
 def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...]]:
-    """Find the last answer stated, the whole response where it may be nothing but one, and what a
-    sentence tells.
+    """Find the last stated answer, the whole response if short enough, and what a sentence tells.
 
-    None stands for what is not there. What a tag or a box holds is an answer as it is, and no
-    sentence.
+    None stands for what is missing. What a tag or a box holds is an answer as it is, no sentence.
     """
-    found = [each for each in statements(text) if each.form != "conclusion"]
-    if not found:
+    stated = [span for span in statements(text) if span.form != "conclusion"]
+    if not stated:
         return None, None, ()
-    last = found[-1]
-    whole = (spoken(text) or "").strip()
+    last = stated[-1]
+    response = (visible_text(text) or "").strip()
+    whole = response if len(response) <= MAX_SPAN else None
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
-    is_stated = bool(last.text.strip()) and len(last.text) <= longest
-    said = () if last.is_explicit or not is_stated else (told(last.text), only_number(last.text))
-    return last.text if is_stated else None, whole if len(whole) <= MAX_SPAN else None, said
+    if not last.text.strip() or len(last.text) > longest:
+        return None, whole, ()
+    in_prose = () if last.is_explicit else (after_verb(last.text), only_number(last.text))
+    return last.text, whole, in_prose
 
 
 def agrees(gold: str, answer: str, rule: Rule) -> bool:
     """Compare two answers: as texts, as quantities, then as lists of both."""
-    if _same(gold, answer, rule):
+    if _is_same(gold, answer, rule):
         return True
-    golds = listed(gold)
+    golds = split_list(gold)
     if not 2 <= len(golds) <= _MAX_PARTS:
         return False
-    answers = listed(answer)
+    answers = split_list(answer)
     if len(answers) != len(golds):
-        answers = [part for each in answers for part in each.split(" and ")]
+        answers = [part for answer in answers for part in answer.split(" and ")]
     if len(answers) != len(golds):
         return False
     if rule.is_free or "|" in gold:
-        return _matched(golds, answers, rule)
-    return all(_same(left, right, rule) for left, right in zip(golds, answers, strict=True))
+        return _match_all(golds, answers, rule)
+    return all(_is_same(left, right, rule) for left, right in zip(golds, answers, strict=True))
 
 
-def _matched(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool:
+def _match_all(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool:
     """Give every reference an answer of its own."""
     left = list(answers)
     for gold in golds:
         for index, answer in enumerate(left):
-            if _same(gold, answer, rule):
+            if _is_same(gold, answer, rule):
                 del left[index]
                 break
         else:
@@ -147,7 +181,7 @@ def _matched(golds: Sequence[str], answers: Sequence[str], rule: Rule) -> bool:
     return True
 
 
-def _same(gold: str, answer: str, rule: Rule) -> bool:
+def _is_same(gold: str, answer: str, rule: Rule) -> bool:
     form = text_form(gold)
     if gold.strip() == answer.strip() or (form and form == text_form(answer)):
         return True
@@ -155,31 +189,121 @@ def _same(gold: str, answer: str, rule: Rule) -> bool:
     right = quantity(answer)
     if left is None or right is None or left.is_glued:
         return False
-    return _equal(left, right, rule)
+    return _is_equal(left, right, rule)
 
 
-def _equal(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
+def _is_equal(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
     if gold.is_percent != answer.is_percent:
-        return _equal_in_percent(gold, answer, rule)
+        return _is_equal_in_percent(gold, answer, rule)
     wanted = gold.unit | rule.unit
     fits = not wanted or not answer.unit or answer.unit <= wanted or wanted <= answer.unit
-    return fits and _near(gold.value, answer.value, rule)
+    return fits and _is_near(gold.value, answer.value, rule)
 
 
-def _equal_in_percent(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
-    """Compare a percentage with a plain number: by value, or without its sign where the sign may be
-    left out."""
+def _is_equal_in_percent(gold: Quantity, answer: Quantity, rule: Rule) -> bool:
+    """Compare a percentage with a plain number: by value, or as is where the sign is optional."""
     if gold.is_percent:
         is_bare = not answer.unit and not rule.needs_percent
-        return _near(gold.value / 100, answer.value, rule) or (
-            is_bare and _near(gold.value, answer.value, rule)
-        )
-    if "percent" in rule.unit and _near(gold.value, answer.value, rule):
-        return True
+        is_same_number = is_bare and _is_near(gold.value, answer.value, rule)
+        return is_same_number or _is_near(gold.value / 100, answer.value, rule)
+    if "percent" in rule.unit:
+        return _is_near(gold.value, answer.value, rule)
+    return not gold.unit and _is_near(gold.value, answer.value / 100, rule)
+
+
+def _is_near(gold: Fraction, answer: Fraction, rule: Rule) -> bool:
+    return abs(gold - answer) <= rule.tolerance * abs(gold)
+
+
+def quantity(text: str) -> Quantity | None:
+    """Read a text that is one number, with or without a unit, and nothing else.
+
+    >>> quantity("$3,151.00").value, quantity("5 million people").value
+    (Fraction(3151, 1), Fraction(5000000, 1))
+    """
+    plain = _FRACTION.sub(r"\1/\2", plain_text(text)).strip().rstrip(".")
+    match = _NUMBER.match(plain)
+    if match is None or match.end() > MAX_NUMBER_CHARS:
+        return None
+    value = _value(match)
+    after = plain[match.end() :]
+    if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
+        return None
+    scale, rest = _read_scale(after.strip())
+    if (rest.split() or [""])[0].lower() in _NO_UNITS:
+        return None
+    is_glued = bool(after) and after[0].isalpha() and scale == 1
+    unit = unit_words(f"{match['currency'] or ''} {rest}")
+    return Quantity(value=value * scale, unit=unit, is_glued=is_glued)
+
+
+def unit_words(text: str) -> frozenset[str]:
+    """Reduce a unit to words that must agree: `$, per day` is dollar, per, day; girls are girl."""
+    spaced = text.lower().replace("per cent", "percent").replace(",", " ")
+    words = [word.strip(".") for word in spaced.replace("%", " % ").replace("$", " $ ").split()]
+    return frozenset(_UNIT_WORDS.get(word, word.removesuffix("s")) for word in words) - _SMALL_WORDS
+
+
+def plain_text(text: str) -> str:
+    """Drop markup, and make dashes, quotes and full-width forms alike."""
+    latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
+    if latex.count("$") % 2:
+        latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
     return (
-        not gold.unit and "percent" not in rule.unit and _near(gold.value, answer.value / 100, rule)
+        unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_SIGNS)
     )
 
 
-def _near(gold: Fraction, answer: Fraction, rule: Rule) -> bool:
-    return abs(gold - answer) <= rule.tolerance * abs(gold)
+def text_form(text: str) -> str:
+    """Reduce a text to what must agree: one case, no articles, punctuation inside numbers only.
+
+    >>> text_form("The 'Red' Team, 3 - 0!") == text_form("red team 3 - 0")
+    True
+    """
+    plain = " ".join(re.sub(r"(?<=[0-9])\s*-\s*(?=[0-9])", "-", plain_text(text)).split())
+    plain = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", plain)
+    plain = _ARTICLE.sub("", _DROPPED.sub("", _PARTING.sub(" ", plain)))
+    words = " ".join(plain.casefold().split())
+    return re.sub(r"(?<=[0-9]) (?=[^\W\d])", "", words)
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list at its bars, else its semicolons, else its commas outside numbers.
+
+    >>> split_list("5,118,195, 1218.56"), split_list("a | b, c")
+    (['5,118,195', '1218.56'], ['a', 'b, c'])
+    """
+    for mark in ("|", ";"):
+        if mark in text:
+            return [part.strip() for part in text.split(mark) if part.strip()]
+    inner = text.strip()
+    if inner[:1] == "[" and inner[-1:] == "]":
+        inner = inner[1:-1]
+    parts = re.split(r",(?![0-9]{3}(?![0-9]))|(?<![0-9]),|(?<=[0-9]{4}),", inner)
+    return [part.strip().removeprefix("and ").strip(" \"'") for part in parts if part.strip()]
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    whole = match["whole"].replace(",", "")
+    decimals = (match["decimals"] or "").strip(".")
+    if not whole and not decimals:
+        return None
+    value = Fraction(int(whole or "0")) + Fraction(int(decimals or "0"), 10 ** len(decimals))
+    value *= Fraction(10) ** int(match["power"] or 0)
+    if match["below"]:
+        if int(match["below"]) == 0:
+            return None
+        value /= int(match["below"])
+    return -value if (match["sign"] == "-") != (match["inner"] == "-") else value
+
+
+def _read_scale(rest: str) -> tuple[int, str]:
+    """Read "million" and the like at the start of a unit as part of the number."""
+    scale = 1
+    words = rest.split()
+    while words and (factor := _SCALES.get(words[0].lower().rstrip("."))):
+        scale *= factor
+        words = words[1:]
+    if words and words[0].lower() == "of":
+        words = words[1:]
+    return scale, " ".join(words)

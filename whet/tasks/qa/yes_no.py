@@ -1,8 +1,7 @@
-"""Questions of yes or no, as in StrategyQA. A problem's `answer` is "yes" or "no"; true and false
-say the same.
+"""Questions of yes or no, as in StrategyQA.
 
-The last answer the response commits itself to counts; without one, the word it starts with. "Yes
-and no" is wrong.
+A problem's `answer` is "yes" or "no"; true and false mean the same. The last answer the response
+commits itself to counts; without one, the word it starts with. "Yes and no" is wrong.
 """
 
 import re
@@ -11,24 +10,26 @@ from typing import Literal
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer
+from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import Task
-from whet.tasks.qa.letters import cleaned
-from whet.tasks.qa.stated import spoken, statements
+from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
+from whet.text.doubt import CHOICE, TURN, any_of
+from whet.text.final_answer import visible_text
 from whet.types import Problem, Score, Split
 
 Word = Literal["yes", "no", "both"]
 
-_MAX_CHARS = 4096
+_NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
 _WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 _FIRST = re.compile(
-    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)[ ,:]+)*"
-    r"[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
+    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
+    r"[ ,:]+)*[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
     re.IGNORECASE,
 )
 _SECOND = re.compile(
-    r"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:\b(?:and|or|but|also|maybe|perhaps|possibly|wait|actually|rather|i mean)\b"
-    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+[a-z])?",
+    rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
+    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
+    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+[a-z])?",
     re.IGNORECASE,
 )
 _OTHERWISE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
@@ -60,18 +61,11 @@ class YesNo(Task):
             raise DataError(
                 f"problem {problem.id} needs yes or no as the answer, not {problem.answer!r}"
             )
-        found = last_word(text)
-        if found is None:
+        final = last_word(text)
+        if final is None:
             return no_answer()
-        shown, word = found
-        note = (
-            "the answer is neither yes nor no"
-            if word is None
-            else "does not decide"
-            if word == "both"
-            else f"says {word}"
-        )
-        return judged(word == gold, {}, word or shown, note)
+        shown, word = final
+        return to_score(word == gold, {}, word or shown, _NOTES.get(word, f"says {word}"))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
@@ -83,7 +77,7 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
         word = read(statement.text, must_be_whole=statement.form == "conclusion")
         if word is not None or statement.is_explicit:
             return statement.text, word
-    opening = (spoken(text) or "").strip().partition("\n")[0]
+    opening = (visible_text(text) or "").strip().partition("\n")[0]
     word = read(opening, must_be_whole=False)
     return None if word is None else (opening, word)
 
@@ -91,23 +85,25 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
 def read(text: str, *, must_be_whole: bool) -> Word | None:
     """Read the yes or no a text starts with.
 
-    >>> read("Yes, since whales breathe air.", must_be_whole=False), read("yes/no", must_be_whole=False)
-    ('yes', 'both')
+    >>> read("Yes, since whales breathe air.", must_be_whole=False)
+    'yes'
+    >>> read("yes/no", must_be_whole=False)
+    'both'
     """
-    words = cleaned(text[:_MAX_CHARS])
-    found = _FIRST.match(words)
-    if found is None or _NOT_AN_ANSWER.match(words, found.end()):
+    words = strip_markup(text[:MAX_SPAN])
+    first = _FIRST.match(words)
+    if first is None or _NOT_AN_ANSWER.match(words, first.end()):
         return None
-    if must_be_whole and words[found.end() :].strip(" .!\"'”)]"):
+    if must_be_whole and words[first.end() :].strip(" .!\"'”)]"):
         return None
-    word = _WORDS[found[1].lower()]
-    if any(_WORDS[other.lower()] != word for other in _OTHERWISE.findall(words, found.end())):
+    word = _WORDS[first[1].lower()]
+    if any(_WORDS[other.lower()] != word for other in _OTHERWISE.findall(words, first.end())):
         return "both"
-    second = _SECOND.match(words, found.end())
+    second = _SECOND.match(words, first.end())
     while second is not None:
         # "Yes, no animal can" says yes; "yes or no" and "yes, no" say both.
-        is_said = bool(second["joined"] or not second["more"])
-        if is_said and _WORDS[second["word"].lower()] != word:
+        is_stated = bool(second["joined"] or not second["more"])
+        if is_stated and _WORDS[second["word"].lower()] != word:
             return "both"
         second = _SECOND.match(words, second.end("word"))
     return word

@@ -1,2 +1,1 @@
-"""Small tasks to try a model or a recipe on: countdown, arithmetic, last_letter, reverse. One file
-a task."""
+"""Small tasks to try a model or a recipe on: countdown, arithmetic, last_letter, reverse."""

@@ -1,21 +1,21 @@
-"""Arithmetic: work out an expression of whole numbers with + - * and brackets. Every operation is a
-gold step.
+"""Arithmetic: work out an expression of whole numbers with + - * and brackets, step by step.
 
-answer   the value, a whole number payload  {"expression": "..."}, for the word on each step; the
-grader needs nothing but the answer
+answer   the value, a whole number
+payload  {"expression": "...", "steps": [...]}; the grader needs nothing but the answer
 """
 
+import operator
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import StepNote, Task
-from whet.tasks.game24.values import combine, read
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.base import StepNote
+from whet.tasks.game24.rationals import combine, read
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
 
 _SHAPES = (
@@ -27,6 +27,7 @@ _SHAPES = (
 )
 """Fewest and most numbers, the largest of them, and the operations in each fifth of difficulty."""
 _HIGHEST = 10**9
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _ASK = "Work out {expression}\nWrite one operation a line, then a line with Answer: and the value."
 _NUMBER = re.compile(r"[-+]?(?:\d{1,40}|\d{1,3}(?:,\d{3}){1,13})(?:\.0{1,40})?")
 _STEP = re.compile(r"(-?\d{1,9}) ?([-+*]) ?\(?(-?\d{1,9})\)? ?= ?(-?\d{1,9})\.?")
@@ -34,7 +35,7 @@ _STEP = re.compile(r"(-?\d{1,9}) ?([-+*]) ?\(?(-?\d{1,9})\)? ?= ?(-?\d{1,9})\.?"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A number, or an operation on two; `value` is what it comes to."""
+    """A number, or an operation on two, with its value."""
 
     value: int
     symbol: str = ""
@@ -45,23 +46,13 @@ class ArithmeticConfig(GeneratedConfig):
     name: Literal["arithmetic"] = "arithmetic"
 
 
-class Arithmetic(Task):
-    """Generated expressions, an exact grader, gold steps, and a word on every step."""
+class Arithmetic(GeneratedTask):
+    """Generated expressions, an exact grader, gold steps, and a comment on every step."""
 
     name = "arithmetic"
-    is_bounded = True
 
     def __init__(self, config: ArithmeticConfig | None = None) -> None:
         self.config = config or ArithmeticConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
@@ -76,14 +67,11 @@ class Arithmetic(Task):
             )
         marks = [note.ok for note in self.notes(problem, text) if note.ok is not None]
         steps = sum(marks) / len(marks) if marks else 0.0
-        found = read_final(text, _whole)
-        if found is None:
-            score = no_answer()
-            return Score(
-                verdict=score.verdict, parts={**score.parts, "steps": steps}, note=score.note
-            )
-        note = "the value" if found[1] == gold else "not the value"
-        return judged(found[1] == gold, {"steps": steps}, found[0], note)
+        answer = read_final(text, _whole)
+        if answer is None:
+            return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
+        note = "the value" if answer[1] == gold else "not the value"
+        return to_score(answer[1] == gold, {"steps": steps}, answer[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         steps = problem.payload.get("steps")
@@ -91,44 +79,38 @@ class Arithmetic(Task):
         return problem.answer and "\n".join((*lines, f"Answer: {problem.answer}"))
 
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
-        """Judge every line that states an operation; other lines have no word on them."""
+        """Judge every line that states an operation; other lines have no comment."""
         return [_note(line) for line in text[: 1 << 16].splitlines() if line.strip()]
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, symbols = _SHAPES[fifth(level)]
         tree = _tree(rng, rng.randint(fewest, most), highest, symbols)
         if tree is None:
             return None
-        expression = written(tree)
-        steps = list(_steps(tree))
+        expression = write(tree)
         home = split_of(self.name, expression)
-        if split in (None, home):
-            asked = _ASK.format(expression=expression)
-            answer = str(tree.value)
-            payload: dict[str, Json] = {"expression": expression, "steps": [*steps]}
-            return question(
-                self.name, asked, answer=answer, payload=payload, level=level, split=home
-            )
-        return None
+        if split not in (None, home):
+            return None
+        asked = _ASK.format(expression=expression)
+        payload: dict[str, Json] = {"expression": expression, "steps": [*_steps(tree)]}
+        answer = str(tree.value)
+        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
 
 
-def written(node: Node) -> str:
+def write(node: Node) -> str:
     """Write an expression with the brackets it needs and no others.
 
     >>> two = Node(2)
-    >>> written(Node(0, "-", (two, Node(4, "+", (two, two)))))
+    >>> write(Node(0, "-", (two, Node(4, "+", (two, two)))))
     '2 - (2 + 2)'
     """
     if not node.parts:
         return str(node.value)
-    left, right = (written(part) for part in node.parts)
-    weak = [part.symbol in ("+", "-") for part in node.parts]
-    if node.symbol == "*":
-        left, right = (
-            f"({text})" if is_weak else text
-            for text, is_weak in zip((left, right), weak, strict=True)
-        )
-    elif node.symbol == "-" and weak[1]:
+    left, right = (write(part) for part in node.parts)
+    is_sum = [part.symbol in ("+", "-") for part in node.parts]
+    if node.symbol == "*" and is_sum[0]:
+        left = f"({left})"
+    if node.symbol in ("*", "-") and is_sum[1]:
         right = f"({right})"
     return f"{left} {node.symbol} {right}"
 
@@ -150,25 +132,21 @@ def _tree(rng: Random, num_leaves: int, highest: int, symbols: str) -> Node | No
     if left is None or right is None:
         return None
     symbol = rng.choice(symbols)
-    value = {
-        "+": left.value + right.value,
-        "-": left.value - right.value,
-        "*": left.value * right.value,
-    }[symbol]
+    value = _OPERATIONS[symbol](left.value, right.value)
     return Node(value, symbol, (left, right)) if abs(value) < _HIGHEST else None
 
 
 def _note(line: str) -> StepNote:
-    found = _STEP.fullmatch(line.strip()) if len(line) < 100 else None
-    a, b, c = (read(found[group]) for group in (1, 3, 4)) if found else (None, None, None)
-    if not found or a is None or b is None:
+    match = _STEP.fullmatch(line.strip()) if len(line) < 100 else None
+    a, b, c = (read(match[group]) for group in (1, 3, 4)) if match else (None, None, None)
+    if not match or a is None or b is None:
         return StepNote(line=line, ok=None, note="")
-    is_right = combine(a, found[2], b) == c
+    is_right = combine(a, match[2], b) == c
     return StepNote(line=line, ok=is_right, note="right" if is_right else "false arithmetic")
 
 
 def _whole(span: str) -> int | None:
-    told = span.strip().strip("$`*").removesuffix(".").replace("\N{MINUS SIGN}", "-")
-    if not _NUMBER.fullmatch(told) or not told.isascii():
+    number = span.strip().strip("$`*").removesuffix(".").replace("\N{MINUS SIGN}", "-")
+    if not _NUMBER.fullmatch(number) or not number.isascii():
         return None
-    return int(told.partition(".")[0].replace(",", ""))
+    return int(number.partition(".")[0].replace(",", ""))

@@ -1,8 +1,7 @@
 """Countdown: reach a target from given numbers with + - * /, each at most once, or exactly once.
 
-answer   an expression that reaches the target, or nothing where none is known: any right expression
-is right payload  {"numbers": [...], "target": n, "use": "all" or "some"}; without `use` the
-settings decide
+answer   an expression that reaches the target, if one is known; any other is right as well
+payload  {"numbers": [...], "target": n, "use": "all" or "some"}; the settings' `use` if missing
 """
 
 import re
@@ -13,11 +12,9 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.game24.expression import Expression, parse
-from whet.tasks.game24.values import SYMBOLS, Value, combine
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
@@ -25,8 +22,7 @@ Term = tuple[Value, str]
 """A number at hand and the expression that made it."""
 
 _SHAPES = ((3, 3, 9, 40), (4, 4, 12, 100), (4, 5, 25, 300), (5, 5, 50, 600), (6, 6, 100, 999))
-"""Fewest and most numbers, the largest of them, and the largest target in each fifth of
-difficulty."""
+"""Fewest and most numbers, their largest, and the largest target in each fifth of difficulty."""
 _WORDS: dict[Use, str] = {"all": "each number exactly once", "some": "each number at most once"}
 _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
@@ -44,25 +40,15 @@ class CountdownConfig(GeneratedConfig):
     """Whether every number must be used, once each, or some may be left over."""
 
 
-class Countdown(Task):
-    """Generated targets that can be reached, an exact grader in whole fractions, and a gold
-    expression."""
+class Countdown(GeneratedTask):
+    """Generated targets that can be reached, an exact grader, and a gold expression."""
 
     name = "countdown"
-    is_bounded = True
     has_one_answer = False
+    config: CountdownConfig
 
     def __init__(self, config: CountdownConfig | None = None) -> None:
         self.config = config or CountdownConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
@@ -70,11 +56,11 @@ class Countdown(Task):
         Parts: `correct` 0 or 1; `numbers`, 1 where it uses the given numbers as asked; `value`, 1
         where it makes the target, whatever numbers it uses.
         """
-        numbers, target, use = self._given(problem)
-        found = read_final(text, lambda span: _expression(span, target))
-        if found is None:
+        numbers, target, use = self._read_payload(problem)
+        answer = read_final(text, lambda span: _parse(span, target))
+        if answer is None:
             return no_answer("numbers", "value")
-        span, expression = found
+        span, expression = answer
         used = Counter(expression.leaves)
         given = Counter(numbers)
         fits = used == given if use == "all" else used <= given
@@ -82,21 +68,19 @@ class Countdown(Task):
         note = f"makes {target}" if reaches else f"does not make {target}"
         if not fits:
             note += f", but not with {_WORDS[use]} of {' '.join(map(str, numbers))}"
-        return judged(
-            fits and reaches, {"numbers": float(fits), "value": float(reaches)}, span, note
-        )
+        parts = {"numbers": float(fits), "value": float(reaches)}
+        return to_score(fits and reaches, parts, span, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Give the known expression, or search for one; None where the search finds none in its
-        bounds."""
-        numbers, target, use = self._given(problem)
+        """Give the known expression, or search for one; None where a bounded search finds none."""
+        numbers, target, use = self._read_payload(problem)
         known = problem.answer and f"<answer>{problem.answer}</answer>"
         if known and self.score(problem, known).parts["correct"] == 1.0:
             return known
-        found = search(numbers, target, use)[0]
-        return None if found is None else f"<answer>{found}</answer>"
+        expression = search(numbers, target, use)[0]
+        return None if expression is None else f"<answer>{expression}</answer>"
 
-    def _given(self, problem: Problem) -> tuple[list[int], int, Use]:
+    def _read_payload(self, problem: Problem) -> tuple[list[int], int, Use]:
         match problem.payload:
             case {"numbers": list(numbers), "target": int(target)}:
                 whole = [number for number in numbers if isinstance(number, int)]
@@ -104,47 +88,47 @@ class Countdown(Task):
                     use = problem.payload.get("use", self.config.use)
                     return whole, target, "some" if use == "some" else "all"
         raise DataError(
-            f"problem {problem.id} needs payload.numbers and payload.target, not {dict(problem.payload)!r}"
+            f"problem {problem.id} needs payload.numbers and payload.target, "
+            f"not {dict(problem.payload)!r}"
         )
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
         numbers = [rng.randint(1, highest) for _ in range(rng.randint(fewest, most))]
         home = split_of(self.name, [*sorted(numbers)])
-        spare = self.config.use == "some" and len(numbers) > 3
-        joined = _joined(numbers[:-1] if spare else numbers, rng) if split in (None, home) else None
-        if joined is None or joined[0][1] != 1 or not highest < joined[0][0] <= top:
+        if split not in (None, home):
             return None
-        target = joined[0][0]
         use = self.config.use
+        has_spare = use == "some" and len(numbers) > 3
+        term = _join_all(numbers[:-1] if has_spare else numbers, rng)
+        if term is None or term[0][1] != 1 or not highest < term[0][0] <= top:
+            return None
+        (target, _), answer = term
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
-        return question(
-            self.name, asked, answer=joined[1], payload=payload, level=level, split=home
-        )
+        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:
-    """Find an expression, trying every join of two numbers; also count the joins tried, which are
-    bounded."""
+    """Find an expression by trying every join of two numbers; count the joins, up to a limit."""
     seen: set[tuple[Value, ...]] = set()
     stack: list[list[Term]] = [[((number, 1), str(number)) for number in numbers]]
-    tried = 0
-    while stack and tried < _MAX_SEARCH:
+    num_tried = 0
+    while stack and num_tried < _MAX_SEARCH:
         terms = stack.pop()
-        for value, written in terms:
+        for value, text in terms:
             if value == (target, 1) and (use == "some" or len(terms) == 1):
-                return written, tried
+                return text, num_tried
         for (i, (a, a_text)), (j, (b, b_text)) in combinations(enumerate(terms), 2):
-            rest = [term for place, term in enumerate(terms) if place not in (i, j)]
-            for value, written in _joins(a, a_text, b, b_text):
-                tried += 1
-                state = [*rest, (value, written)]
+            rest = [term for index, term in enumerate(terms) if index not in (i, j)]
+            for value, text in _joins(a, a_text, b, b_text):
+                num_tried += 1
+                state = [*rest, (value, text)]
                 key = tuple(sorted(term[0] for term in state))
                 if key not in seen:
                     seen.add(key)
                     stack.append(state)
-    return None, tried
+    return None, num_tried
 
 
 def _joins(a: Value, a_text: str, b: Value, b_text: str) -> Iterator[Term]:
@@ -161,7 +145,7 @@ def _joins(a: Value, a_text: str, b: Value, b_text: str) -> Iterator[Term]:
             yield value, f"({one} {symbol} {other})"
 
 
-def _expression(span: str, target: int) -> Expression | None:
+def _parse(span: str, target: int) -> Expression | None:
     """Parse `EXPR` or `EXPR = target`."""
     body, equals, claim = _SIGN.sub(lambda sign: {**_SIGNS, **_LATEX}[sign[0]], span).partition("=")
     if equals and claim.strip().rstrip(".") != str(target):
@@ -169,7 +153,7 @@ def _expression(span: str, target: int) -> Expression | None:
     return parse(body.strip())
 
 
-def _joined(numbers: Sequence[int], rng: Random) -> Term | None:
+def _join_all(numbers: Sequence[int], rng: Random) -> Term | None:
     """Join numbers at random, in whole steps only; None where a draw does not allow it."""
     terms: list[Term] = [((number, 1), str(number)) for number in numbers]
     while len(terms) > 1:
@@ -180,5 +164,5 @@ def _joined(numbers: Sequence[int], rng: Random) -> Term | None:
         if value is None or value[1] != 1 or value[0] < 1 or (symbol in "*/" and b == (1, 1)):
             return None
         terms.append((value, f"({a_text} {symbol} {b_text})"))
-    value, written = terms[0]
-    return value, written[1:-1]
+    value, text = terms[0]
+    return value, text[1:-1]

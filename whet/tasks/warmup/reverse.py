@@ -5,16 +5,14 @@ payload  {"text": "..."}, for reading only
 """
 
 import re
-from collections.abc import Iterator
 from random import Random
 from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.answers import judged, no_answer, read_final
-from whet.tasks.base import Task
-from whet.tasks.generated import GeneratedConfig, fifth, first, level_of, question, split_of, spread
-from whet.tasks.logic.words import PEOPLE, VALUES
-from whet.types import Problem, Score, Split
+from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.logic.vocabulary import PEOPLE, VALUES
+from whet.types import Json, Problem, Score, Split
 
 Unit = Literal["letters", "words"]
 
@@ -25,11 +23,12 @@ _LENGTHS: dict[Unit, tuple[tuple[int, int], ...]] = {
 """Shortest and longest text in each fifth of difficulty, in its units."""
 _POOL = sorted({*PEOPLE, *(value for values in VALUES.values() for value in values)})
 _ASK: dict[Unit, str] = {
-    "letters": "Write this text backwards, letter by letter: {text}\nEnd with a line of Answer: and what you get.",
-    "words": "Write the words of this text in reverse order: {text}\nEnd with a line of Answer: and what you get.",
+    "letters": "Write this text backwards, letter by letter: {text}\n",
+    "words": "Write the words of this text in reverse order: {text}\n",
 }
+_ASK_END = "End with a line of Answer: and what you get."
 _QUOTES = "\"'`"
-_TOLD = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
+_QUOTED_END = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
 """A sentence that ends in the text in quotes."""
 
 
@@ -39,61 +38,51 @@ class ReverseConfig(GeneratedConfig):
     """What is reversed: the letters, spaces included, or the order of the words."""
 
 
-class Reverse(Task):
-    """Generated texts that do not read the same both ways, and a grader that wants every
-    character."""
+class Reverse(GeneratedTask):
+    """Generated texts that do not read the same both ways, compared character by character."""
 
     name = "reverse"
-    is_bounded = True
+    config: ReverseConfig
 
     def __init__(self, config: ReverseConfig | None = None) -> None:
         self.config = config or ReverseConfig()
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
-
-    def generate(
-        self, seed: int, level: float | None = None, split: Split | None = None
-    ) -> Problem:
-        place = level_of(seed, level)
-        return first(self.name, seed, lambda rng: self._drawn(rng, place, split))
-
     def score(self, problem: Problem, text: str) -> Score:
         """Compare character by character, outer spaces and one pair of quotes aside.
 
-        Parts: `correct` 0 or 1; `places`, the share of places with the right character.
+        Parts: `correct` 0 or 1; `places`, the share of positions with the right character.
         """
         gold = problem.answer
         if not gold:
             raise DataError(
                 f"problem {problem.id} needs the reversed text as its answer, not {gold!r}"
             )
-        found = read_final(text, _unquoted)
-        if found is None:
+        answer = read_final(text, _unquote)
+        if answer is None:
             return no_answer("places")
-        told = found[1]
-        right = sum(a == b for a, b in zip(told, gold, strict=False))
-        note = f"{right} of {len(gold)} places are right"
-        return judged(told == gold, {"places": right / max(len(told), len(gold))}, found[0], note)
+        span, reversed_text = answer
+        num_right = sum(a == b for a, b in zip(reversed_text, gold, strict=False))
+        parts = {"places": num_right / max(len(reversed_text), len(gold))}
+        note = f"{num_right} of {len(gold)} places are right"
+        return to_score(reversed_text == gold, parts, span, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"Answer: {problem.answer}"
 
-    def _drawn(self, rng: Random, level: float, split: Split | None) -> Problem | None:
+    def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         unit = self.config.unit
         low, high = _LENGTHS[unit][fifth(level)]
-        text = _drawn(rng, rng.randint(low, high), unit)
+        text = _draw_text(rng, rng.randint(low, high), unit)
         answer = text[::-1] if unit == "letters" else " ".join(text.split()[::-1])
         home = split_of(self.name, text)
-        if answer.casefold() != text.casefold() and split in (None, home):
-            asked = _ASK[unit].format(text=text)
-            return question(
-                self.name, asked, answer=answer, payload={"text": text}, level=level, split=home
-            )
-        return None
+        if answer.casefold() == text.casefold() or split not in (None, home):
+            return None
+        asked = _ASK[unit].format(text=text) + _ASK_END
+        payload: dict[str, Json] = {"text": text}
+        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
 
 
-def _drawn(rng: Random, length: int, unit: Unit) -> str:
+def _draw_text(rng: Random, length: int, unit: Unit) -> str:
     if unit == "words":
         return " ".join(rng.choice(_POOL) for _ in range(length))
     text = ""
@@ -102,11 +91,10 @@ def _drawn(rng: Random, length: int, unit: Unit) -> str:
     return text[:length].strip()
 
 
-def _unquoted(span: str) -> str | None:
+def _unquote(span: str) -> str | None:
     if "\n" in span:
         return None
-    told = _TOLD.fullmatch(span)
-    if told:
-        return told[2]
+    if match := _QUOTED_END.fullmatch(span):
+        return match[2]
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span

@@ -1,2 +1,1 @@
-"""Exact solvers: bitsets, branch and bound, dynamic programming. Each counts its nodes and says
-what it proved."""
+"""Exact solvers for small graphs, over node numbers and bitsets."""

@@ -1,50 +1,21 @@
-"""Largest cliques by branch and bound over bitsets, with greedy colouring as the bound (Tomita and
-Seki 2003).
+"""Largest cliques by branch and bound over bitsets, bounded by greedy colouring.
 
-Independent sets are cliques of the complement; vertex covers are what an independent set leaves
-out.
+The bound is that of Tomita and Seki (2003). Independent sets are cliques of the complement; vertex
+covers are what an independent set leaves out.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from whet.tasks.graphs.solvers.found import NODE_LIMIT, Found, members
+from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
 
 
-def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
-    """Find a largest set of nodes that are all joined; `neighbours` holds one bitset a node.
+def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a largest set of nodes that are all joined; `neighbours` holds one bitset per node.
 
     >>> max_clique([0b0110, 0b0101, 0b1011, 0b0100]).lists
     ((0, 1, 2),)
     """
-    mask, nodes = _search(neighbours, limit)
-    return _found(mask, nodes, limit)
-
-
-def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
-    """Find a largest set of nodes of which no two are joined."""
-    mask, nodes = _search(_complement(neighbours), limit)
-    return _found(mask, nodes, limit)
-
-
-def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Found:
-    """Find a smallest set of nodes that touches every edge."""
-    mask, nodes = _search(_complement(neighbours), limit)
-    return _found(((1 << len(neighbours)) - 1) & ~mask, nodes, limit)
-
-
-def _found(mask: int, nodes: int, limit: int) -> Found:
-    return Found(
-        lists=(members(mask),), value=mask.bit_count(), nodes=nodes, is_proven=nodes < limit
-    )
-
-
-def _complement(neighbours: Sequence[int]) -> list[int]:
-    everyone = (1 << len(neighbours)) - 1
-    return [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
-
-
-def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
-    """Return the largest clique as a bitset, and the nodes searched (`limit` where it ran out)."""
     best = 0
     nodes = 0
     stack = [(0, (1 << len(neighbours)) - 1, len(neighbours))]
@@ -57,7 +28,7 @@ def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
         if not candidates:
             best = chosen
             continue
-        order, colours = _coloured(neighbours, candidates)
+        order, colours = _colour_greedily(neighbours, candidates)
         children = []
         for node, colour in zip(reversed(order), reversed(colours), strict=True):
             if size + colour <= best.bit_count():
@@ -65,12 +36,26 @@ def _search(neighbours: Sequence[int], limit: int) -> tuple[int, int]:
             children.append((chosen | 1 << node, candidates & neighbours[node], size + colour))
             candidates ^= 1 << node
         stack.extend(reversed(children))
-    return best, nodes
+    clique = members(best)
+    return Solution(lists=(clique,), value=len(clique), nodes=nodes, is_proven=nodes < limit)
 
 
-def _coloured(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
-    """Colour so that joined nodes differ: a clique has no more nodes than there are colours up to
-    its last one."""
+def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a largest set of nodes of which no two are joined."""
+    everyone = (1 << len(neighbours)) - 1
+    complement = [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
+    return max_clique(complement, limit=limit)
+
+
+def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a smallest set of nodes that touches every edge."""
+    solution = max_independent_set(neighbours, limit=limit)
+    cover = tuple(node for node in range(len(neighbours)) if node not in solution.lists[0])
+    return replace(solution, lists=(cover,), value=len(cover))
+
+
+def _colour_greedily(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
+    """Colour so that neighbours differ: a clique has at most as many nodes as its last colour."""
     order = []
     colours = []
     colour = 0

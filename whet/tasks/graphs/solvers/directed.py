@@ -1,5 +1,4 @@
-"""Orders, flows and matchings: textbook algorithms on numbered graphs. Edges are (from, to) or
-(from, to, weight)."""
+"""Orders, lightest paths, flows and matchings; edges are (from, to) or (from, to, weight)."""
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -10,8 +9,9 @@ Weighted = tuple[int, int, int]
 
 
 def topological_order(n: int, edges: Sequence[Edge]) -> list[int] | None:
-    """Order the nodes so that every edge leads forward, the lowest free number first; None where
-    there is a cycle.
+    """Order the nodes so that every edge leads forward, the lowest free number first.
+
+    None where there is a cycle.
 
     >>> topological_order(3, [(2, 0), (0, 1)])
     [2, 0, 1]
@@ -37,8 +37,7 @@ def topological_order(n: int, edges: Sequence[Edge]) -> list[int] | None:
 def lightest_path(
     n: int, edges: Sequence[Weighted], start: int, end: int
 ) -> tuple[int, list[int]] | None:
-    """Find a path of least weight both ways along the edges (Dijkstra); None where there is
-    none."""
+    """Find a path of least weight, both ways along edges (Dijkstra); None where there is none."""
     around: dict[int, list[Edge]] = defaultdict(list)
     for a, b, weight in edges:
         around[a].append((b, weight))
@@ -64,7 +63,7 @@ def lightest_path(
 
 
 def max_flow(edges: Sequence[Weighted], source: int, sink: int) -> int:
-    """Push flow along shortest ways until none is left (Edmonds and Karp).
+    """Push flow along shortest paths until none is left (Edmonds and Karp).
 
     >>> max_flow([(0, 1, 3), (1, 2, 2), (0, 2, 4)], 0, 2)
     6
@@ -97,8 +96,7 @@ def max_flow(edges: Sequence[Weighted], source: int, sink: int) -> int:
 
 
 def max_matching(wishes: Sequence[Edge]) -> dict[int, int]:
-    """Give as many left nodes as possible a right node of their own (augmenting paths); keys are
-    left nodes."""
+    """Give as many left nodes as possible a right node of their own (augmenting paths)."""
     around: dict[int, list[int]] = defaultdict(list)
     for a, b in wishes:
         around[a].append(b)

@@ -1,5 +1,4 @@
-"""Shortest tours by dynamic programming over sets of cities (Held and Karp 1962), one layer of set
-sizes at a time."""
+"""Shortest tours by dynamic programming over sets of cities (Held and Karp 1962)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -8,48 +7,37 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.tasks.graphs.solvers.found import Found
+from whet.tasks.graphs.solvers.base import Solution
 
 MAX_CITIES = 20
-"""Above this the table no longer fits (80 MB at 20 cities); a tour is then only improved by swaps,
-and unproven."""
+"""Above this the table (80 MB at 20 cities) is too large: a tour is improved by swaps, unproven."""
 
 _CACHED_CITIES = 14
 
 Layer = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
-def shortest_tour(distances: Sequence[Sequence[float]]) -> Found:
-    """Find a shortest closed tour, first city 0 and last city 0. `nodes` counts the states of the
-    table.
+def shortest_tour(distances: Sequence[Sequence[float]]) -> Solution:
+    """Find a shortest closed tour from city 0; `nodes` counts the states of the table.
 
     >>> shortest_tour([[0, 1, 5, 2], [1, 0, 2, 5], [5, 2, 0, 1], [2, 5, 1, 0]]).value
     6
     """
     n = len(distances)
     if n < 2:
-        return Found(lists=((0, 0) if n else (),), value=0, nodes=1, is_proven=True)
-    if n > MAX_CITIES:
-        return _found(_swapped(distances), distances, nodes=0, is_proven=False)
-    tour, states = _table_tour(np.asarray(distances))
-    return _found(tour, distances, nodes=states, is_proven=True)
+        return Solution(lists=((0, 0) if n else (),), value=0, nodes=1, is_proven=True)
+    is_proven = n <= MAX_CITIES
+    tour, states = _fill_table(np.asarray(distances)) if is_proven else (_swap(distances), 0)
+    length = tour_length(tour, distances)
+    return Solution(lists=(tuple(tour),), value=length, nodes=states, is_proven=is_proven)
 
 
 def tour_length(tour: Sequence[int], distances: Sequence[Sequence[float]]) -> float:
     return sum(distances[a][b] for a, b in pairwise(tour))
 
 
-def _found(
-    tour: list[int], distances: Sequence[Sequence[float]], *, nodes: int, is_proven: bool
-) -> Found:
-    return Found(
-        lists=(tuple(tour),), value=tour_length(tour, distances), nodes=nodes, is_proven=is_proven
-    )
-
-
-def _table_tour(distances: NDArray[np.float64]) -> tuple[list[int], int]:
-    """Fill best[set, last]: the shortest way from city 0 through the set of cities 1 to n - 1 that
-    ends at `last`."""
+def _fill_table(distances: NDArray[np.float64]) -> tuple[list[int], int]:
+    """Fill best[set, last]: the shortest path from city 0 through the set that ends at `last`."""
     others = len(distances) - 1
     between = np.ascontiguousarray(distances[1:, 1:].T)
     high = distances.sum() + 1
@@ -82,8 +70,8 @@ def _make_layer(others: int, size: int) -> Layer:
 _layer = lru_cache(256)(_make_layer)
 
 
-def _swapped(distances: Sequence[Sequence[float]]) -> list[int]:
-    """Start from the nearest neighbour each time, then reverse stretches while that helps."""
+def _swap(distances: Sequence[Sequence[float]]) -> list[int]:
+    """Go to the nearest city each time, then reverse stretches while that shortens the tour."""
     left = set(range(1, len(distances)))
     tour = [0]
     while left:
@@ -96,10 +84,8 @@ def _swapped(distances: Sequence[Sequence[float]]) -> list[int]:
         improved = False
         for start in range(1, len(tour) - 2):
             for end in range(start + 1, len(tour) - 1):
-                a = tour[start - 1]
-                b = tour[start]
-                c = tour[end]
-                d = tour[end + 1]
+                a, b = tour[start - 1 : start + 1]
+                c, d = tour[end : end + 2]
                 if distances[a][c] + distances[b][d] < distances[a][b] + distances[c][d] - 1e-9:
                     tour[start : end + 1] = reversed(tour[start : end + 1])
                     improved = True

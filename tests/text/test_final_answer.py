@@ -1,0 +1,230 @@
+"""Where answers stand in a response, each with its span, in linear time."""
+
+import time
+
+import pytest
+
+from whet.text.final_answer import (
+    MAX_CHARS,
+    MAX_NESTED_BOXES,
+    Span,
+    after_heading,
+    after_thought,
+    after_verb,
+    find_boxes,
+    find_formulas,
+    find_marks,
+    find_numbers,
+    find_tags,
+    first_sentence,
+    has_open_box,
+    has_open_tag,
+    last_box,
+    last_line,
+    only_number,
+    visible_text,
+)
+
+
+def texts(spans: list[Span]) -> list[str]:
+    return [span.text for span in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        (r"so \boxed{4}.", ["4"]),
+        (r"\boxed{\frac{1}{2}} and \fbox{3}", [r"\frac{1}{2}", "3"]),
+        (r"\boxed{\{1, 2\}}", [r"\{1, 2\}"]),
+        (r"\boxed 7", ["7"]),
+        (r"\boxed{\boxed{4}}", [r"\boxed{4}"]),
+        (r"\boxed{4", []),
+        (r"\boxedness{4}", []),
+        ("no box", []),
+    ],
+)
+def test_boxes_are_found_with_their_braces_balanced(text: str, inside: list[str]) -> None:
+    assert texts(find_boxes(text)) == inside
+
+
+def test_a_box_knows_its_span() -> None:
+    text = r"the value \boxed{12} holds"
+
+    (box,) = find_boxes(text)
+
+    assert text[box.start : box.end] == r"\boxed{12}"
+
+
+def test_boxes_in_boxes_are_listed_where_asked_for() -> None:
+    assert texts(find_boxes(r"\boxed{so \boxed{4}}", nested=True)) == [r"so \boxed{4}", "4"]
+
+
+def test_of_many_boxes_in_boxes_the_last_are_listed() -> None:
+    assert len(find_boxes(r"\boxed{" * 90 + "}" * 90, nested=True)) == MAX_NESTED_BOXES
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "is_open"),
+    [
+        (r"\boxed{1} \boxed{\frac{1}{2}}", r"\frac{1}{2}", False),
+        (r"\boxed{\boxed{4}}", "4", False),
+        (r"\boxed{1} \boxed{2", None, True),
+        (r"\boxed{1 \boxed{2}", "2", False),
+        (r"\boxed{a\}", None, True),
+        (r"\boxed{\{a}", r"\{a", False),
+        ("none", None, False),
+    ],
+)
+def test_the_last_box_counts_and_is_cut_where_it_does_not_close(
+    text: str, inside: str | None, is_open: bool
+) -> None:
+    assert last_box(text) == inside
+    assert has_open_box(text) is is_open
+
+
+def test_tags_may_run_over_lines_and_the_inner_one_counts() -> None:
+    assert texts(find_tags("<answer>1</answer> <answer>\n2\n</answer>")) == ["1", "\n2\n"]
+    assert texts(find_tags("<answer>a<answer>b</answer>")) == ["b"]
+    assert find_tags("<answer>never closed") == []
+
+
+def test_a_last_tag_that_is_never_closed_is_open() -> None:
+    assert has_open_tag("<answer>1</answer> <answer>2")
+    assert not has_open_tag("<answer>1 <answer>2</answer>")
+    assert not has_open_tag("2</answer>")
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("plain", 0),
+        ("<think>a</think>b", 16),
+        ("a</think>b", 9),
+        ("<think>a", None),
+        ("<think>a</think><think>b", None),
+    ],
+)
+def test_the_thinking_part_ends_at_its_last_closing_tag(text: str, start: int | None) -> None:
+    assert after_thought(text) == start
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking", "thought", "reasoning"])
+def test_what_follows_a_closed_thought_is_visible_and_an_open_one_hides_all(tag: str) -> None:
+    assert visible_text(f"<{tag}>a</{tag}>b") == "b"
+    assert visible_text(f"a <{tag}>b") is None
+
+
+def test_a_response_that_is_too_long_is_not_visible() -> None:
+    assert visible_text("x" * MAX_CHARS) is not None
+    assert visible_text("x" * (MAX_CHARS + 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("#### 1,234", "1,234"),
+        ("The answer is 42 because", "42 because"),
+        ("**Final Answer:** 7", "7"),
+        ("Answer: 1\nAnswer: 2", "2"),
+        ("steps\nA: 64", "64"),
+        ("答案：C", "C"),
+        ("La réponse est 5", "5"),
+    ],
+)
+def test_marks_are_found(text: str, after: str) -> None:
+    assert find_marks(text)[-1].text.strip() == after
+
+
+def test_a_word_that_only_contains_answer_is_no_mark() -> None:
+    assert find_marks("unanswered: 5") == []
+
+
+def test_all_that_follows_the_last_heading_is_taken() -> None:
+    assert after_heading("Answer: a\n**Final Answer:** b\nc") == "b\nc"
+    assert after_heading("My answer: a") is None
+
+
+def test_a_sentence_ends_at_its_point_but_not_inside_a_number_or_formula() -> None:
+    line = Span(text=" 1.5 is it. And 3 more", start=10, end=32)
+    assert first_sentence(line) == Span(text=" 1.5 is it", start=10, end=20)
+    assert first_sentence(Span(text="$a. b$ so", start=0, end=9)).text == "$a. b$ so"
+
+
+def test_the_last_line_holds_more_than_marks() -> None:
+    assert last_line("a\nb = 2\n\n**\n") == Span(text="b = 2", start=2, end=7)
+    assert last_line(" \n\n") is None
+
+
+def test_formulas_are_found_between_any_delimiters() -> None:
+    assert texts(find_formulas(r"$1$ and \(2\) and \[3\] and $$4$$ costs \$5")) == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
+
+
+def test_numbers_are_found_but_not_inside_words() -> None:
+    assert texts(list(find_numbers("K2A has 1,000.99m² and -3/4, 28%"))) == [
+        "1,000.99",
+        "-3/4",
+        "28%",
+    ]
+    assert texts(list(find_numbers(r"so (\frac{2}{5}) tons"))) == [r"\frac{2}{5}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("We add them. The total is **1,062**.", "1,062"),
+        ("The letters are: nda", "nda"),
+        ("The total is not 5.", None),
+        ("Is the total 5?", None),
+        ("The total is about 5.", None),
+        ("The reference answer is 5.", None),
+        ("5", None),
+        ("The total is 5." + " " * 400, None),
+    ],
+)
+def test_a_sentence_tells_what_stands_behind_its_last_verb(line: str, expected: str | None) -> None:
+    assert after_verb(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("It was highest in **2008**.", "2008."),
+        ("She will pay \\$4.75", "\\$4.75"),
+        ("It fell by -3", "-3"),
+        ("From 2008 to 2009", None),
+        ("Not in 2008", None),
+        ("x = 5", None),
+        ("no number", None),
+    ],
+)
+def test_the_only_number_of_a_sentence_is_what_it_tells(line: str, expected: str | None) -> None:
+    assert only_number(line) == expected
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [r"\boxed{", "{", "}", "$", "\\", "<answer>", "</think>", "answer is ", "1,", "\n", "####"],
+)
+def test_every_search_takes_linear_time(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    start = time.perf_counter()
+
+    for search in (
+        find_boxes,
+        has_open_box,
+        last_box,
+        find_tags,
+        after_thought,
+        find_marks,
+        last_line,
+        find_formulas,
+    ):
+        search(text)
+    list(find_numbers(text))
+
+    assert time.perf_counter() - start < 5

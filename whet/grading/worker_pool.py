@@ -1,0 +1,260 @@
+"""Grading workers seen from their parent: hand a worker a batch, collect what came of it."""
+
+import inspect
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from whet.config import Config, to_table
+from whet.errors import ConfigError, TrainError
+from whet.grading.limits import Limits
+from whet.grading.worker import KILL, State
+from whet.tasks.base import Task, settings_class
+from whet.types import Json, Score, Verdict
+from whet.user_code import loaded_files
+
+PATIENCE_SECONDS = 60.0
+"""How long the fork server may take to load or to end."""
+SILENCE_SECONDS = 8.0
+"""How long a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
+    "from whet.grading.fork_server import main; main()"
+)
+# One thread each: the workers are the parallel part. A fixed hash seed keeps the order of sets the
+# same every time.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Some answers of a worker's batch are graded, in `seconds` together."""
+
+    slot: int
+    scores: tuple[tuple[int, Score], ...]
+    seconds: float
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died:
+    """A worker ended and was replaced; `answer` is the number it was at."""
+
+    slot: int
+    answer: int | None
+    why: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Channel:
+    """A socket and what has arrived of an unfinished line; `slot` is None for the fork server's."""
+
+    socket: socket.socket
+    slot: int | None
+    rest: bytearray = field(default_factory=bytearray)
+
+    def read(self) -> list[bytes] | None:
+        """Take the lines that have arrived; None once the other side has closed."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            return None
+        self.rest += data
+        if b"\n" not in data:
+            return []
+        *lines, rest = bytes(self.rest).split(b"\n")
+        self.rest = bytearray(rest)
+        return lines
+
+
+class WorkerPool:
+    """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
+
+    def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
+        hello = {
+            "user_files": loaded_files(),
+            "limits": to_table(limits),
+            "tasks": [_recipe(task) for task in tasks],
+        }
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._server = subprocess.Popen(  # noqa: S603 - our own interpreter and our own words
+                [sys.executable, "-c", START, str(theirs.fileno()), json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, **ENVIRONMENT},
+            )
+        self._control = _Channel(socket=ours, slot=None)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(ours, selectors.EVENT_READ, self._control)
+        self._workers: dict[int, _Channel] = {}
+        self._is_ready = False
+        self._silence = limits.wall + SILENCE_SECONDS
+        self._heard_at: dict[int, float] = {}  # of workers that have a batch
+        assert self._server.stdin is not None, "the server's input is a pipe"
+        with suppress(BrokenPipeError), self._server.stdin as pipe:
+            pipe.write(json.dumps(hello).encode())
+        for slot in range(num_workers):
+            self._start(slot)
+
+    def give(self, slot: int, batch: bytes) -> None:
+        """Hand a batch to an idle worker; `listen` reports one that is gone by now."""
+        self._heard_at[slot] = time.monotonic()
+        try:
+            self._workers[slot].socket.sendall(batch)
+        except TimeoutError:
+            self._kill(slot)
+        except OSError:
+            return
+
+    def listen(self, *, wait: bool) -> list[Scored | Died]:
+        """Collect what has happened; with `wait`, block until something has."""
+        while True:
+            events: list[Scored | Died] = []
+            ready = self._selector.select(self._longest_wait() if wait else 0)
+            if wait and not ready:
+                self._kill_silent()
+            for key, _ in ready:
+                channel: _Channel = key.data
+                # A worker may have been replaced earlier in this round.
+                if channel.slot is None or self._workers[channel.slot] is channel:
+                    events += self._read(channel)
+            for event in events:
+                self._note(event)
+            if events or not wait:
+                return events
+
+    def close(self) -> None:
+        """End all workers and the server; none is left when this returns."""
+        self._selector.close()
+        self._control.socket.close()
+        for channel in self._workers.values():
+            channel.socket.close()
+        try:
+            self._server.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+
+    def _longest_wait(self) -> float:
+        """While tasks load, workers are not there yet, and nothing is expected of them."""
+        if not self._is_ready:
+            return PATIENCE_SECONDS
+        oldest = min(self._heard_at.values(), default=time.monotonic())
+        return max(0.01, oldest + self._silence - time.monotonic())
+
+    def _note(self, event: Scored | Died) -> None:
+        if isinstance(event, Scored) and event.state is State.MORE:
+            self._heard_at[event.slot] = time.monotonic()
+        else:
+            self._heard_at.pop(event.slot, None)
+
+    def _kill_silent(self) -> None:
+        """Kill workers that are stuck at no answer, where the clock of answers does not reach."""
+        if not self._is_ready:
+            raise TrainError(
+                f"the tasks took more than {PATIENCE_SECONDS:g} s to load in the grading process"
+            )
+        for slot, heard_at in self._heard_at.items():
+            if time.monotonic() - heard_at > self._silence:
+                self._kill(slot)
+
+    def _kill(self, slot: int) -> None:
+        self._heard_at[slot] = time.monotonic()
+        with suppress(BrokenPipeError):
+            self._control.socket.sendall(bytes([KILL + slot]))
+
+    def _start(self, slot: int) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(SILENCE_SECONDS)
+        with theirs, suppress(BrokenPipeError):
+            socket.send_fds(self._control.socket, [bytes([slot])], [theirs.fileno()])
+        self._workers[slot] = _Channel(socket=ours, slot=slot)
+        self._selector.register(ours, selectors.EVENT_READ, self._workers[slot])
+
+    def _read(self, channel: _Channel) -> list[Scored | Died]:
+        try:
+            lines = channel.read()
+        except (BlockingIOError, ConnectionResetError):
+            lines = None
+        if channel.slot is not None:
+            if lines is None:  # the server will report why
+                self._selector.unregister(channel.socket)
+            return [_read_scores(channel.slot, text) for text in lines or ()]
+        if lines is None:
+            raise TrainError(
+                "the process that grades was ended from outside; is the machine out of memory?"
+            )
+        return [event for text in lines for event in self._read_report(json.loads(text))]
+
+    def _read_report(self, message: dict[str, object]) -> list[Scored | Died]:
+        if "failed" in message:
+            raise ConfigError(f"the grading process cannot load its tasks: {message['failed']}")
+        if "ready" in message:
+            self._is_ready = True
+            self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
+            return []
+        slot, answer, why = message["slot"], message["answer"], message["why"]
+        assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
+        assert isinstance(why, str), "our own message"
+        return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]
+
+    def _replace(self, slot: int) -> list[Scored | Died]:
+        """Take what a dead worker had still sent, and have another forked."""
+        channel = self._workers.pop(slot)
+        last: list[Scored | Died] = []
+        channel.socket.setblocking(False)
+        with suppress(BlockingIOError, ConnectionResetError):
+            while (lines := channel.read()) is not None:
+                last += [_read_scores(slot, text) for text in lines]
+        with suppress(KeyError):
+            self._selector.unregister(channel.socket)
+        channel.socket.close()
+        self._start(slot)
+        return last
+
+
+def _read_scores(slot: int, text: bytes) -> Scored:
+    message = json.loads(text)
+    scores = tuple(
+        (number, Score(verdict=Verdict(verdict), parts=parts, answer=answer, note=note))
+        for number, verdict, parts, answer, note in message["scores"]
+    )
+    return Scored(
+        slot=slot, scores=scores, seconds=message["seconds"], state=State(message["state"])
+    )
+
+
+def _recipe(task: Task) -> dict[str, Json]:
+    """Describe a task so that it can be made anew: its class, and its settings as plain values."""
+    kind = type(task)
+    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
+        raise ConfigError(
+            f"the task {task.name} cannot be sent to grading processes: its class "
+            f"{kind.__qualname__} should stand at the top of a file of its own"
+        )
+    settings = vars(task).get("config")
+    if isinstance(settings, Config) and settings_class(kind) is type(settings):
+        table: Json = to_table(settings)
+    elif not inspect.signature(kind).parameters:
+        table = None
+    else:
+        raise ConfigError(
+            f"the task {task.name} cannot be sent to grading processes: its constructor should "
+            "take nothing, or `config`, annotated with a class of settings and kept as self.config"
+        )
+    return {"module": kind.__module__, "name": kind.__qualname__, "settings": table}

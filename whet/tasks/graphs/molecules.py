@@ -1,0 +1,236 @@
+"""Two problems on a pair of molecules: edit distance (`ged`) and common subgraph (`mcs`).
+
+Payload: `{"A": {"labels": [...], "bonds": [[0, 1], ...]}, "B": ...}`, with `"n"` in place of
+`labels` where atoms are all alike.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from whet.errors import DataError
+from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
+from whet.tasks.graphs.node_lists import Reply, read_numbers, read_two
+from whet.tasks.graphs.problems import CLOSING, Given, Goal, GraphProblem, Nodes, Value
+from whet.tasks.graphs.solvers.base import Solution, bitsets
+from whet.tasks.graphs.solvers.edit import edit_cost, min_edit
+from whet.tasks.graphs.solvers.subgraphs import are_isomorphic, induce, max_common_subgraph
+from whet.tasks.graphs.sources import Payload
+from whet.types import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Molecule:
+    labels: tuple[str, ...]
+    neighbours: tuple[int, ...]
+    bonds: tuple[Span, ...]
+
+    @staticmethod
+    def from_payload(payload: Mapping[str, Json], key: str) -> "Molecule":
+        row = payload.get(key)
+        fields = row if isinstance(row, dict) else {}
+        labels = fields.get("labels")
+        bonds = fields.get("bonds")
+        n = fields.get("n")
+        if labels is None and isinstance(n, int):
+            labels = [""] * min(n, 1 << 16)
+        if not isinstance(labels, list) or not isinstance(bonds, list):
+            raise DataError(
+                f"payload.{key} should be a molecule with `labels` (or `n`) and `bonds`, "
+                f"not {row!r}"
+            )
+        pairs = []
+        for bond in bonds:
+            ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
+            if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
+                raise DataError(
+                    f"a bond of payload.{key} joins two of {len(labels)} atoms, not {bond!r}"
+                )
+            pairs.append((ends[0], ends[1]))
+        texts = tuple(str(label) for label in labels)
+        return Molecule(labels=texts, neighbours=bitsets(len(texts), pairs), bonds=tuple(pairs))
+
+
+Molecules = tuple[Molecule, Molecule]
+
+_ELEMENTS = {
+    "C": (4, 58),
+    "N": (3, 12),
+    "O": (2, 15),
+    "F": (1, 5),
+    "S": (2, 4),
+    "Cl": (1, 4),
+    "Br": (1, 1),
+    "P": (3, 1),
+}
+"""Bonds an atom can have, and how often it is drawn, of a hundred."""
+
+
+def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
+    """Draw atoms and bonds: a tree within the valences, then some rings."""
+    kinds = list(_ELEMENTS)
+    odds = [often for _, often in _ELEMENTS.values()]
+    bonds: list[Span] = []
+    labels = ["C"]
+    free = [3]
+    while len(labels) < size:
+        label = rng.choices(kinds, odds)[0]
+        open_ends = [atom for atom, left in enumerate(free) if left]
+        valence = _ELEMENTS[label][0]
+        if len(open_ends) == 1 and free[open_ends[0]] == 1 and valence == 1:
+            continue
+        atom = rng.choice(open_ends[-4:])
+        bonds.append((atom, len(labels)))
+        free[atom] -= 1
+        labels.append(label)
+        free.append(min(valence, 3) - 1)
+    for _ in range(rng.randrange(size // 5 + 2)):
+        a, b = sorted(rng.sample(range(size), 2))
+        if free[a] and free[b] and (a, b) not in bonds:
+            bonds.append((a, b))
+            free[a] -= 1
+            free[b] -= 1
+    return _renumber(rng, labels, bonds)
+
+
+def _on_molecules(
+    *,
+    goal: Goal,
+    draw: Callable[[Random, int], Payload],
+    ask: Callable[[Molecules], str],
+    best: Callable[[Molecules], Solution],
+    read: Callable[[str], Reply | None],
+    value: Callable[[Molecules, tuple[Nodes, ...]], Value],
+) -> GraphProblem:
+    """Make a problem on two molecules, whose answer is lists of atom numbers."""
+
+    def parse(payload: Given) -> Molecules:
+        return Molecule.from_payload(payload, "A"), Molecule.from_payload(payload, "B")
+
+    return GraphProblem(
+        goal=goal,
+        sizes=MOLECULE_SIZES,
+        has_one_answer=False,
+        draw=draw,
+        ask=lambda payload: ask(parse(payload)),
+        best=lambda payload: best(parse(payload)),
+        read=lambda payload, text: read(text),
+        write=lambda payload, solution: ", ".join(str(list(nodes)) for nodes in solution.lists),
+        value=lambda payload, reply: value(parse(payload), reply.lists),
+    )
+
+
+def _ask(pair: Molecules, task: str, form: str, *, has_labels: bool) -> str:
+    parts = [task]
+    for key, molecule in zip("AB", pair, strict=True):
+        bonds = ", ".join(f"{a}-{b}" for a, b in molecule.bonds)
+        atoms = ", ".join(f"{label} (atom {n})" for n, label in enumerate(molecule.labels))
+        opening = f" has {len(molecule.labels)} atoms, numbered from 0."
+        if has_labels:
+            opening = f":\n- Atoms: {atoms}."
+        parts.append(f"Molecule {key}{opening}\n- Bonds: {bonds}.")
+    return "\n\n".join([*parts, f"{CLOSING}: {form}"])
+
+
+def _draw_equal_pair(rng: Random, size: int) -> Payload:
+    payload: Payload = {}
+    for key in ("A", "B"):
+        labels, bonds = draw_molecule(rng, size)
+        payload[key] = {"labels": list[Json](labels), "bonds": [list(bond) for bond in bonds]}
+    return payload
+
+
+def _find_pairing(pair: Molecules) -> Solution:
+    _check_same_size(pair)
+    a, b = pair
+    return min_edit((a.labels, a.neighbours), (b.labels, b.neighbours))
+
+
+def _value_pairing(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+    """Value a pairing by its cost; smaller is better."""
+    _check_same_size(pair)
+    a, b = pair
+    (pairing,) = lists
+    if sorted(pairing) != list(range(len(a.labels))):
+        return f"the list does not name each atom from 0 to {len(a.labels) - 1} once"
+    return edit_cost(pairing, (a.labels, a.neighbours), (b.labels, b.neighbours))
+
+
+def _check_same_size(pair: Molecules) -> None:
+    a, b = (len(molecule.labels) for molecule in pair)
+    if a != b:
+        raise DataError(f"the two molecules should be of one size, not {a} and {b} atoms")
+
+
+def _draw_similar_pair(rng: Random, size: int) -> Payload:
+    """Draw two molecules, the second of nearly the same size."""
+    other = max(4, size + rng.randint(-1, 1))
+    payload: Payload = {}
+    for key, count in (("A", size), ("B", other)):
+        labels, bonds = draw_molecule(rng, count)
+        payload[key] = {"n": len(labels), "bonds": [list(bond) for bond in bonds]}
+    return payload
+
+
+def _value_common_subgraph(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+    """Count the atoms of a common subgraph.
+
+    Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count
+    as much as present ones (an induced subgraph).
+    """
+    for key, molecule, nodes in zip("AB", pair, lists, strict=True):
+        outside = [node for node in nodes if node >= len(molecule.labels)]
+        if outside:
+            return f"molecule {key} has no atom {outside[0]}"
+        if len(set(nodes)) != len(nodes):
+            return f"an atom of molecule {key} is listed more than once"
+    a, b = (induce(part.neighbours, nodes) for part, nodes in zip(pair, lists, strict=True))
+    if len(a) != len(b):
+        return f"{len(a)} atoms of A cannot match {len(b)} of B"
+    if a != b and not are_isomorphic(a, b):
+        return "the chosen atoms of A and B are not bonded in the same way"
+    return len(a)
+
+
+def _renumber(rng: Random, labels: list[str], bonds: list[Span]) -> tuple[list[str], list[Span]]:
+    """Give the atoms other numbers."""
+    order = list(range(len(labels)))
+    rng.shuffle(order)
+    number = {atom: number for number, atom in enumerate(order)}
+    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
+    return [labels[atom] for atom in order], pairs
+
+
+MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
+    "ged": _on_molecules(
+        goal="min",
+        draw=_draw_equal_pair,
+        ask=lambda pair: _ask(
+            pair,
+            "Pair every atom of molecule A with a different atom of molecule B so that the cost is "
+            "least. An atom paired with one of another element costs 1, and so does every bond "
+            "that has no counterpart in the other molecule.",
+            "[partner of atom 0, partner of atom 1, ...], where partners are atom numbers of "
+            "molecule B",
+            has_labels=True,
+        ),
+        best=_find_pairing,
+        read=read_numbers,
+        value=_value_pairing,
+    ),
+    "mcs": _on_molecules(
+        goal="max",
+        draw=_draw_similar_pair,
+        ask=lambda pair: _ask(
+            pair,
+            "Find the largest common subgraph of two molecules: as many atoms of A as of B, such "
+            "that the bonds among the chosen atoms of A, and no others, are matched by those among "
+            "the chosen atoms of B. Elements do not matter.",
+            "[atom numbers of A], [atom numbers of B]",
+            has_labels=False,
+        ),
+        best=lambda pair: max_common_subgraph(pair[0].neighbours, pair[1].neighbours),
+        read=read_two,
+        value=_value_common_subgraph,
+    ),
+}

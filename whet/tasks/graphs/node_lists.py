@@ -1,0 +1,248 @@
+"""Read the final list of a response, or the final two: names or numbers in square brackets.
+
+What counts, in this order: the last box, the last `<answer>` tag, lists that follow the word
+"answer", the last list. Neither the thought nor the question repeated counts. Any text is read, in
+linear time.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from whet.tasks.graphs.lookup import Names
+from whet.text.doubt import CHOICE, TURN, any_of
+from whet.text.final_answer import Span, cut, find_tags, last_box, visible_text
+
+MAX_CHARS = 1 << 16
+"""Only the end of a longer response is read."""
+
+_MAX_LISTS = 256
+_MAX_MARKS = 16
+_MAX_LIST_CHARS = 1 << 13
+_MAX_GAP = 40
+_BRACKET = re.compile(r"\\?[\[\]]")
+_MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
+_NUMBERS = re.compile(r"\s*[0-9]{1,6}(?:\s*,\s*[0-9]{1,6})*\s*")
+_JOINING = any_of(CHOICE, TURN, "and|also|either|no")
+_NEXT = re.compile(rf"\W{{0,6}}(?:{_JOINING}\W{{0,4}}){{0,4}}", re.IGNORECASE)
+_STATING = re.compile(
+    rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n])[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
+)
+_STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
+_ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The lists of an answer as node numbers, the names that are no node, and the text read."""
+
+    lists: tuple[tuple[int, ...], ...]
+    unknown: tuple[str, ...]
+    text: str
+
+
+def final_part(text: str, question: str = "") -> str:
+    """Leave out the question repeated and the thought, and keep the end of what follows it."""
+    if question:
+        text = text.replace(question, " ")
+    return (visible_text(text) or "")[-MAX_CHARS:]
+
+
+def read_names(text: str, names: Sequence[str]) -> Reply | None:
+    """Read the final list of node names; None where there is no list.
+
+    >>> read_names("Maybe [A, B]. The answer is: [B, c d]", ["A", "B", "C D"])
+    Reply(lists=((1, 2),), unknown=(), text='[B, c d]')
+    """
+    lookup = Names(names)
+
+    def read(content: str) -> Reply | None:
+        reply = _read_names(content, lookup)
+        is_remark = reply is not None and not reply.lists[0] and len(reply.unknown) == 1
+        return None if is_remark else reply
+
+    def read_strangers(content: str) -> Reply | None:
+        reply = _read_names(content, lookup)
+        return None if reply is None or _is_remark(reply.text) else reply
+
+    def is_sure(reply: Reply) -> bool:
+        return bool(reply.lists[0])
+
+    final = _last(text, read, is_sure=is_sure, bare=read, strange=read_strangers)
+    if final is not None:
+        return final
+    strangers = (_read_names(one.text, lookup) for one in reversed(_brackets(text)))
+    return next((reply for reply in strangers if reply is not None), None)
+
+
+def read_numbers(text: str) -> Reply | None:
+    """Read the final list of whole numbers.
+
+    >>> read_numbers("[0, 1] is one [note]. [2, 0, 1]").lists
+    ((2, 0, 1),)
+    """
+
+    def is_sure(reply: Reply) -> bool:
+        return len(reply.lists[0]) > 1
+
+    def read_bare(part: str) -> Reply | None:
+        return _read_numbers(part) if "," in part else None
+
+    return _last(text, _read_numbers, is_sure=is_sure, bare=read_bare)
+
+
+def read_two(text: str) -> Reply | None:
+    """Read the final two lists of whole numbers, the first for A and the second for B."""
+    for part in _closing_parts(text):
+        inside = _all_numbers(_brackets(part))
+        if len(inside) >= 2:
+            return _join(inside[-2:])
+    brackets = _brackets(text)
+    for marked in _after_answer(text, brackets):
+        following = _all_numbers([one for one in brackets if marked.start <= one.start])
+        until = text.find("\n\n", marked.end)
+        if len(following) >= 2 and (until < 0 or following[1][0] < until):
+            offered = _all_numbers(_alternatives(text, brackets, marked))
+            return _join(offered[-2:] if len(offered) > 2 else following[:2])
+    inside = _all_numbers(brackets)
+    return _join(inside[-2:]) if len(inside) >= 2 else None
+
+
+def _last(
+    text: str,
+    read: Callable[[str], R | None],
+    *,
+    is_sure: Callable[[R], bool],
+    bare: Callable[[str], R | None],
+    strange: Callable[[str], R | None] = lambda content: None,
+) -> R | None:
+    """Try in turn where an answer may stand.
+
+    `bare` reads a box without brackets in it, `strange` a list that is stated as the answer and
+    names nothing known.
+    """
+
+    def read_sure(part: str, bracket: Span) -> R | None:
+        reply = read(bracket.text)
+        return reply if reply is not None and is_sure(reply) else read_strange(part, bracket)
+
+    def read_strange(part: str, bracket: Span) -> R | None:
+        """Read a list that is stated as an answer, or joined to one, and is no remark."""
+        start = bracket.start - 1
+        is_stated = _STATING.search(part, max(start - _MAX_GAP, 0), start) is not None
+        return strange(bracket.text) if is_stated else None
+
+    for part in _closing_parts(text):
+        for bracket in reversed(_brackets(part)):
+            if (reply := read_sure(part, bracket)) is not None:
+                return reply
+        if (reply := bare(part)) is not None and is_sure(reply):
+            return reply
+    brackets = _brackets(text)
+    for marked in _after_answer(text, brackets):
+        for bracket in reversed(_alternatives(text, brackets, marked)):
+            if (reply := read_sure(text, bracket)) is not None:
+                return reply
+    for bracket in reversed(brackets):
+        if (reply := read(bracket.text) or read_strange(text, bracket)) is not None:
+            return reply
+    # Where there is no other list, `\[A, B\]` is one.
+    plain = text.replace("\\[", "[").replace("\\]", "]") if "\\[" in text else ""
+    replies = (read(bracket.text) for bracket in reversed(_brackets(plain)))
+    return next((reply for reply in replies if reply is not None and is_sure(reply)), None)
+
+
+def _brackets(text: str) -> list[Span]:
+    r"""Find what the last pairs hold, in the order they close; `\[` and `\]` are mathematics."""
+    opened: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    for match in _BRACKET.finditer(text):
+        if match.group() == "[":
+            opened.append(match.end())
+        elif match.group() == "]" and opened:
+            start = opened.pop()
+            if match.start() - start < _MAX_LIST_CHARS:
+                pairs.append((start, match.start()))
+    return [cut(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
+
+
+def _after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:
+    """Find the lists that follow the word "answer", the last one first."""
+    starts = {match.end() + 1 for match in _MARK.finditer(text)}
+    marked = [bracket for bracket in brackets if bracket.start in starts]
+    return sorted(marked, key=_start, reverse=True)[:_MAX_MARKS]
+
+
+def _alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span]:
+    """List a pair and those joined to it by "or", "no, " or a comma: the last of them counts."""
+    joined = [first]
+    for bracket in sorted(brackets, key=_start):
+        gap = text[joined[-1].end + 1 : bracket.start - 1]
+        is_near = joined[-1].end < bracket.start - 1 <= joined[-1].end + _MAX_GAP
+        if is_near and "\n\n" not in gap and _NEXT.fullmatch(gap):
+            joined.append(bracket)
+    return joined
+
+
+def _start(bracket: Span) -> int:
+    return bracket.start
+
+
+def _closing_parts(text: str) -> list[str]:
+    """Take what the last box and the last answer tag hold, where there are any."""
+    parts = [last_box(text), *(tag.text for tag in find_tags(text)[-1:])]
+    return [part for part in parts if part is not None and len(part) <= _MAX_LIST_CHARS]
+
+
+def _is_remark(text: str) -> bool:
+    """See a pattern to fill in such as `[A, B, ...]`, or a reference such as [1]."""
+    return "..." in text or "…" in text or text[1:-1].isdigit()
+
+
+def _read_numbers(content: str) -> Reply | None:
+    content = content.strip().removesuffix("\\right")
+    if not _NUMBERS.fullmatch(content):
+        return None
+    numbers = tuple(map(int, re.findall("[0-9]+", content)))
+    return Reply(lists=(numbers,), unknown=(), text=f"[{content}]")
+
+
+def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
+    read = [(one.start, _read_numbers(one.text)) for one in sorted(brackets, key=_start)]
+    return [(start, reply) for start, reply in read if reply is not None]
+
+
+def _join(replies: Sequence[tuple[int, Reply]]) -> Reply:
+    (_, first), (_, second) = replies
+    text = f"{first.text}, {second.text}"
+    return Reply(lists=(*first.lists, *second.lists), unknown=(), text=text)
+
+
+def _read_names(content: str, lookup: Names) -> Reply | None:
+    """Split a list into names, which may hold commas; None for what only wraps another list."""
+    inner = _STYLE.sub(r"\1", content).strip().removesuffix("\\right").strip()
+    inner = inner.removeprefix("\\{").removesuffix("\\}").strip()
+    if lookup.find(inner) is None:
+        if inner.startswith("[") and inner.endswith("]"):
+            return None
+        if "," not in inner:
+            inner = _ARROW.sub(",", inner)
+    pieces = inner.split(",")
+    numbers: list[int] = []
+    unknown: list[str] = []
+    index = 0
+    while index < len(pieces):
+        for width in range(min(lookup.most_commas + 1, len(pieces) - index), 0, -1):
+            number = lookup.find(",".join(pieces[index : index + width]))
+            if number is not None:
+                numbers.append(number)
+                break
+        else:
+            width = 1
+            if pieces[index].strip():
+                unknown.append(pieces[index].strip())
+        index += width
+    return Reply(lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]")

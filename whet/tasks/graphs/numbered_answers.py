@@ -1,0 +1,361 @@
+"""Read and judge the answer to a question about a numbered graph. Total, linear, cautious.
+
+Where a text answers two things at once nothing is read. What follows the last `###`, or stands in
+the last box or answer tag, comes first, then what a sentence states, and only then the last line.
+Where a path, an order or a matching is asked for, any right one counts.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from whet.tasks.graphs.questions import Question, convolve
+from whet.tasks.graphs.solvers.directed import lightest_path, max_matching
+from whet.text.final_answer import last_box
+from whet.types import Score, Verdict
+
+Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
+
+_YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_LEADING = re.compile(
+    r"[\W_]{0,8}(yes|no)\b(?![\s,]*(?:or|and|/)\b)[\w\s,.;:'()\[\]>-]*", re.IGNORECASE
+)
+_BARE_YES_NO = re.compile(
+    r"\b(yes|no)\b(?=\W*(?:\Z|[.,;:!)\]}*\n]|\b(?:or|and|yes|no)\b))", re.IGNORECASE
+)
+_DENIED = re.compile(r"\bnot\W{1,3}(?:yes|no)\b", re.IGNORECASE)
+_ANSWER_YES_NO = re.compile(
+    r"answer(?: is)?[\W_]{0,8}(yes|no)\b(?![\s.,;)*]*(?:\bor\b|\band\b|/|\())", re.IGNORECASE
+)
+_THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
+_SAID = re.compile(
+    r"(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
+    r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}",
+    re.IGNORECASE,
+)
+_PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
+_OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
+_TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
+_RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
+_RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
+_SAID_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
+_SHOWN = re.compile(
+    r"\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
+    rf"({_RUN})(?!\w)",
+    re.IGNORECASE,
+)
+_EDGE = re.compile(
+    r"\(\s{0,3}[0-9]{1,5}\s{0,3}(?:,|->)\s{0,3}[0-9]{1,5}\s{0,3}(?:,\s{0,3}[0-9]{1,5}\s{0,3})?\)"
+)
+_PAIR = re.compile(
+    r"applicant\s{0,3}([0-9]{1,5})\s{0,3}(?::|->|→|-|is assigned to|gets|takes)\s{0,3}"
+    r"job\s{0,3}([0-9]{1,5})"
+)
+_ROW = re.compile(
+    r"node\s{0,3}([0-9]{1,5})\s{0,3}[:=]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},"
+    r"\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
+)
+_SHORT = 240
+
+
+class Judgement(NamedTuple):
+    """What a response answers, whether that keeps the rules, whether it is right, and why."""
+
+    answer: str | None
+    note: str
+    is_feasible: bool = False
+    is_right: bool = False
+
+    def to_score(self) -> Score:
+        verdict = Verdict.CORRECT if self.is_right else Verdict.WRONG
+        if self.answer is None:
+            verdict = Verdict.NO_ANSWER
+        parts = {"correct": float(self.is_right), "feasible": float(self.is_feasible)}
+        return Score(verdict=verdict, parts=parts, answer=self.answer, note=self.note)
+
+
+def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
+    """Compare a response with the gold answer, or with the graph where several are right."""
+    return _JUDGES[form](question, gold, text)
+
+
+def _missing(what: str) -> Judgement:
+    return Judgement(None, f"no final {what} could be read")
+
+
+def _compare_values(answer: str, value: float, best: float) -> Judgement:
+    note = f"{value:g} is the optimum" if value == best else f"{value:g}, but {best:g} is possible"
+    return Judgement(answer, note, is_feasible=True, is_right=value == best)
+
+
+def _judge_yes_no(question: Question, gold: str, text: str) -> Judgement:
+    answer = read_yes_no(text)
+    if answer is None:
+        return _missing("yes or no")
+    note = f"says {answer}, and the answer is {gold[:40]}"
+    return Judgement(answer, note, is_feasible=True, is_right=answer == read_yes_no(gold))
+
+
+def _judge_yes_no_and_walk(question: Question, gold: str, text: str) -> Judgement:
+    """Judge a yes or no; a path shown with a yes must be one of this graph."""
+    judgement = _judge_yes_no(question, gold, text)
+    walk = read_shown_walk(text)
+    if judgement.answer == "yes" and walk is not None and not _is_walk(question, walk):
+        return Judgement("yes", f"says yes, but {list(walk)[:20]} takes an edge that is not there")
+    return judgement
+
+
+def _judge_number(question: Question, gold: str, text: str) -> Judgement:
+    answer = read_number(text)
+    if answer is None:
+        return _missing("number")
+    pair = read_named_pair(text)
+    if pair is not None and sorted(pair) != sorted(question.pair):
+        note = f"speaks of nodes {pair[0]} and {pair[1]}, which are not those asked about"
+        return Judgement(str(answer), note)
+    right = read_number(gold)
+    note = f"says {answer}, and the answer is {right}"
+    return Judgement(str(answer), note, is_feasible=True, is_right=answer == right)
+
+
+def _judge_order(question: Question, gold: str, text: str) -> Judgement:
+    order = read_walk(text)
+    if order is None:
+        return _missing("order of the nodes")
+    answer = str(list(order))
+    if sorted(order) != list(range(question.n)):
+        return Judgement(
+            answer, f"the order does not name each node from 0 to {question.n - 1} once"
+        )
+    rank = {node: number for number, node in enumerate(order)}
+    for a, b in question.pairs:
+        if rank[a] >= rank[b]:
+            return Judgement(answer, f"node {a} should come before node {b}")
+    return Judgement(answer, "every edge leads forward", is_feasible=True, is_right=True)
+
+
+def _judge_path(question: Question, gold: str, text: str) -> Judgement:
+    path = read_walk(text)
+    if path is None:
+        return _missing("path")
+    answer = str(list(path))
+    start, end = question.pair
+    lightest: dict[tuple[int, int], int] = {}
+    for a, b, weight in question.weighted_edges:
+        for ends in ((a, b), (b, a)):
+            lightest[ends] = min(weight, lightest.get(ends, weight))
+    if (path[0], path[-1]) != (start, end):
+        return Judgement(answer, f"the path does not lead from node {start} to node {end}")
+    if not all(step in lightest for step in pairwise(path)):
+        return Judgement(answer, "the path takes an edge that is not there")
+    best = lightest_path(question.n, question.weighted_edges, start, end)
+    assert best is not None, "there is a path"
+    return _compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
+
+
+def _judge_tour(question: Question, gold: str, text: str) -> Judgement:
+    """Judge a path through every node where there is one; otherwise a no."""
+    if read_yes_no(gold) == "no":
+        return _judge_yes_no(question, gold, text)
+    path = read_walk(text)
+    word = read_yes_no(text)
+    if path is None and word is None:
+        return _missing("path")
+    if path is None:
+        return Judgement(word or "", "a path is asked for, and none is given")
+    answer = str(list(path))
+    if word == "no" or sorted(path) != list(range(question.n)):
+        note = f"the path does not visit each node from 0 to {question.n - 1} once"
+        return Judgement(answer, note)
+    if not _is_walk(question, path):
+        return Judgement(answer, "the path takes an edge that is not there")
+    return Judgement(answer, "visits every node once along edges", is_feasible=True, is_right=True)
+
+
+def _judge_pairs(question: Question, gold: str, text: str) -> Judgement:
+    chosen = read_pairs(text)
+    if not chosen:
+        return _missing("assignment")
+    answer = ", ".join(f"{a}: {b}" for a, b in chosen)
+    wishes = set(question.pairs)
+    if len({a for a, _ in chosen}) < len(chosen) or len({b for _, b in chosen}) < len(chosen):
+        return Judgement(answer, "an applicant or a job is given twice")
+    for a, b in chosen:
+        if (a, b) not in wishes:
+            return Judgement(answer, f"applicant {a} is not interested in job {b}")
+    return _compare_values(answer, len(chosen), len(max_matching(question.pairs)))
+
+
+def _judge_rows(question: Question, gold: str, text: str) -> Judgement:
+    rows = read_rows(text)
+    if not rows:
+        return _missing("row for each node")
+    answer = "; ".join(f"{node}: {x},{y}" for node, (x, y) in sorted(rows.items()))
+    right = dict(enumerate(convolve(question)))
+    if rows.keys() != right.keys():
+        return Judgement(answer, f"rows are needed for nodes 0 to {question.n - 1}, and no others")
+    wrong = [node for node in right if rows[node] != right[node]]
+    note = f"node {wrong[0]} should be {list(right[wrong[0]])}" if wrong else "every row is right"
+    return Judgement(answer, note, is_feasible=True, is_right=not wrong)
+
+
+def _is_walk(question: Question, nodes: Sequence[int]) -> bool:
+    """Tell whether every step is along an edge, in either direction."""
+    joined = {frozenset(pair) for pair in question.pairs}
+    return all(frozenset(step) in joined for step in pairwise(nodes))
+
+
+_JUDGES: dict[Form, Callable[[Question, str, str], Judgement]] = {
+    "yes_no": _judge_yes_no,
+    "shown": _judge_yes_no_and_walk,
+    "number": _judge_number,
+    "order": _judge_order,
+    "path": _judge_path,
+    "tour": _judge_tour,
+    "pairs": _judge_pairs,
+    "rows": _judge_rows,
+}
+
+
+def read_yes_no(text: str) -> str | None:
+    """Read "yes" or "no"; None where the answer is neither, or both.
+
+    >>> [read_yes_no(text) for text in ("No way around. ### Yes", "### Yes or No", "No, it has none.")]
+    ['yes', None, 'no']
+    """
+    for part in _closing_parts(text):
+        words = {word.lower() for word in _YES_NO.findall(part)}
+        if words:
+            is_plain = len(words) == 1 and _TIDY.fullmatch(part) and not _DENIED.search(part)
+            return str(words.pop()) if is_plain else _leading_word(part)
+    answers = list(_ANSWER_YES_NO.finditer(text))
+    if answers:
+        line = text[answers[-1].start(1) :].partition("\n")[0]
+        return None if _is_contradictory(line) else answers[-1].group(1).lower()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in (lines[-1:] + lines[:1])[: len(lines)]:
+        word = _leading_word(line)
+        if word:
+            return word
+    there = _THERE.findall(lines[-1]) if lines else []
+    if len(there) != 1:
+        return None
+    return "no" if str(there[0]).lower() == "no" else "yes"
+
+
+def read_number(text: str) -> Fraction | None:
+    """Read the final number; None where there is none, or several.
+
+    >>> read_number("The maximum flow from node 4 to node 9 is 6."), read_number("### 5 or 6")
+    (Fraction(6, 1), None)
+    """
+    for part in _closing_parts(text):
+        if _NUMBER.search(part):
+            return _bare_number(part)
+    for line in [line for line in text.splitlines() if line.strip()][-3:][::-1]:
+        value = _number_at_end(line)
+        if value is not None:
+            return value
+    return _bare_number(text)
+
+
+def read_named_pair(text: str) -> tuple[int, int] | None:
+    """Read the nodes of the last sentence of the form `from node 4 to node 9 is 6`."""
+    pairs = _OF_NODES.findall(text)
+    return (int(pairs[-1][0]), int(pairs[-1][1])) if pairs else None
+
+
+def read_walk(text: str) -> tuple[int, ...] | None:
+    """Read the final list of nodes, joined by commas or arrows, in brackets or not.
+
+    >>> read_walk("(0,1) is an edge, so the path can be: 0 -> 1 -> 2.")
+    (0, 1, 2)
+    """
+    for part in _closing_parts(text):
+        inside = _RUNS.findall(part)
+        if inside:
+            return _numbers(inside[-1])
+    bare = _EDGE.sub(" ", text)
+    runs = _SAID_RUN.findall(bare) or _RUNS.findall(bare) or _RUNS.findall(text)
+    return _numbers(runs[-1]) if runs else None
+
+
+def read_shown_walk(text: str) -> tuple[int, ...] | None:
+    """Read the last list of nodes that the text itself calls a path or a cycle.
+
+    >>> read_shown_walk("Nodes 0, 1, 2 are one block. The path can be: 0->1->2, so yes.")
+    (0, 1, 2)
+    >>> read_shown_walk("0, 1, 2 are one block, so yes.")
+    """
+    runs = _SHOWN.findall(text)
+    return _numbers(runs[-1]) if runs else None
+
+
+def read_pairs(text: str) -> list[tuple[int, int]]:
+    """Read the last block of lines that give applicants their jobs."""
+    block: list[tuple[int, int]] = []
+    for line in reversed(text.splitlines()):
+        pairs = [(int(a), int(b)) for a, b in _PAIR.findall(line.lower())]
+        if pairs:
+            block = pairs + block
+        elif block and line.strip():
+            break
+    return block
+
+
+def read_rows(text: str) -> dict[int, tuple[int, int]]:
+    """Read two numbers for every node, the last ones for each."""
+    return {int(node): (int(x), int(y)) for node, x, y in _ROW.findall(text.lower())}
+
+
+def _closing_parts(text: str) -> Iterator[str]:
+    """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
+    box = last_box(text)
+    tag = text.rfind("<answer>")
+    mark = text.rfind("###")
+    parts = [
+        text[mark:].lstrip("# \t") if mark >= 0 else None,
+        box,
+        text[tag + len("<answer>") :].split("</answer>", 1)[0] if tag >= 0 else None,
+    ]
+    return (
+        part for part in parts if part is not None and len(part) <= max(_SHORT, 6 * part.count(","))
+    )
+
+
+def _leading_word(line: str) -> str | None:
+    match = _LEADING.fullmatch(line[:_SHORT])
+    return match[1].lower() if match and not _is_contradictory(line) else None
+
+
+def _is_contradictory(line: str) -> bool:
+    """Tell whether a yes and a no both stand as answers; the no of `there is no cycle` does not."""
+    return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
+
+
+def _bare_number(text: str) -> Fraction | None:
+    """Read a text that is a number and nothing else, or whose last line states the number."""
+    bare = text.strip()[-_SHORT:].strip(" \t\r\n*$\\.()[]{}")
+    if len(bare) < 20 and _NUMBER.fullmatch(bare):
+        return Fraction(bare)
+    lines = text.strip().splitlines()
+    last = lines[-1].strip(" \t*$\\.()[]{}") if len(lines) > 1 else ""
+    if len(last) < 20 and _NUMBER.fullmatch(last) and _PROSE.fullmatch(lines[0]):
+        return Fraction(last)
+    return _number_at_end(lines[-1]) if lines else None
+
+
+def _number_at_end(line: str) -> Fraction | None:
+    """Read the number that a line of prose ends with and states."""
+    line = line.strip()[-_SHORT:]
+    if not _PROSE.fullmatch(line):
+        return None
+    ends = [match for match in _SAID.finditer(line) if match.end() == len(line)]
+    return Fraction(ends[-1].group(1)) if ends else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"[0-9]+", text))

@@ -1,0 +1,321 @@
+"""Questions about numbered graphs, as GraphWiz and NLGraph ask them: payload, answers, draws.
+
+Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`, edges with a third number where they
+have a weight or a capacity. Beside it, by kind: `"pair": [a, b]` (connectivity, shortest, flow),
+`"weights"` of nodes (triplet), `"pattern": {"nodes", "edges"}` (substructure), `"embeddings"` and
+`"layers"` (gnn). In a matching `"nodes"` counts the applicants, `"jobs"` the jobs, and edges are
+wishes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+
+from whet.errors import DataError
+from whet.tasks.graphs.instance import Span
+from whet.tasks.graphs.solvers.base import bitsets, members
+from whet.tasks.graphs.solvers.directed import (
+    lightest_path,
+    max_flow,
+    max_matching,
+    topological_order,
+)
+from whet.tasks.graphs.solvers.paths import components, distance, hamiltonian_path
+from whet.tasks.graphs.solvers.subgraphs import contains
+from whet.tasks.graphs.sources import Payload
+from whet.types import Json
+
+MAX_NODES = 10_000
+
+SPANS: dict[str, tuple[Span, Span, Span, Span, Span]] = {
+    "wide": ((4, 9), (10, 19), (20, 39), (40, 69), (70, 100)),
+    "flow": ((4, 7), (8, 14), (15, 24), (25, 36), (37, 50)),
+    "topology": ((4, 7), (8, 14), (15, 24), (25, 36), (37, 50)),
+    "triplet": ((4, 7), (8, 11), (12, 15), (16, 20), (21, 25)),
+    "hamilton": ((4, 6), (7, 9), (10, 12), (13, 15), (16, 18)),
+    "substructure": ((5, 7), (8, 11), (12, 16), (17, 22), (23, 30)),
+    "matching": ((4, 6), (7, 9), (10, 13), (14, 17), (18, 22)),
+    "gnn": ((4, 5), (6, 7), (8, 9), (10, 11), (12, 14)),
+}
+"""Nodes by fifth of the level; kinds not named here are wide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A payload as a type; what a kind has no use for is empty or 0."""
+
+    kind: str
+    n: int
+    edges: tuple[tuple[int, ...], ...]
+    pair: tuple[int, int]
+    weights: tuple[int, ...]
+    pattern_n: int
+    pattern: tuple[tuple[int, int], ...]
+    jobs: int
+    embeddings: tuple[tuple[int, int], ...]
+    layers: int
+
+    @staticmethod
+    def from_payload(payload: Mapping[str, Json]) -> "Question":
+        inner = payload.get("pattern")
+        pattern = inner if isinstance(inner, dict) else {}
+        n = _count(payload, "nodes")
+        jobs = _count(payload, "jobs")
+        pattern_n = _count(pattern, "nodes")
+        right = jobs if payload.get("kind") == "matching" else n
+        pairs = _rows(payload, "pair") or [(0, 0)]
+        embeddings = _rows(payload, "embeddings")
+        return Question(
+            kind=str(payload.get("kind")),
+            n=n,
+            edges=tuple(_within(row, n, right) for row in _rows(payload, "edges")),
+            pair=_two(_within(pairs[0], n, n)) if n else (0, 0),
+            weights=(*next(iter(_rows(payload, "weights")), ()), *[0] * n)[:n],
+            pattern_n=pattern_n,
+            pattern=tuple(
+                _two(_within(row, pattern_n, pattern_n)) for row in _rows(pattern, "edges")
+            ),
+            jobs=jobs,
+            embeddings=tuple(_two(row) for row in embeddings) or ((0, 0),) * n,
+            layers=min(_count(payload, "layers"), 8),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        return [(edge[0], edge[1]) for edge in self.edges]
+
+    @property
+    def weighted_edges(self) -> list[tuple[int, int, int]]:
+        """Edges with their weights; one without a weight has 1."""
+        return [(edge[0], edge[1], edge[2] if len(edge) > 2 else 1) for edge in self.edges]
+
+
+def solve(question: Question) -> tuple[str, int]:
+    """Answer a question, and count the states, or the nodes and edges, visited.
+
+    An answer is Yes or No; a number; a list of nodes; a list with its weight (shortest); or one
+    line per pair or node (matching, gnn).
+    """
+    if question.kind == "hamilton":
+        path, visited = hamiltonian_path(bitsets(question.n, question.pairs))
+        return (f"Yes, {path}" if path else "No"), visited
+    if question.kind not in _SOLVERS:
+        known = ", ".join(sorted([*_SOLVERS, "hamilton"]))
+        raise DataError(f"payload.kind should be one of {known}, not {question.kind!r}")
+    answer = _SOLVERS[question.kind](question)
+    if isinstance(answer, bool):
+        answer = "Yes" if answer else "No"
+    return answer, question.n + len(question.edges)
+
+
+def best_triplet(question: Question) -> int:
+    """Sum the weights of the heaviest triangle; 0 where there is none."""
+    around = bitsets(question.n, question.pairs)
+    sums = [
+        question.weights[a] + question.weights[b] + question.weights[c]
+        for a, b in set(question.pairs)
+        for c in members(around[a] & around[b])
+    ]
+    return max(sums, default=0)
+
+
+def convolve(question: Question) -> list[tuple[int, int]]:
+    """Replace every embedding by the sum of its neighbours', once per layer."""
+    around = bitsets(question.n, question.pairs)
+    rows = list(question.embeddings)
+    for _ in range(question.layers):
+        near = [[rows[other] for other in members(mask)] for mask in around]
+        rows = [(sum(x for x, _ in others), sum(y for _, y in others)) for others in near]
+    return rows
+
+
+def _has_cycle(question: Question) -> bool:
+    distinct = {(min(a, b), max(a, b)) for a, b in question.pairs}
+    return len(distinct) > question.n - len(components(bitsets(question.n, question.pairs)))
+
+
+def _shortest(question: Question) -> str:
+    path = lightest_path(question.n, question.weighted_edges, *question.pair)
+    return f"{path[1]} with a total weight of {path[0]}" if path else "No"
+
+
+def _match(question: Question) -> str:
+    pairs = sorted(max_matching(question.pairs).items())
+    return "\n".join(f"applicant {a}: job {b}" for a, b in pairs)
+
+
+def _is_bipartite(question: Question) -> bool:
+    around = bitsets(question.n, question.pairs)
+    colour: dict[int, int] = {}
+    for start in range(len(around)):
+        stack = [] if start in colour else [start]
+        colour.setdefault(start, 0)
+        while stack:
+            node = stack.pop()
+            for other in members(around[node]):
+                if other not in colour:
+                    colour[other] = 1 - colour[node]
+                    stack.append(other)
+                elif colour[other] == colour[node]:
+                    return False
+    return True
+
+
+_SOLVERS: dict[str, Callable[[Question], str | bool]] = {
+    "connectivity": lambda question: (
+        distance(bitsets(question.n, question.pairs), *question.pair) is not None
+    ),
+    "cycle": _has_cycle,
+    "bipartite": _is_bipartite,
+    "substructure": lambda question: contains(
+        question.n, question.pairs, question.pattern_n, question.pattern
+    ),
+    "shortest": _shortest,
+    "flow": lambda question: str(max_flow(question.weighted_edges, *question.pair)),
+    "topology": lambda question: str(topological_order(question.n, question.pairs) or "No"),
+    "triplet": lambda question: str(best_triplet(question)),
+    "matching": _match,
+    "gnn": lambda question: "\n".join(
+        f"node {k}: {list(row)}" for k, row in enumerate(convolve(question))
+    ),
+}
+
+
+def draw_question(rng: Random, kind: str, size: int) -> Payload:
+    """Draw a question about a graph of this size, yes and no about equally often."""
+    if kind in ("connectivity", "shortest", "flow"):
+        return {"kind": kind, "nodes": size, **_draw_between_two(rng, kind, size)}
+    if kind == "substructure":
+        return {"kind": kind, "nodes": size, **_draw_substructure(rng, size)}
+    if kind == "matching":
+        jobs = max(2, size + rng.randint(-2, 2))
+        wishes = [(a, sorted(rng.sample(range(jobs), rng.randint(1, 2)))) for a in range(size)]
+        edges: list[Json] = [[a, b] for a, wanted in wishes for b in wanted]
+        return {"kind": kind, "nodes": size, "jobs": jobs, "edges": edges}
+    draw_edges = {"cycle": _draw_forest, "bipartite": _draw_two_sides, "topology": _draw_forward}
+    drawn = draw_edges.get(kind, _draw_loose)(rng, size)
+    payload: Payload = {"kind": kind, "nodes": size, "edges": _to_rows(drawn)}
+    if kind == "triplet":
+        payload["weights"] = [rng.randint(1, 10) for _ in range(size)]
+    if kind == "gnn":
+        payload["embeddings"] = [[rng.randint(0, 1), rng.randint(0, 1)] for _ in range(size)]
+        payload["layers"] = 2
+    return payload
+
+
+def _draw_between_two(rng: Random, kind: str, size: int) -> Payload:
+    edges = _draw_forest(rng, size, extra=rng.randint(0, size // 2) if kind != "flow" else 2 * size)
+    pair: list[Json] = [*rng.sample(range(size), 2)]
+    if kind == "connectivity":
+        # Leave out edges of most graphs, so that about half of the pairs are not connected.
+        if rng.random() < 0.7:
+            edges = [edge for edge in edges if rng.random() < 0.6]
+        return {"edges": _to_rows(edges), "pair": pair}
+    if kind == "flow":
+        edges = [edge if rng.random() < 0.5 else edge[::-1] for edge in edges]
+    return {"edges": [[*edge, rng.randint(1, 10)] for edge in edges], "pair": pair}
+
+
+def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[Span]:
+    """Draw a tree less one edge, and up to two random ones; with `extra`, all of it and as many."""
+    order = rng.sample(range(size), size)
+    edges = {_order_ends(order[rng.randrange(k)], order[k]) for k in range(1, size)}
+    if extra is None:
+        edges.discard(rng.choice(sorted(edges)))
+    for _ in range(rng.randint(0, 2) if extra is None else extra):
+        a, b = rng.sample(range(size), 2)
+        edges.add(_order_ends(a, b))
+    return _shuffle(rng, edges)
+
+
+def _draw_two_sides(rng: Random, size: int) -> list[Span]:
+    """Draw edges between two sides; half of the time one edge within a side too."""
+    order = rng.sample(range(size), size)
+    pairs = [(k - 1 - 2 * rng.randrange((k + 1) // 2), k) for k in range(1, size)]
+    for _ in range(size // 3):
+        a = rng.randrange(size - 1)
+        pairs.append((a, a + 1 + 2 * rng.randrange((size - a) // 2)))
+    edges = {_order_ends(order[a], order[b]) for a, b in pairs}
+    if rng.random() < 0.5:
+        a = rng.randrange(size - 2)
+        edges.add(_order_ends(order[a], order[a + 2]))
+    return _shuffle(rng, edges)
+
+
+def _draw_forward(rng: Random, size: int) -> list[Span]:
+    order = rng.sample(range(size), size)
+    pairs = [sorted(rng.sample(range(size), 2)) for _ in range(2 * size)]
+    return _shuffle(rng, {(order[a], order[b]) for a, b in pairs})
+
+
+def _draw_loose(rng: Random, size: int) -> list[Span]:
+    """Draw edges at random, 1.1 to 2 a node, where there is room for so many."""
+    wanted = min(int(size * rng.uniform(1.1, 2.0)), size * (size - 1) // 2)
+    edges: set[Span] = set()
+    while len(edges) < wanted:
+        a, b = rng.sample(range(size), 2)
+        edges.add(_order_ends(a, b))
+    return _shuffle(rng, edges)
+
+
+def _draw_substructure(rng: Random, size: int) -> Payload:
+    edges = [_turn(rng, edge) for edge in _draw_loose(rng, size)]
+    count = rng.randint(3, 5)
+    pattern = []
+    for pair in combinations(range(count), 2):
+        if rng.random() < 0.6:
+            pattern.append(_turn(rng, pair))
+    shape: Payload = {"nodes": count, "edges": _to_rows(pattern or [(0, 1)])}
+    return {"edges": _to_rows(edges), "pattern": shape}
+
+
+def _turn(rng: Random, edge: Span) -> Span:
+    return edge if rng.random() < 0.8 else edge[::-1]
+
+
+def _to_rows(edges: Iterable[Span]) -> list[Json]:
+    return [list(edge) for edge in edges]
+
+
+def _order_ends(a: int, b: int) -> Span:
+    return (a, b) if a < b else (b, a)
+
+
+def _shuffle(rng: Random, edges: set[Span]) -> list[Span]:
+    return rng.sample(sorted(edges), len(edges))
+
+
+def _count(payload: Mapping[str, Json], key: str) -> int:
+    number = payload.get(key, 0)
+    if isinstance(number, int) and 0 <= number <= MAX_NODES:
+        return number
+    raise DataError(f"payload.{key} should be a whole number from 0 to {MAX_NODES}, not {number!r}")
+
+
+def _rows(payload: Mapping[str, Json], key: str) -> list[tuple[int, ...]]:
+    """Read a list of rows of whole numbers; a flat list counts as one row."""
+    rows = payload.get(key) or []
+    if isinstance(rows, list) and rows and not isinstance(rows[0], list):
+        rows = [rows]
+    numbers = []
+    for row in rows if isinstance(rows, list) else [None]:
+        whole = [part for part in row if isinstance(part, int)] if isinstance(row, list) else []
+        if not isinstance(row, list) or len(whole) != len(row) or not whole:
+            raise DataError(f"payload.{key} should hold rows of whole numbers, not {row!r}")
+        numbers.append(tuple(whole))
+    return numbers
+
+
+def _within(row: tuple[int, ...], left: int, right: int) -> tuple[int, ...]:
+    if len(row) not in (2, 3) or not (0 <= row[0] < left and 0 <= row[1] < right):
+        raise DataError(
+            f"an edge or pair names two of {max(left, right)} nodes by number, not {list(row)}"
+        )
+    return row
+
+
+def _two(row: tuple[int, ...]) -> tuple[int, int]:
+    if len(row) != 2:
+        raise DataError(f"expected two whole numbers, not {list(row)}")
+    return row[0], row[1]

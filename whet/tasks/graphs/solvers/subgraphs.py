@@ -1,0 +1,149 @@
+"""Common induced subgraphs, isomorphism, and small graphs within larger ones.
+
+The first two refine partitions (McSplit: McCreesh, Prosser, Trimble 2017). A search state is a list
+of classes: nodes of A and of B that are joined to the pairs chosen so far in the same way.
+"""
+
+from collections.abc import Sequence
+
+from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
+
+Edge = tuple[int, int]
+Classes = list[tuple[int, int]]
+
+
+def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
+    """Find a largest pairing of nodes of A with nodes of B that keeps both edges and non-edges.
+
+    >>> path, star = [0b0010, 0b0101, 0b1010, 0b0100], [0b0010, 0b1101, 0b0010, 0b0010]
+    >>> max_common_subgraph(path, star).value
+    3
+    """
+    best: tuple[Edge, ...] = ()
+    nodes = 0
+    most = min(len(a), len(b))
+    everyone = [((1 << len(a)) - 1, (1 << len(b)) - 1)] if most else []
+    stack: list[tuple[tuple[Edge, ...], Classes]] = [((), everyone)]
+    while stack and nodes < limit and len(best) < most:
+        pairs, classes = stack.pop()
+        room = sum(min(left.bit_count(), right.bit_count()) for left, right in classes)
+        if len(pairs) + room <= len(best):
+            continue
+        nodes += 1
+        if len(pairs) > len(best):
+            best = pairs
+        if not classes:
+            continue
+        left, right = min(
+            classes, key=lambda sides: max(sides[0].bit_count(), sides[1].bit_count())
+        )
+        node = max(members(left), key=lambda v: a[v].bit_count())
+        if len(pairs) + room - (left.bit_count() <= right.bit_count()) > len(best):
+            stack.append((pairs, _without(classes, (left, right), node)))
+        for partner in sorted(
+            members(right), key=lambda w: abs(b[w].bit_count() - a[node].bit_count()), reverse=True
+        ):
+            stack.append(((*pairs, (node, partner)), _split(classes, a, b, (node, partner))))
+    lists = tuple(v for v, _ in best), tuple(w for _, w in best)
+    return Solution(
+        lists=lists, value=len(best), nodes=nodes, is_proven=nodes < limit or len(best) == most
+    )
+
+
+def are_isomorphic(
+    a: Sequence[int], b: Sequence[int], *, limit: int = 10 * NODE_LIMIT
+) -> bool | None:
+    """Tell whether two graphs differ only in numbering; None where the search reaches its limit."""
+    if len(a) != len(b):
+        return False
+    nodes = 0
+    stack = [_by_degree(a, b)]
+    while stack:
+        classes = stack.pop()
+        nodes += 1
+        if nodes > limit:
+            return None
+        if any(left.bit_count() != right.bit_count() for left, right in classes):
+            continue
+        if not classes:
+            return True
+        left, right = min(classes, key=lambda sides: sides[0].bit_count())
+        node = max(members(left), key=lambda v: a[v].bit_count())
+        stack.extend(
+            _split(classes, a, b, (node, partner), is_strict=True) for partner in members(right)
+        )
+    return False
+
+
+def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
+    """Cut out some nodes and the edges among them, numbered in the order given."""
+    return [
+        sum(1 << k for k, other in enumerate(nodes) if neighbours[node] >> other & 1)
+        for node in nodes
+    ]
+
+
+def contains(n: int, edges: Sequence[Edge], size: int, pattern: Sequence[Edge]) -> bool:
+    """Tell whether distinct nodes can stand for a pattern's, all its directed edges among them."""
+    out = [0] * n
+    into = [0] * n
+    for a, b in edges:
+        out[a] |= 1 << b
+        into[b] |= 1 << a
+    before: list[list[tuple[int, bool]]] = [[] for _ in range(size)]
+    order = _connected_order(size, pattern)
+    rank = {node: number for number, node in enumerate(order)}
+    for a, b in pattern:
+        later, earlier, is_out = (b, a, True) if rank[b] > rank[a] else (a, b, False)
+        before[rank[later]].append((rank[earlier], is_out))
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        chosen = stack.pop()
+        if len(chosen) == size:
+            return True
+        room = ((1 << n) - 1) & ~sum(1 << node for node in chosen)
+        for earlier, is_out in before[len(chosen)]:
+            room &= (out if is_out else into)[chosen[earlier]]
+        stack.extend((*chosen, node) for node in members(room))
+    return False
+
+
+def _without(classes: Classes, chosen: tuple[int, int], node: int) -> Classes:
+    rest = [sides for sides in classes if sides != chosen]
+    left = chosen[0] ^ 1 << node
+    return [*rest, (left, chosen[1])] if left else rest
+
+
+def _split(
+    classes: Classes, a: Sequence[int], b: Sequence[int], pair: Edge, *, is_strict: bool = False
+) -> Classes:
+    """Split every class by who is joined to a new pair; if strict, keep misfits with one side."""
+    node, partner = pair
+    joined_a = a[node]
+    joined_b = b[partner]
+    apart_a = ~joined_a & ~(1 << node)
+    apart_b = ~joined_b & ~(1 << partner)
+    parts = []
+    for left, right in classes:
+        for sides in ((left & joined_a, right & joined_b), (left & apart_a, right & apart_b)):
+            if (sides[0] or sides[1]) if is_strict else (sides[0] and sides[1]):
+                parts.append(sides)
+    return parts
+
+
+def _by_degree(a: Sequence[int], b: Sequence[int]) -> Classes:
+    degrees = {mask.bit_count() for mask in (*a, *b)}
+    sides = [
+        tuple(sum(1 << v for v, m in enumerate(g) if m.bit_count() == d) for g in (a, b))
+        for d in degrees
+    ]
+    return [(left, right) for left, right in sides]
+
+
+def _connected_order(size: int, pattern: Sequence[Edge]) -> list[int]:
+    both_ways = [*pattern, *((b, a) for a, b in pattern)]
+    order: list[int] = []
+    while len(order) < size:
+        near = [b for a, b in both_ways if a in order and b not in order]
+        order.append(near[0] if near else next(node for node in range(size) if node not in order))
+    return order

@@ -1,0 +1,384 @@
+"""Whether two expressions have the same value, exactly or within the precision that is asked for.
+
+Rationals are compared exactly, the rest by evaluation at random points. Unknowns take random
+positive values, the same for the same name; forty agreeing digits at three points are taken as
+equality. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+import mpmath
+from mpmath import mp
+
+from whet.rng import derive
+from whet.tasks.math import tree
+from whet.tasks.math.tree import Node
+
+NUM_POINTS = 3
+_SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
+"""How far from zero the unknowns are at each point: large so that floors differ, small for narrow
+domains."""
+MAX_LOG2 = 200_000.0
+"""Values beyond two to this power, or below its inverse, are not computed."""
+MAX_FACTORIAL = 5000
+FLOAT_DIGITS = 15
+"""A decimal this long is what a program printed: its last digits are noise."""
+_FLOAT_NOISE = Fraction(1, 10**12)
+_LARGE_C = tree.symbol("C")
+_SMALL_C = tree.symbol("c")
+
+_CONTEXT = mp.clone()
+_CONTEXT.dps = 50
+_TOLERANCE = _CONTEXT.mpf(10) ** -38
+_TINY = _CONTEXT.mpf(10) ** -46
+_KNOWN = {"π": +_CONTEXT.pi, "e": +_CONTEXT.e, "i": _CONTEXT.mpc(0, 1)}
+Number: TypeAlias = mpmath.mpf
+"""A real or complex number of mpmath, which has no types of its own."""
+
+
+class NoValueError(Exception):
+    """The expression has no value that can be computed here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """How near a number must be; see the settings of the same names in `MathConfig`."""
+
+    rounded_digits: int = 6
+    tolerance: float = 0.0
+    error: float = 0.0
+
+
+def same_scalar(gold: Node, answer: Node, precision: Precision) -> bool:
+    """Compare two expressions by value, or as a decimal written out to enough digits."""
+    if gold.kind == "number" and answer.kind == "number" and gold.value == answer.value:
+        return True
+    if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
+        return _same_ratio(gold, answer)
+    if tree.has_call(gold, "degree") or tree.has_call(answer, "degree"):
+        if same_scalar(_without_degrees(gold), _without_degrees(answer), precision):
+            return True
+        if "π" not in tree.names(gold) | tree.names(answer):
+            return False
+    gold, answer = _with_one_constant(gold, answer)
+    if same_value(gold, answer) or same_value(_with_common_log(gold), _with_common_log(answer)):
+        return True
+    return _is_rounded(gold, answer, precision) or _is_near(gold, answer, precision)
+
+
+def _same_ratio(gold: Node, answer: Node) -> bool:
+    if len(gold.args) != len(answer.args):
+        return False
+    if tree.ZERO in gold.args + answer.args:
+        return gold.args == answer.args
+    return all(
+        same_value(tree.mul(g, answer.args[0]), tree.mul(a, gold.args[0])) is True
+        for g, a in zip(gold.args, answer.args, strict=True)
+    )
+
+
+def _without_degrees(node: Node) -> Node:
+    if node.kind == "call" and node.name == "degree":
+        return _without_degrees(node.args[0])
+    return tree.rebuild(node, _without_degrees)
+
+
+def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
+    """Spell the constant of integration one way: + c is + C."""
+    for one, other in ((gold, answer), (answer, gold)):
+        if one.kind != "add" or other.kind != "add":
+            continue
+        is_large = _LARGE_C in one.args and "c" not in tree.names(one)
+        if is_large and _SMALL_C in other.args and "C" not in tree.names(other):
+            return tree.substitute(gold, "c", _LARGE_C), tree.substitute(answer, "c", _LARGE_C)
+    return gold, answer
+
+
+def _with_common_log(node: Node) -> Node:
+    """Read a logarithm without a base as one to base ten; `value` reads it as the natural one."""
+    changed = tree.rebuild(node, _with_common_log)
+    is_log = node.kind == "call" and node.name == "log" and node.args
+    return changed._replace(name="log10") if is_log else changed
+
+
+def _is_rounded(gold: Node, answer: Node, precision: Precision) -> bool:
+    """Whether one side is a decimal that gives the other to all of its many digits."""
+    if gold.digits and answer.digits:
+        longest = max(gold.digits, answer.digits)
+        size = max(abs(gold.value), abs(answer.value))
+        return longest >= FLOAT_DIGITS and abs(gold.value - answer.value) <= size * _FLOAT_NOISE
+    decimal, other = (gold, answer) if gold.digits else (answer, gold)
+    if not precision.rounded_digits or decimal.digits < precision.rounded_digits:
+        return False
+    exact = _real_constant(other)
+    if exact is None:
+        return False
+    off = exact - decimal.value
+    last_place = _last_place(decimal)
+    is_cut = abs(off) < last_place and (off > 0) == (exact > 0)
+    is_noise = decimal.digits >= FLOAT_DIGITS and abs(off) <= abs(exact) * _FLOAT_NOISE
+    return abs(off) <= last_place / 2 or is_cut or is_noise
+
+
+def is_rounding(exact: Node, decimal: Node) -> bool:
+    """Whether a decimal is a constant, rounded to the places it has."""
+    if not decimal.digits or exact.digits:
+        return False
+    known = _real_constant(exact)
+    return known is not None and abs(known - decimal.value) <= _last_place(decimal) / 2
+
+
+def _is_near(gold: Node, answer: Node, precision: Precision) -> bool:
+    """Whether the answer is within the tolerance that the problem or the settings allow."""
+    if not precision.tolerance and not precision.error:
+        return False
+    left = _real_constant(gold)
+    right = _real_constant(answer)
+    if left is None or right is None:
+        return False
+    allowed = max(abs(left) * Fraction(precision.tolerance), Fraction(precision.error))
+    return abs(left - right) <= allowed
+
+
+def _real_constant(node: Node) -> Fraction | None:
+    """Evaluate a real expression without unknowns, to about forty digits."""
+    if node.kind == "number":
+        return node.value
+    try:
+        number = _constant(node)
+    except NoValueError:
+        return None
+    if abs(number.imag) > abs(number.real) * 10**-30:
+        return None
+    sign, mantissa, exponent, _ = _CONTEXT.re(number)._mpf_
+    return Fraction(-int(mantissa) if sign else int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def _last_place(decimal: Node) -> Fraction:
+    """Give the value of the last digit of a decimal: 0.01 for 3.14."""
+    size = abs(decimal.value)
+    if not size:
+        return Fraction(0)
+    exponent = len(str(size.numerator)) - len(str(size.denominator))
+    while Fraction(10) ** exponent > size:
+        exponent -= 1
+    while Fraction(10) ** (exponent + 1) <= size:
+        exponent += 1
+    return Fraction(10) ** (exponent + 1 - decimal.digits)
+
+
+def same_value(a: Node, b: Node) -> bool | None:
+    """Compare two expressions; None where they cannot be evaluated.
+
+    A point where both stay real decides; branches of complex roots are looked at only where there
+    is no such point.
+    """
+    if a == b or a.kind == b.kind == "number":
+        return a.value == b.value
+    num_equal = 0
+    complex_results = []
+    has_unknowns = bool(tree.symbols(a) | tree.symbols(b))
+    has_one_abs = tree.has_call(a, "abs") != tree.has_call(b, "abs")
+    num_needed = len(_SCALES) if has_one_abs else NUM_POINTS
+    for point in range(len(_SCALES)):
+        try:
+            is_equal = _is_close(value(a, point), value(b, point))
+            if not has_unknowns:
+                return is_equal
+            is_real = _is_real(a, point) and _is_real(b, point)
+        except NoValueError:
+            continue
+        if not is_real:
+            complex_results.append(is_equal)
+            continue
+        if not is_equal:
+            return False
+        num_equal += 1
+        if num_equal == num_needed:
+            return True
+    if num_equal:
+        return True
+    return all(complex_results) if complex_results else None
+
+
+def _is_real(node: Node, point: int) -> bool:
+    parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
+    return all(_CONTEXT.im(value(part, point)) == 0 for part in parts)
+
+
+def ratio_sign(a: Node, b: Node) -> int:
+    """Give the sign of the constant that a is times b; 0 where there is none or it has no sign."""
+    ratios = []
+    for point in range(len(_SCALES)):
+        try:
+            left = value(a, point)
+            right = value(b, point)
+        except NoValueError:
+            continue
+        if abs(right) < _TINY or abs(left) < _TINY:
+            return 0
+        ratios.append(left / right)
+        if not _is_close(ratios[0], ratios[-1]):
+            return 0
+        if len(ratios) == NUM_POINTS:
+            real = _CONTEXT.re(ratios[0])
+            if abs(_CONTEXT.im(ratios[0])) > abs(real) * _TOLERANCE:
+                return 0
+            return 1 if real > 0 else -1
+    return 0
+
+
+def _is_close(left: Number, right: Number) -> bool:
+    size = max(abs(left), abs(right))
+    return bool(abs(left - right) <= max(size * _TOLERANCE, _TINY if size < 1 else 0))
+
+
+def to_float(node: Node) -> float:
+    """Evaluate the real part of an expression; NaN where it has unknowns or no value."""
+    try:
+        return float(_constant(node).real)
+    except (NoValueError, OverflowError):
+        return math.nan
+
+
+def _constant(node: Node) -> Number:
+    if tree.symbols(node):
+        raise NoValueError("not a constant")
+    return value(node, 0)
+
+
+@lru_cache(1 << 14)
+def value(node: Node, point: int) -> Number:
+    """Evaluate with the unknowns at their values of this point."""
+    try:
+        number = _evaluate(node, point)
+    except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
+        raise NoValueError(str(error)) from error
+    if not _CONTEXT.isfinite(number):
+        raise NoValueError("not finite")
+    return number
+
+
+def _evaluate(node: Node, point: int) -> Number:
+    if node.kind == "number":
+        return _CONTEXT.mpf(node.value.numerator) / node.value.denominator
+    if node.kind == "symbol":
+        if node.name in ("∞", "∅"):
+            raise NoValueError(node.name)
+        return _KNOWN[node.name] if node.name in _KNOWN else _at_random(node.name, point)
+    if node.kind == "call":
+        return _call(node, point)
+    if node.kind not in ("add", "mul", "pow"):
+        raise NoValueError(f"a {node.kind} has no value")
+    parts = [value(part, point) for part in node.args]
+    if node.kind == "pow":
+        return _power(parts[0], parts[1])
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part if node.kind == "add" else total * part
+    return total
+
+
+def _at_random(name: str, point: int) -> Number:
+    """Give a name a value away from zero, mostly positive so that roots and logarithms are real."""
+    fraction = _CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
+    return _SCALES[point] * (_CONTEXT.mpf(1) / 3 + fraction)
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if exponent == 0:
+        return _CONTEXT.mpf(1)
+    if base == 0:
+        if _CONTEXT.re(exponent) <= 0:
+            raise NoValueError("a power of zero")
+        return base
+    if abs(exponent) * abs(_CONTEXT.log(abs(base), 2)) > MAX_LOG2 or abs(exponent) > MAX_LOG2:
+        raise NoValueError("a power too large")
+    if _CONTEXT.im(base) == 0 and _CONTEXT.re(base) < 0 and _CONTEXT.im(exponent) == 0:
+        odd = _odd_root(exponent)
+        if odd:
+            return -((-base) ** exponent) if odd == 1 else (-base) ** exponent
+    return base**exponent
+
+
+def _odd_root(exponent: Number) -> int:
+    """Give 1 for an odd root of an odd power, 2 for one of an even power, 0 for all others.
+
+    These have real values of negative numbers, as schools read them.
+    """
+    for bottom in (3, 5, 7):
+        top = _CONTEXT.re(exponent) * bottom
+        nearest = int(_CONTEXT.nint(top))
+        if nearest % bottom and abs(top - nearest) < _TOLERANCE:
+            return 1 if nearest % 2 else 2
+    return 0
+
+
+def _call(node: Node, point: int) -> Number:
+    function = _FUNCTIONS.get(node.name)
+    if function is None:
+        return _at_random(repr(node), point)
+    parts = [value(part, point) for part in node.args]
+    if any(abs(part) > 10**15 for part in parts):
+        raise NoValueError("an argument too large")
+    return function(*parts)
+
+
+def _factorial(number: Number) -> Number:
+    if abs(number) > MAX_FACTORIAL:
+        raise NoValueError("a factorial too large")
+    return _CONTEXT.gamma(number + 1)
+
+
+def _binomial(top: Number, bottom: Number) -> Number:
+    if max(abs(top), abs(bottom)) > MAX_FACTORIAL:
+        raise NoValueError("a binomial too large")
+    return _CONTEXT.binomial(top, bottom)
+
+
+def _of_integers(function: Callable[..., int]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        integers = [int(_CONTEXT.nint(_CONTEXT.re(part))) for part in parts]
+        if any(
+            abs(part - nearest) > _TOLERANCE for part, nearest in zip(parts, integers, strict=True)
+        ):
+            raise NoValueError("not a whole number")
+        return _CONTEXT.mpf(function(*integers))
+
+    return apply
+
+
+def _of_reals(function: Callable[..., Number]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        if any(abs(_CONTEXT.im(part)) > _TOLERANCE for part in parts):
+            raise NoValueError("not real")
+        return function(*(_CONTEXT.re(part) for part in parts))
+
+    return apply
+
+
+_ELEMENTARY = "sin cos tan cot sec csc sinh cosh tanh ln log10"
+_FUNCTIONS: dict[str, Callable[..., Number]] = {
+    **{name: getattr(_CONTEXT, name) for name in _ELEMENTARY.split()},
+    **{f"arc{name}": getattr(_CONTEXT, f"a{name}") for name in ("sin", "cos", "tan", "cot", "sec")},
+    "log": _CONTEXT.ln,
+    "abs": abs,
+    "floor": _of_reals(_CONTEXT.floor),
+    "ceil": _of_reals(_CONTEXT.ceil),
+    "max": _of_reals(max),
+    "min": _of_reals(min),
+    "factorial": _factorial,
+    "binom": _binomial,
+    "mod": _of_integers(operator.mod),
+    "gcd": _of_integers(math.gcd),
+    "lcm": _of_integers(math.lcm),
+    "ratio": operator.truediv,
+    "percent": lambda number: number / 100,
+    "degree": lambda number: number * _CONTEXT.pi / 180,
+}

@@ -1,0 +1,803 @@
+"""Parse an answer, in LaTeX or plain text, into a tree. Recursive descent, bounded in depth.
+
+The grammar from the top: an answer is a list of elements; an element is a chain of relations
+between ratios; a ratio holds unions, and a union expressions; an expression is a sum of terms; a
+term is a product of factors with units behind them; a factor is a leaf with its powers.
+"""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from whet.tasks.math import tree, words
+from whet.tasks.math.lexer import ROW, Token, decimal, normal, repeating_decimal, tokens, wording
+from whet.tasks.math.tree import Node, NotMathError
+
+MAX_DEPTH = 40
+MAX_ITEMS = 200
+MAX_TERMS = 100
+"""Sums and products over an index are written out up to this many terms."""
+
+TokenKey = tuple[str, str]
+"""The kind and text of a token."""
+
+
+def _keys(names: str) -> set[TokenKey]:
+    r"""Spell tokens briefly: `+` is a sign, `\pm` a command, `in` a word."""
+    keys = set()
+    for name in names.split():
+        kind = "word" if name.isalpha() else "sign"
+        keys.add(("command", name[1:]) if name[0] == "\\" else (kind, name))
+    return keys
+
+
+def _table(rows: dict[str, str]) -> dict[TokenKey, str]:
+    return {key: meaning for meaning, names in rows.items() for key in _keys(names)}
+
+
+_BRACKET_COMMANDS = words.word_set("lvert lfloor lceil langle lbrace lbrack vert")
+_OPENING = _keys(r"( [ { | \{ \|") | {("command", name) for name in _BRACKET_COMMANDS}
+_BARS = _keys(r"| \| \vert")
+_ROUND_OR_SQUARE = _table({")": ")", "]": "]"})
+_CLOSING = {
+    "(": _ROUND_OR_SQUARE,
+    "[": _ROUND_OR_SQUARE,
+    "{": _table({"}": "}"}),
+    "\\{": _table({"}": r"\} \rbrace"}),
+    "<": _table({")": r"\rangle >"}),
+}
+_SPELLINGS = {"{": "\\{", "|": "\\|", "langle": "<", "lbrace": "\\{", "lbrack": "["}
+_SIDES = {
+    "|": ("|", "abs"),
+    "\\|": ("|", "abs"),
+    "lvert": ("rvert", "abs"),
+    "vert": ("vert", "abs"),
+    "lfloor": ("rfloor", "floor"),
+    "lceil": ("rceil", "ceil"),
+}
+"""Bars that open: what closes them, and the function they stand for."""
+_SUCH_THAT = _keys(r"| \mid : \| \vert")
+_SEPARATORS = _keys(f", ; {ROW}")
+_SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
+_PLUS_MINUS = {("command", "pm"): tree.symbol("±"), ("command", "mp"): tree.symbol("∓")}
+_TIMES = _keys(r"* \cdot \times \ast")
+_OVER = _keys(r"/ \div")
+_MODULO = _keys(r"\pmod \mod mod")
+_CARETS = _keys("^ **")
+_SCRIPTS = _keys("_ ^")
+_NAME_ENDINGS = _keys("_ '")
+_POSTFIX = _table({"factorial": "!", "percent": r"% \%", "degree": r"\degree \circ"})
+_RAISED_MARKS = _keys(r"\circ \degree \prime")
+_RELATIONS = _table(
+    {
+        "=": r"= == \approx \simeq \doteq \equiv \eq",
+        "<": r"< \lt",
+        ">": r"> \gt",
+        "<=": r"<= \le \leq \leqslant",
+        ">=": r">= \ge \geq \geqslant",
+        "!=": r"!= \ne \neq",
+        "in": r"\in in",
+    }
+)
+_SET_OPERATIONS = _table({"union": r"\cup", "intersection": r"\cap", "without": r"\setminus"})
+_BINOMIALS = words.word_set("binom dbinom tbinom")
+_SYMBOLS = {name: name for name in words.GREEK} | words.CONSTANT_WORDS
+_LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *_SYMBOLS, *_BINOMIALS, "frac", "cbrt"}
+_LEAF_KINDS = ("number", "name", "word", "text", "begin")
+_MATRICES = words.word_set("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
+_FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
+"""Letters that name functions: before a number in brackets they are no factors."""
+_LEADING = words.word_set("approximately about roughly exactly nearly around usd eur rmb rs")
+
+_FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
+_UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
+_ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
+"""Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
+_OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
+_TRANSPOSED = re.compile(
+    r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])"
+    r"\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
+)
+"""A row turned into a column."""
+_REALS = tree.symbol("field R")
+_ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
+_REAL_WORDS = re.compile(r"(?:the set of )?all real numbers|all reals?|any real number")
+_UNNAMED = tree.symbol("")
+"""What stands before the sign in `> 3`."""
+
+
+class Reading(NamedTuple):
+    """One way to read an answer: its tree and the units that stood in it."""
+
+    node: Node
+    units: tuple[str, ...]
+
+
+@lru_cache(1 << 14)
+def readings(text: str) -> tuple[Reading, ...]:
+    """Read an answer in every way it can be meant; empty where it is not mathematics.
+
+    `1,234` is a number and also a list.
+    """
+    plain = normal(text)
+    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1])):
+        return result
+    if _REAL_WORDS.fullmatch(wording(plain)):
+        return (Reading(_ALL_REALS, ()),)
+    plain = _TRANSPOSED.sub(r"\1", plain)
+    units: tuple[str, ...] = ()
+    if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
+        plain = match[1]
+        units = (match[2],)
+    if "\\$" in text:
+        units = (*units, "dollar")
+    if plain[-1:].isalpha() or plain[-1:] == "}":
+        value = words.NUMBER_WORDS.get(wording(plain))
+        if value is not None:
+            return (Reading(tree.number(value), units),)
+    if plain[:1] == "]" or plain[-1:] == "[":
+        plain = _OUTWARD.sub(_turn_inward, plain)
+    results: list[Reading] = []
+    for join in (None, False, True):
+        try:
+            pieces, is_ambiguous = tokens(plain, join_thousands=join)
+            parser = Parser(pieces)
+            results.append(Reading(parser.answer(), (*parser.units, *units)))
+        except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
+            is_ambiguous = "," in plain
+        if not is_ambiguous:
+            break
+    return tuple(dict.fromkeys(results))
+
+
+class Parser:
+    """Reads the tokens of one answer from left to right; a method a rule of the grammar.
+
+    `units` gathers the words behind numbers, and `units_end` is the position behind the last of
+    them. `num_bars` counts the bars that are open. `is_in_chain` is set behind the first sign of a
+    relation, `is_before_condition` before the bar of a set.
+    """
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.position = 0
+        self.num_bars = 0
+        self.units: list[str] = []
+        self.units_end = -1
+        self.is_in_chain = False
+        self.is_before_condition = False
+        self.depth = 0
+
+    def peek(self, ahead: int = 0) -> TokenKey:
+        position = self.position + ahead
+        return self.tokens[position][:2] if position < len(self.tokens) else ("end", "")
+
+    def take(self) -> Token:
+        if self.position >= len(self.tokens):
+            raise NotMathError("something is missing at the end")
+        self.position += 1
+        return self.tokens[self.position - 1]
+
+    def accept(self, kind: str, text: str) -> bool:
+        """Step over a token if it is the next one."""
+        is_next = self.peek() == (kind, text)
+        self.position += is_next
+        return is_next
+
+    def descend(self, read: Callable[[], Node]) -> Node:
+        """Read something one level down; too many levels are refused."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise NotMathError("nested too deeply")
+        node = read()
+        self.depth -= 1
+        return node
+
+    # Lists, relations and sets
+
+    def answer(self) -> Node:
+        """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
+        while self._at_introduction():
+            self.position += 1
+        if len(self.tokens) == 1 and _is_plain_word(self.tokens[0]):
+            raise NotMathError(f"{self.tokens[0].text!r} is a word")
+        groups: list[list[Node]] = []
+        group: list[Node] = []
+        while self.position < len(self.tokens):
+            if self._at_separator():
+                if self.take().text == ";" and group:
+                    groups.append(group)
+                    group = []
+                continue
+            group += _both_signs(self.element())
+            kind, text = self.peek()
+            if kind != "end" and not self._at_separator() and not self._at_equation():
+                raise NotMathError(f"{text!r} is out of place")
+            if len(group) + len(groups) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        if group:
+            groups.append(group)
+        if not groups:
+            raise NotMathError("nothing to read")
+        node = _one_or_list([_one_or_list(items) for items in groups])
+        return _ALL_REALS if node == _REALS else node
+
+    def _at_introduction(self) -> bool:
+        r"""Whether the next token only leads up to the answer: `=`, `about`, `\text{It is}`."""
+        kind, text = self.peek()
+        if _RELATIONS.get((kind, text)) in ("=", "in") or text.lower() in _LEADING:
+            return True
+        return kind == "text" and text.endswith((" is", " are", ":"))
+
+    def _at_separator(self) -> bool:
+        token = self.peek()
+        return token[0] == "join" or token in _SEPARATORS
+
+    def _at_equation(self) -> bool:
+        """Whether a new equation follows: in `x = 1 y = 2` y is no factor of the first value."""
+        token = self.tokens[self.position]
+        if token.kind != "name" or not token.is_spaced:
+            return False
+        ahead = 1
+        if self.peek(ahead) == ("sign", "_"):
+            ahead += 4 if self.peek(ahead + 1) == ("sign", "{") else 2
+        if self.peek(ahead) == ("sign", "("):
+            ahead += 3
+        return self.peek(ahead) == ("sign", "=")
+
+    def element(self) -> Node:
+        """Read a ratio, or a chain of relations that may start with its sign: `> 3`."""
+        parts = [_UNNAMED if self.peek() in _RELATIONS else self._ratio()]
+        signs = []
+        while self.peek() in _RELATIONS:
+            sign = _RELATIONS[self.take()[:2]]
+            if self.peek() in _RELATIONS:
+                if sign != "=":
+                    raise NotMathError("two relations side by side")
+                continue
+            signs.append(sign)
+            self.is_in_chain = True
+            parts.append(self._ratio())
+            self.is_in_chain = False
+            if len(parts) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        if not signs:
+            return parts[0]
+        if signs != ["in"]:
+            return Node("relation", tuple(parts), " ".join(signs))
+        if parts[1].kind == "symbol" and parts[1] != _REALS:
+            return tree.seq("in", parts)
+        return parts[1]
+
+    def _ratio(self) -> Node:
+        parts = [self._union()]
+        while self.peek() == ("sign", ":"):
+            if self.is_before_condition and tree.is_name(parts[0]):
+                break
+            self.position += 1
+            parts.append(self._union())
+        return parts[0] if len(parts) == 1 else tree.call("ratio", *parts)
+
+    def _union(self) -> Node:
+        node = self.expression()
+        while self.peek() in _SET_OPERATIONS:
+            name = _SET_OPERATIONS[self.take()[:2]]
+            right = self.expression()
+            parts = node.args if name == "union" and node.name == name else (node,)
+            node = tree.call(name, *parts, right)
+        return node
+
+    # Brackets
+
+    def bracket(self) -> Node:
+        """Read a bracket, a set, a matrix or what stands between bars."""
+        token = self.take()
+        opening = token.text
+        if token.kind == "begin":
+            return self._environment(opening)
+        if token.kind != "sign":
+            opening = _SPELLINGS.get(opening, opening)
+        if opening in _SIDES:
+            return self._between_bars(opening)
+        closing = _CLOSING[opening]
+        num_bars = self.num_bars
+        self.num_bars = 0
+        items, has_comma = self._items(closing)
+        if opening == "\\{" and self.peek() in _SUCH_THAT:
+            self.position += 1
+            items, has_comma = self._items(closing)
+            opening = "such that"
+        self.num_bars = num_bars
+        end = closing.get(self.peek(), "")
+        if not end:
+            raise NotMathError("a bracket is not closed")
+        self.position += 1
+        return _in_brackets(opening, end, items, has_comma)
+
+    def _items(self, closing: dict[TokenKey, str]) -> tuple[list[Node], bool]:
+        """Read up to a closing bracket, and say whether a comma stood between."""
+        items: list[Node] = []
+        has_comma = False
+        is_set = closing is _CLOSING["\\{"]
+        while self.peek() not in closing and self.position < len(self.tokens):
+            if self._at_separator():
+                self.position += 1
+                has_comma = True
+                continue
+            if items and not has_comma:
+                break
+            if is_set:
+                self.num_bars = 1
+                self.is_before_condition = not items
+            item = self.element()
+            self.is_before_condition = False
+            items += _both_signs(item) if is_set else [item]
+            if is_set and self.peek() in _SUCH_THAT:
+                break
+            if len(items) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        return items, has_comma
+
+    def _between_bars(self, opening: str) -> Node:
+        closing, name = _SIDES[opening]
+        self.num_bars += 1
+        inside = self.expression()
+        self.num_bars -= 1
+        if self.peek()[1] != closing:
+            raise NotMathError("a bar is not closed")
+        self.position += 1
+        return tree.call(name, inside)
+
+    def _environment(self, name: str) -> Node:
+        rows: list[list[Node]] = [[]]
+        while self.peek()[0] != "end" or self.position >= len(self.tokens):
+            kind, text = self.peek()
+            if kind == "sign" and text in ("&", ROW, ","):
+                self.position += 1
+                if text == ROW:
+                    rows.append([])
+                continue
+            rows[-1].append(self.element())
+            if sum(len(row) for row in rows) > MAX_ITEMS:
+                raise NotMathError("too many items")
+        if self.take().text != name:
+            raise NotMathError("an environment is not closed")
+        rows = [row for row in rows if row]
+        if name not in _MATRICES:
+            return tree.seq("", [part for row in rows for part in row])
+        if len({len(row) for row in rows}) > 1:
+            raise NotMathError("rows of different length")
+        return tree.determinant(rows) if name == "vmatrix" else tree.matrix(rows)
+
+    # Sums, products and units
+
+    def expression(self) -> Node:
+        """Read a sum."""
+        return self.descend(self._sum)
+
+    def _sum(self) -> Node:
+        total = self._signed_term()
+        while (sign := self.peek()) in _SIGNS or sign in _PLUS_MINUS:
+            total = tree.matrix_sum(total, self._signed_term())
+        return total
+
+    def _signed_term(self) -> Node:
+        factors: list[Node] = []
+        while (sign := self.peek()) in _SIGNS or sign in _PLUS_MINUS:
+            factors.append(_PLUS_MINUS[sign] if sign in _PLUS_MINUS else tree.number(_SIGNS[sign]))
+            self.position += 1
+            if len(factors) > MAX_DEPTH:
+                raise NotMathError("too many signs in a row")
+        term = self.term()
+        for factor in factors:
+            if factor == tree.MINUS_ONE:
+                term = tree.matrix_negative(term)
+            elif factor != tree.ONE:
+                term = tree.matrix_product(factor, term)
+        return term
+
+    def term(self) -> Node:
+        """Read a product, and step over the units in it."""
+        start = self.position
+        product = self.factor()
+        while True:
+            sign = self.peek()
+            is_number = self.position - start == 1 and self.tokens[start].kind == "number"
+            start = self.position
+            if sign in _TIMES:
+                self.position += 1
+                if start != self.units_end or start == 0 or not self._unit():
+                    product = tree.matrix_product(product, self.factor())
+            elif sign in _OVER:
+                self.position += 1
+                if not self._unit():
+                    inverse = tree.power(self.factor(), tree.MINUS_ONE)
+                    product = tree.matrix_product(product, inverse)
+            elif self.accept("command", "bmod"):
+                product = tree.call("mod", product, self.factor())
+            elif self._unit():
+                continue
+            elif self._at_factor():
+                if sign[0] == "number" and (is_number or start == self.units_end):
+                    raise NotMathError("two numbers side by side")
+                if start == self.units_end and self.tokens[start - 1].kind == "chinese":
+                    raise NotMathError("a word in the middle of a product")
+                if self.is_in_chain and self._at_equation():
+                    return product
+                product = tree.matrix_product(product, self.factor())
+            else:
+                return product
+
+    def _at_factor(self) -> bool:
+        """Whether another factor follows without a sign between."""
+        token = kind, text = self.peek()
+        if token in _BARS:
+            return self.num_bars == 0
+        if token in _OPENING:
+            return True
+        if token == ("word", "in"):
+            return False
+        return kind in _LEAF_KINDS or (kind == "command" and text in _LEAF_COMMANDS)
+
+    def _unit(self) -> bool:
+        """Step over a unit behind a number: texts, known words, their powers and quotients."""
+        if not self._at_unit():
+            return False
+        self.units.append(self.take().text)
+        if self.peek() == ("sign", "^") and self.peek(1) != ("command", "circ"):
+            self.position += 1
+            self.units.append("^" + _text_of(self.argument()))
+        kind, text = self.peek(1)
+        is_unit = kind in ("name", "word") and text.lower() in words.UNIT_NAMES
+        if is_unit and self.peek() in (("sign", "/"), ("word", "per")):
+            self.units.append(text)
+            self.position += 2
+        self.units_end = self.position
+        return True
+
+    def _at_unit(self) -> bool:
+        """Whether a unit follows; a text behind one that is no unit is a second answer."""
+        if self.position in (0, len(self.tokens)):
+            return False
+        token = self.tokens[self.position]
+        before = self.tokens[self.position - 1].kind
+        is_behind_unit = self.position == self.units_end
+        if token.kind == "text":
+            return _is_unit_text(token) and (before != "text" or is_behind_unit)
+        if token.kind == "chinese":
+            return not words.is_remark(token.text)
+        return _is_unit_word(token) and (before not in ("name", "word") or is_behind_unit)
+
+    # Factors
+
+    def factor(self) -> Node:
+        """Read a factor of a product, with its sign and powers."""
+        if self.peek() not in _SIGNS:
+            return self._postfix(self._leaf())
+        is_minus = self.take().text == "-"
+        factor = self.descend(self.factor)
+        return tree.matrix_negative(factor) if is_minus else factor
+
+    def _postfix(self, base: Node) -> Node:
+        """Apply what stands behind a leaf: powers, factorials, percent and degree signs."""
+        while True:
+            token = kind, text = self.peek()
+            word = text.lower() if kind in ("word", "text") else ""
+            if token in _CARETS:
+                self.position += 1
+                base = self._power(base)
+            elif token in _POSTFIX or word in words.PERCENT_WORDS:
+                self.position += 1
+                base = tree.call(_POSTFIX.get(token, "percent"), base)
+            elif word in words.SCALES:
+                self.position += 1
+                base = tree.mul(base, tree.number(10 ** words.SCALES[word]))
+            elif token in _MODULO:
+                self.position += 1
+                base = tree.call("modulo", base, self.argument())
+            elif token == ("sign", "_") and base.kind == "number":
+                self.position += 1
+                numeral = _text_of(self.argument()).removeprefix("text ")
+                base = tree.symbol(f"{base.value}_{words.BASES.get(numeral, numeral)}")
+            else:
+                return base
+
+    def _power(self, base: Node) -> Node:
+        is_group = self.peek() == ("sign", "{")
+        mark = self.peek(int(is_group))
+        if mark in _RAISED_MARKS and (not is_group or self.peek(2) == ("sign", "}")):
+            self.position += 3 if is_group else 1
+            if mark[1] != "prime":
+                return tree.call("degree", base)
+            if base.kind == "symbol":
+                return tree.symbol(base.name + "'")
+            return tree.call("prime", base)
+        exponent = self.argument()
+        if self.peek() in _CARETS:
+            self.position += 1
+            exponent = self.descend(lambda: self._power(exponent))
+        return tree.power(base, exponent)
+
+    def argument(self, *, is_digit: bool = False) -> Node:
+        r"""Read what a command applies to: a brace group or one leaf.
+
+        With `is_digit` a single digit is taken from a number, as in `\frac12`.
+        """
+        token = kind, text = self.peek()
+        if token == ("sign", "{"):
+            return self.bracket()
+        if is_digit and kind == "number" and len(text) > 1 and text[0].isdigit():
+            self.tokens[self.position] = Token("number", text[1:], False)
+            return tree.number(int(text[0]))
+        if token in _SIGNS:
+            self.position += 1
+            argument = self.descend(self.argument)
+            return tree.negative(argument) if text == "-" else argument
+        return self.descend(self._leaf)
+
+    # Leaves
+
+    def _leaf(self) -> Node:
+        token = kind, text = self.peek()
+        if kind == "number":
+            return self._number()
+        if kind == "begin" or token in _OPENING:
+            return self.bracket()
+        taken = self.take()
+        if kind == "command":
+            return self._command(text)
+        if kind == "word":
+            return self._word(text)
+        if kind == "name":
+            return self._symbol(text)
+        if kind == "text":
+            return self._text(taken)
+        raise NotMathError(f"{text!r} is out of place")
+
+    def _number(self) -> Node:
+        digits = self.take().text
+        value, num_digits = decimal(digits)
+        kind, text = self.peek()
+        if "." in digits:
+            if kind == "text" and self.tokens[self.position].detail in ("overline", "bar", "dot"):
+                return tree.number(repeating_decimal(digits, self.take().text))
+            if kind == "command" and text in ("ldots", "dots", "cdots"):
+                self.position += 1
+                return tree.number(repeating_decimal(digits))
+        if digits.isdigit():
+            if (kind, text) == ("command", "frac") and self._is_mixed_number():
+                self.position += 1
+                return tree.add(tree.number(value), self._fraction())
+            is_spaced = kind == "number" and self.tokens[self.position].is_spaced
+            if is_spaced and self.peek(1) == ("sign", "/"):
+                self.position += 2
+                bottom = self.take().text
+                if text.isdigit() and bottom.isdigit() and int(bottom[:50]) > 0:
+                    return tree.number(value + decimal(text)[0] / decimal(bottom)[0])
+                raise NotMathError("two numbers side by side")
+        return tree.number(value, num_digits)
+
+    def _is_mixed_number(self) -> bool:
+        r"""Whether the `\frac` that follows holds only digits."""
+        ahead = [self.peek(index) for index in range(1, 7)]
+        shape = " ".join({"number": "#", "sign": text}.get(kind, "?") for kind, text in ahead)
+        if shape.startswith(("{ # } { # }", "# #", "# { # }", "{ # } #")):
+            return True
+        return ahead[0][0] == "number" and len(ahead[0][1]) == 2
+
+    def _fraction(self) -> Node:
+        top = self.argument(is_digit=True)
+        return tree.divide(top, self.argument(is_digit=True))
+
+    def _command(self, name: str) -> Node:
+        if name == "frac":
+            return self._fraction()
+        if name in ("sqrt", "cbrt"):
+            return self._root(3 if name == "cbrt" else 2)
+        if name in _BINOMIALS:
+            return tree.call("binom", self.argument(is_digit=True), self.argument(is_digit=True))
+        if name in words.FUNCTIONS:
+            return self._function(name)
+        if name in words.OPAQUE:
+            return self._opaque(name)
+        if name in _SYMBOLS:
+            return self._symbol(_SYMBOLS[name])
+        raise NotMathError(f"\\{name} is not read")
+
+    def _root(self, degree: int) -> Node:
+        order = tree.number(degree)
+        if self.accept("sign", "["):
+            order = self.expression()
+            if not self.accept("sign", "]"):
+                raise NotMathError("the degree of a root is not closed")
+        return tree.power(self.argument(), tree.divide(tree.ONE, order))
+
+    def _function(self, name: str) -> Node:
+        base = exponent = None
+        while self.peek() in _SCRIPTS:
+            if self.take().text == "_":
+                base = self.argument()
+            else:
+                exponent = self.argument()
+        inside = self._function_argument()
+        name = words.FUNCTIONS[name]
+        if name in words.TRIGONOMETRIC:
+            inside = _in_radians(inside)
+            if exponent == tree.MINUS_ONE and name in ("sin", "cos", "tan"):
+                name = "arc" + name
+                exponent = None
+        if name == "sqrt":
+            node = tree.power(inside, tree.HALF)
+        elif name == "exp":
+            node = tree.power(tree.symbol("e"), inside)
+        elif name == "log" and base is not None:
+            node = tree.divide(tree.call("ln", inside), tree.call("ln", base))
+        else:
+            args = inside.args if inside.kind == "seq" else (inside,)
+            node = tree.call(name if base is None else f"{name}_{_text_of(base)}", *args)
+        return node if exponent is None else tree.power(node, exponent)
+
+    def _function_argument(self) -> Node:
+        """Read the brackets behind a function, or the product up to the next function or sign."""
+        if self.peek() in _OPENING or self.peek()[1] in _BRACKET_COMMANDS:
+            return self.bracket()
+        product = self.factor()
+        while self._at_factor():
+            kind, text = self.peek()
+            if text in words.FUNCTIONS or kind in ("text", "begin"):
+                break
+            if kind == "sign" and text in ("(", "[") and product.kind != "number":
+                break
+            product = tree.mul(product, self.factor())
+        if self.peek() in _OVER and self.peek(1)[0] == "number":
+            self.position += 1
+            product = tree.divide(product, self.factor())
+        return product
+
+    def _opaque(self, name: str) -> Node:
+        """Read a sum, product, limit or integral; unless written out, it equals only itself."""
+        bounds: list[str] = []
+        while self.peek() in _SCRIPTS:
+            bounds.append(self.take().text + "".join(self._group()))
+        body = self.term()
+        written_out = _write_out(name, " ".join(bounds), body)
+        return written_out or tree.call(name, *map(tree.symbol, bounds), body)
+
+    def _group(self) -> list[str]:
+        """Take one token, or a brace group as it is written."""
+        start = self.position
+        depth = 0
+        while self.position == start or depth > 0:
+            token = self.take()[:2]
+            depth += (token == ("sign", "{")) - (token == ("sign", "}"))
+        return [token.text for token in self.tokens[start : self.position]]
+
+    def _word(self, word: str) -> Node:
+        lower = word.lower()
+        if lower in words.FUNCTIONS and (
+            lower in words.PREFIX_FUNCTIONS or self.peek()[1] in ("(", "{", "^", "_", "|")
+        ):
+            return self._function(lower)
+        if lower in words.CONSTANT_WORDS:
+            return tree.symbol(words.CONSTANT_WORDS[lower])
+        if lower in words.GREEK:
+            return self._symbol(lower)
+        if word[:-1] in ("sin", "cos", "tan", "ln", "log"):
+            self.position -= 1
+            token = self.tokens[self.position]
+            self.tokens[self.position] = token._replace(kind="name", text=word[-1])
+            return self._function(word[:-1])
+        if lower in words.PROSE or (len(word) > 3 and not (word.isupper() and len(word) <= 6)):
+            raise NotMathError(f"{word!r} is a word")
+        letters = [Token("name", letter, False) for letter in word]
+        self.tokens[self.position - 1 : self.position] = letters
+        return self._symbol(word[0])
+
+    def _text(self, token: Token) -> Node:
+        content = token.text.strip()
+        bare = content.strip("() ")
+        if token.detail in words.VECTORS:
+            return self._symbol(f"{words.VECTORS[token.detail]} {content}")
+        if bare.isdigit() and len(bare) < 50:
+            return tree.number(int(bare))
+        if len(bare) == 1 and bare.isalpha():
+            return self._symbol(bare)
+        if len(bare) > 1 and bare.lower() in words.CONSTANT_WORDS:
+            return tree.symbol(words.CONSTANT_WORDS[bare.lower()])
+        return self._symbol(f"text {content.casefold()}")
+
+    def _symbol(self, name: str) -> Node:
+        """Read what belongs to a name: subscripts, primes, the arguments of a function."""
+        while self.peek() in _NAME_ENDINGS:
+            name += (mark := self.take().text)
+            if mark == "_":
+                name += "".join(text for text in self._group() if text not in "{}")
+        if self.peek() != ("sign", "("):
+            return tree.symbol(name)
+        if self.peek(2) == ("sign", ","):
+            inside = self.bracket()
+            if inside.kind == "seq":
+                return tree.call(name, *inside.args)
+            return tree.mul(tree.symbol(name), inside)
+        is_number = self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
+        is_call = is_number and name[0] in _FUNCTION_NAMES
+        return tree.call(name, self.bracket()) if is_call else tree.symbol(name)
+
+
+def _turn_inward(match: re.Match[str]) -> str:
+    """Turn the brackets of open ends inwards: ]1, 2] is (1, 2]."""
+    return f"{'(' if match[1] == ']' else '['}{match[2]}{')' if match[3] == '[' else ']'}"
+
+
+def _is_plain_word(token: Token) -> bool:
+    return token.kind == "word" and (token.text.isupper() or token.text.lower() in words.ENGLISH)
+
+
+def _one_or_list(items: list[Node]) -> Node:
+    return items[0] if len(items) == 1 else tree.seq("", items)
+
+
+def _in_brackets(opening: str, end: str, items: list[Node], has_comma: bool) -> Node:
+    if opening == "{" and not items:
+        raise NotMathError("nothing in braces")
+    if opening in ("{", "such that"):
+        return _one_or_list(items)
+    if opening == "\\{":
+        return tree.seq("{}", items)
+    brackets = ("(" if opening == "<" else opening) + end
+    if len(items) == 1 and not has_comma and brackets in ("()", "[]"):
+        return items[0]
+    return tree.seq(brackets, items)
+
+
+def _both_signs(node: Node) -> list[Node]:
+    """Write a plus-or-minus out as two nodes."""
+    if not tree.names(node) & {"±", "∓"}:
+        return [node]
+    pairs = ((tree.ONE, tree.MINUS_ONE), (tree.MINUS_ONE, tree.ONE))
+    return [
+        tree.substitute(tree.substitute(node, "±", upper), "∓", lower) for upper, lower in pairs
+    ]
+
+
+def _write_out(name: str, bounds: str, body: Node) -> Node | None:
+    """Write out a sum or product between whole numbers that are not far apart; None for others."""
+    match = _FROM_TO.fullmatch(bounds)
+    if match is None or name not in ("sum", "prod"):
+        return None
+    start = int(match[2])
+    stop = int(match[3])
+    if not 0 <= stop - start < MAX_TERMS // max(1, sum(1 for _ in tree.walk(body)) // 20):
+        return None
+    indices = map(tree.number, range(start, stop + 1))
+    terms = [tree.substitute(body, match[1], index) for index in indices]
+    return tree.add(*terms) if name == "sum" else tree.mul(*terms)
+
+
+def _in_radians(node: Node) -> Node:
+    if node.kind == "call" and node.name == "degree":
+        return tree.mul(node.args[0], tree.symbol("π"), tree.number(Fraction(1, 180)))
+    return tree.rebuild(node, _in_radians)
+
+
+def _text_of(node: Node) -> str:
+    return str(node.value) if node.kind == "number" else node.name
+
+
+def _is_unit_text(token: Token) -> bool:
+    content = token.text
+    if token.detail in words.VECTORS or content in ("e", "i", "π") or words.is_remark(content):
+        return False
+    return any(letter.isalpha() for letter in content) or not content
+
+
+def _is_unit_word(token: Token) -> bool:
+    """Whether a word behind a number is a unit: a known one, or a longer word that stands alone."""
+    text = token.text
+    if token.kind != "word" or text in words.FUNCTIONS or text in _SYMBOLS:
+        return False
+    if text.lower() in words.UNIT_WORDS:
+        return True
+    return token.is_spaced and len(text) > 3 and text.islower() and not words.is_remark(text)

@@ -1,0 +1,255 @@
+"""Find where a response states its answer: tags, boxes, marked lines, the last line, sentences.
+
+This is the one reader of final answers. It finds statements and says where they stand; each task
+decides which of them it accepts, which is the strongest, and what the text of one means. Every
+function reads the text a bounded number of times, whatever is in it, and the regular expressions
+have nothing to backtrack into.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from whet.text.doubt import is_doubtful
+
+MAX_CHARS = 1 << 22
+"""Longer responses are not read."""
+MAX_MARKED = 2000
+"""What follows a mark is read this far."""
+MAX_MARKS = 20
+MAX_NESTED_BOXES = 64
+MAX_BOX = 1 << 16
+"""Longer boxes are not read where boxes may stand in boxes."""
+MAX_SENTENCE = 400
+"""Longer lines state nothing in words."""
+
+_THOUGHT = "(?:think|thinking|thought|reasoning)>"
+_THOUGHT_START = re.compile(f"<{_THOUGHT}")
+_THOUGHT_END = re.compile(f"</{_THOUGHT}")
+_BOX = re.compile(r"\\?(?:boxed|fbox|framebox)(?![a-zA-Z])\s?")
+_BRACE = re.compile(r"\\[\\{}]|[{}]")
+_MARK = re.compile(
+    r"####[ \t]*:?"
+    r"|(?:^|(?<=\n))[ \t]*A:"
+    r"|(?<![a-zA-Z])correct (?:option|choice) is(?![a-zA-Z])"
+    r"|(?:(?<![a-zA-Z])(?:final[ ]{1,3})?"
+    r"(?:answers?|results?|réponse|respuesta|antwort)(?![a-zA-Z])|答案)\**[ \t]{0,3}"
+    r"(?::|：|=|(?:is|are|est|es|ist)(?![a-zA-Z])|是|为)[ \t]{0,3}(?::|：)?\**",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(
+    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE
+)
+_FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.])[-+−]?"
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:,[0-9]+(?![0-9,]))?|(?=\.[0-9]))(?:\.[0-9]+)?"
+    r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+(?![0-9.]))?(?:\s?\\?%)?"
+    r"|[-−]?\\[dtc]?frac\s?\{[^{}]{1,40}\}\s?\{[^{}]{1,40}\}"
+)
+_SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
+_NEXT_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z*\"'])")
+_VERB = re.compile(r"\b(?:is|are|was|were|be|equals)\b[\s:*]*(?=\S)", re.IGNORECASE)
+_PLAIN_NUMBER = re.compile(r"[0-9](?:[0-9.,]*[0-9])?")
+_PLAIN_WORDS = re.compile(r"[A-Za-z ,'*()-]*")
+_SIGN = re.compile(r"(?<![A-Za-z0-9])[-−]?\s?\\?[$£€]?[-−]?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of a text and where it stands, end exclusive."""
+
+    text: str
+    start: int
+    end: int
+
+    def shift(self, offset: int) -> "Span":
+        """Give the same piece its place in a text that has this one `offset` characters in."""
+        return replace(self, start=self.start + offset, end=self.end + offset)
+
+
+def cut(text: str, start: int, end: int) -> Span:
+    """Cut a piece out of a text."""
+    return Span(text=text[start:end], start=start, end=end)
+
+
+def after_thought(text: str) -> int | None:
+    """Find where the thought ends: 0 without one, None where one is opened and never closed."""
+    start = 0
+    for match in _THOUGHT_END.finditer(text):
+        start = match.end()
+    return None if _THOUGHT_START.search(text, start) else start
+
+
+def visible_text(text: str) -> str | None:
+    """Cut the thought off a response; None where it is never closed or the response is too long."""
+    start = after_thought(text) if len(text) <= MAX_CHARS else None
+    return None if start is None else text[start:]
+
+
+def find_tags(text: str, tag: str = "answer") -> list[Span]:
+    """List what stands between `<tag>` and `</tag>`, over any number of lines."""
+    opening = f"<{tag}>"
+    closing = f"</{tag}>"
+    spans: list[Span] = []
+    start = 0
+    while (end := text.find(closing, start)) >= 0:
+        opened = text.rfind(opening, start, end)
+        if opened >= 0:
+            spans.append(cut(text, opened + len(opening), end))
+        start = end + len(closing)
+    return spans
+
+
+def has_open_tag(text: str) -> bool:
+    """Whether the last answer tag is never closed: the response was cut."""
+    return text.rfind("<answer>") > text.rfind("</answer>")
+
+
+def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
+    r"""List what `\boxed{...}` and its kin hold, in order; a span takes in the command.
+
+    Boxes that are never closed are left out, and so are boxes inside others, unless they are asked
+    for: then the last few boxes are listed.
+
+    >>> [box.text for box in find_boxes(r"so \boxed{\frac{1}{2}} and \boxed 3")]
+    ['\\frac{1}{2}', '3']
+    """
+    commands = deque(_BOX.finditer(text), maxlen=MAX_NESTED_BOXES if nested else None)
+    closing = match_braces(text, commands[0].start()) if commands else {}
+    boxes: list[Span] = []
+    end = 0
+    for command in commands:
+        start, inside = command.span()
+        if inside >= len(text) or (start < end and not nested):
+            continue
+        if inside in closing and not (nested and closing[inside] - inside > MAX_BOX):
+            end = closing[inside] + 1
+            boxes.append(Span(text=text[inside + 1 : end - 1], start=start, end=end))
+        elif text[inside].isalnum() and text[start] == "\\" and text[inside - 1] == " ":
+            end = inside + 1
+            boxes.append(Span(text=text[inside:end], start=start, end=end))
+    return boxes
+
+
+def last_box(text: str) -> str | None:
+    """Take what the last box holds; None where there is no box or the last one is never closed."""
+    start = _last_box_start(text)
+    end = None if start is None else match_braces(text, start).get(start)
+    return None if start is None or end is None else text[start + 1 : end]
+
+
+def has_open_box(text: str) -> bool:
+    """Whether the last box is never closed: the response was cut."""
+    start = _last_box_start(text)
+    return start is not None and start not in match_braces(text, start)
+
+
+def _last_box_start(text: str) -> int | None:
+    start = None
+    for command in _BOX.finditer(text):
+        if text.startswith("{", command.end()):
+            start = command.end()
+    return start
+
+
+def match_braces(text: str, start: int = 0) -> dict[int, int]:
+    """Match every opening brace with the one that closes it; escaped braces are none."""
+    closing: dict[int, int] = {}
+    waiting: list[int] = []
+    for match in _BRACE.finditer(text, start):
+        if match.group() == "{":
+            waiting.append(match.start())
+        elif match.group() == "}" and waiting:
+            closing[waiting.pop()] = match.start()
+    return closing
+
+
+def find_marks(text: str) -> list[Span]:
+    """List what follows `####`, `the answer is` and the like in its line; the last few only."""
+    spans = []
+    for match in deque(_MARK.finditer(text), maxlen=MAX_MARKS):
+        limit = min(match.end() + MAX_MARKED, len(text))
+        end = text.find("\n", match.end(), limit)
+        span = cut(text, match.end(), limit if end < 0 else end)
+        if span.text.strip(" *$:"):
+            spans.append(span)
+    return spans
+
+
+def after_heading(text: str) -> str | None:
+    """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
+    end = -1
+    for match in _HEADING.finditer(text):
+        end = match.end()
+    return None if end < 0 else text[end:]
+
+
+def last_line(text: str) -> Span | None:
+    """Find the last line that holds more than spaces and marks."""
+    end = len(text.rstrip(" \t\r\n*$`"))
+    if end == 0:
+        return None
+    stop = text.find("\n", end)
+    return cut(text, text.rfind("\n", 0, end) + 1, len(text) if stop < 0 else stop)
+
+
+def first_sentence(span: Span) -> Span:
+    """Cut a span after its first sentence; a point inside a number or formula ends none."""
+    for match in _SENTENCE_END.finditer(span.text):
+        if match.group() == "\n" or span.text.count("$", 0, match.start()) % 2 == 0:
+            return cut(span.text, 0, match.start()).shift(span.start)
+    return span
+
+
+def after_verb(line: str) -> str | None:
+    """Take what stands behind the last verb of the last sentence; None where the line doubts.
+
+    >>> after_verb("So the letters are **nda**."), after_verb("It is not nda."), after_verb("nda")
+    ('nda', None, None)
+    """
+    if len(line) > MAX_SENTENCE or is_doubtful(line):
+        return None
+    sentence = _NEXT_SENTENCE.split(line)[-1]
+    verbs = list(_VERB.finditer(sentence))
+    if not verbs:
+        return None
+    return sentence[verbs[-1].end() :].strip().rstrip(".!").strip(" *`") or None
+
+
+def only_number(line: str) -> str | None:
+    """Take the one number of a sentence and what follows it: `It was highest in 2008.`"""
+    if len(line) > MAX_SENTENCE or is_doubtful(line):
+        return None
+    numbers = list(_PLAIN_NUMBER.finditer(line))
+    if len(numbers) != 1:
+        return None
+    sign = _SIGN.search(line, 0, numbers[0].start())
+    start = sign.start() if sign else numbers[0].start()
+    if not _PLAIN_WORDS.fullmatch(line, 0, start):
+        return None
+    return line[start:].strip().rstrip("!").replace("**", "")
+
+
+def find_formulas(text: str) -> list[Span]:
+    r"""List what stands between dollar signs, `\(` and `\)`, `\[` and `\]`, in order."""
+    spans = []
+    opening: tuple[str, int] | None = None
+    for match in _FORMULA_SIGN.finditer(text):
+        sign = match.group()
+        if sign in ("\\\\", "\\$"):
+            continue
+        if opening is None:
+            opening = None if sign in ("\\)", "\\]") else (sign, match.end())
+        elif sign == {"\\(": "\\)", "\\[": "\\]"}.get(opening[0], opening[0]):
+            spans.append(cut(text, opening[1], match.start()))
+            opening = None
+    return spans
+
+
+def find_numbers(text: str) -> Iterator[Span]:
+    """List the numbers and simple fractions, in order."""
+    for match in _NUMBER.finditer(text):
+        if match.group():
+            yield cut(text, match.start(), match.end())

@@ -1,0 +1,100 @@
+"""The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
+
+Tasks, reward functions and shaping terms come this way; each caller checks what it is given.
+"""
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, ValidationError
+
+from whet import mistakes
+from whet.config import Config
+from whet.errors import ConfigError
+from whet.types import Json
+
+C = TypeVar("C", bound=Config)
+
+_LOADED: dict[str, ModuleType] = {}
+"""Modules of users, by the absolute path of their file."""
+
+
+def is_reference(name: str) -> bool:
+    """Tell a file and a name in it from any other text.
+
+    >>> is_reference("my_task.py:Name"), is_reference("game24")
+    (True, False)
+    """
+    file, colon, attribute = name.rpartition(":")
+    return bool(colon) and file.endswith(".py") and attribute.isidentifier()
+
+
+def _check_reference(name: str) -> str:
+    if not is_reference(name):
+        raise ValueError('should be a file and a name in it, such as "my_file.py:name"')
+    return name
+
+
+Reference = Annotated[str, AfterValidator(_check_reference)]
+"""A setting that names a file and something in it; the path is relative to the working folder."""
+
+
+def load_from_file(reference: str) -> object:
+    """Load what a reference such as `my_file.py:name` stands for."""
+    if not is_reference(reference):
+        raise ConfigError(
+            f'{reference!r} should be a file and a name in it, such as "my_file.py:name"'
+        )
+    file, _, name = reference.rpartition(":")
+    values = vars(load_file(Path(file)))
+    if name not in values:
+        public = [key for key, value in values.items() if _is_own(key, value, values["__name__"])]
+        raise ConfigError(f"{file} has no {name}; it has {', '.join(public) or 'nothing'}")
+    return values[name]
+
+
+def load_file(file: Path) -> ModuleType:
+    """Run a file as a module of its own, once per process."""
+    path = str(file.resolve())
+    if path in _LOADED:
+        return _LOADED[path]
+    if not file.is_file():
+        raise ConfigError(f"there is no file {file}")
+    name = f"whet_own_{hashlib.blake2b(path.encode(), digest_size=6).hexdigest()}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pydantic look it up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
+    _LOADED[path] = module
+    return module
+
+
+def loaded_files() -> list[str]:
+    """List the files that were loaded, for worker processes to load too."""
+    return list(_LOADED)
+
+
+def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
+    """Validate the settings that the user's code takes; a ConfigError names the wrong key."""
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        raise ConfigError(
+            mistakes.sentence(kind, errors, dict(given), lambda _: "default")
+        ) from error
+
+
+def _is_own(key: str, value: object, module: str) -> bool:
+    """Tell what a file defines from what it imports."""
+    return not key.startswith("_") and getattr(value, "__module__", None) == module
