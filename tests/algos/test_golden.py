@@ -14,7 +14,7 @@ from whet.algos.preference import dpo, ipo
 from whet.algos.returns import gae
 from whet.algos.terms import TokenTerms
 from whet.algos.weights import sequence_mean, token_mean
-from whet.evals.passk import pass_at_k
+from whet.evals.stats import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]
 

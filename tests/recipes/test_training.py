@@ -10,9 +10,9 @@ from small import Pipeline
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.evals.validation import ExamConfig, Examiner
 from whet.grading.grader import Grader
 from whet.recipes.evaluate import SAMPLED
 from whet.recipes.guard import Guard, GuardConfig

@@ -11,7 +11,7 @@ from whet.config import Config
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
+from whet.evals.validation import ExamConfig, Examiner
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.recipes.sft import finish, take

@@ -12,7 +12,7 @@ from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
-from whet.evals.run import ExamConfig, Examiner, evaluate
+from whet.evals.validation import ExamConfig, Examiner, evaluate
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.recipes.guard import Guard, GuardConfig

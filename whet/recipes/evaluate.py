@@ -8,8 +8,8 @@ from whet.config import Config
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
+from whet.evals.validation import evaluate
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.rng import derive

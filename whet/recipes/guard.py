@@ -8,9 +8,9 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
-from whet.evals.run import ExamConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.evals.validation import ExamConfig
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.learner import Learner

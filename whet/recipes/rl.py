@@ -14,7 +14,7 @@ from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import ExamConfig, Examiner
+from whet.evals.validation import ExamConfig, Examiner
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits

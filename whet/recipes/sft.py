@@ -14,7 +14,7 @@ from whet.data.sft_data import imitation, texts
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
 from whet.errors import DataError
-from whet.evals.run import ExamConfig, Examiner
+from whet.evals.validation import ExamConfig, Examiner
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.recipes.training import Keeper, SaveConfig

@@ -16,7 +16,7 @@ from whet.algos.verdicts import Agreement, agreement, verifier_metrics
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.errors import ConfigError
-from whet.evals.run import Examiner
+from whet.evals.validation import Examiner
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
 from whet.recipes.exactness import proved

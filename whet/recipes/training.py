@@ -10,8 +10,8 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.evals.run import Examiner
 from whet.evals.summary import EvalSummary
+from whet.evals.validation import Examiner
 from whet.recipes.guard import Guard
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore

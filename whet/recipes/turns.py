@@ -10,7 +10,7 @@ from whet.algos.catalog import AlgoConfig, resolved
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.native import EngineConfig
-from whet.evals.run import ExamConfig
+from whet.evals.validation import ExamConfig
 from whet.grading.limits import Limits
 from whet.recipes.training import SaveConfig
 from whet.rewards.spec import RewardSpec
