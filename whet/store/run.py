@@ -149,12 +149,12 @@ class RunStore:
         return _read_own_rows(self._ledger)
 
     def write_rollouts(self, name: Name, step: int, groups: Iterable[Group]) -> Path:
-        path = self._rollout_file(name, step)
+        path = self.rollout_file(name, step)
         write_rollouts(path, groups)
         return path
 
     def rollouts(self, name: Name, step: int) -> list[Rollout]:
-        return read_rollouts(self._rollout_file(name, step))
+        return read_rollouts(self.rollout_file(name, step))
 
     def rollout_steps(self, name: Name) -> list[int]:
         return [
@@ -271,7 +271,7 @@ class RunStore:
                 names.append(path.name)
         return sorted(names)
 
-    def _rollout_file(self, name: Name, step: int) -> Path:
+    def rollout_file(self, name: Name, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
 
 
