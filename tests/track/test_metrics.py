@@ -148,23 +148,54 @@ def test_wandb_gets_the_project_the_runs_id_and_every_step(tmp_path: Path) -> No
     assert answers["answers"]["data"] == [["sums", "1 + 2", "four", "wrong", "no"]]
 
 
+def _clock(*seconds: float) -> Clock:
+    """A clock that is looked at at these times; the process takes two gigabytes."""
+    times = iter(seconds)
+    return Clock(peak_bytes=lambda: 2_000_000_000, now=lambda: next(times))
+
+
 def test_the_clock_charges_a_second_to_the_innermost_part() -> None:
-    seconds = iter([0.0, 1.0, 3.0, 7.0, 8.0, 10.0])
-    clock = Clock(lambda: next(seconds))
+    clock = _clock(0.0, 1.0, 3.0, 7.0, 8.0, 10.0)
     with clock.measure("sample"), clock.measure("grade"):  # sample from 1, grade from 3 to 7
         pass  # sample ends at 8, the step at 10
 
-    assert clock.lap() == {"time/sample": 3.0, "time/grade": 4.0, "time/step": 10.0}
+    assert clock.lap() == {
+        "time/sample": 3.0,
+        "time/grade": 4.0,
+        "time/score": 0.0,
+        "time/update": 0.0,
+        "time/step": 10.0,
+        "memory/peak_gb": 2.0,
+    }
 
 
 def test_a_lap_starts_the_clock_afresh() -> None:
-    seconds = iter([0.0, 1.0, 2.0, 5.0, 9.0])
-    clock = Clock(lambda: next(seconds))
+    clock = _clock(0.0, 1.0, 2.0, 5.0, 9.0)
     with clock.measure("sample"):
         pass
+    clock.count_sampling(tokens=1, row_steps=1, useful=1)
     clock.lap()
 
-    assert clock.lap() == {"time/step": 4.0}
+    metrics = clock.lap()
+
+    assert (metrics["time/sample"], metrics["time/step"]) == (0.0, 4.0)
+    assert "engine/slots_busy" not in metrics
+
+
+def test_the_speed_of_an_engine_is_over_all_of_its_calls_in_a_step() -> None:
+    clock = _clock(0.0, 1.0, 3.0, 4.0)
+    with clock.measure("sample"):
+        clock.count_sampling(tokens=60, row_steps=80, useful=50)
+        clock.count_sampling(tokens=40, row_steps=20, useful=10)
+
+    metrics = clock.lap()
+
+    assert metrics["engine/tokens_per_s"] == 50.0  # 100 tokens in the seconds from 1 to 3
+    assert metrics["engine/slots_busy"] == 0.6  # 60 of 100 row steps
+
+
+def test_the_memory_of_a_process_is_its_largest_resident_size() -> None:
+    assert 0.01 < Clock().lap()["memory/peak_gb"] < 1000
 
 
 def _score(correct: float, verdict: Verdict = Verdict.WRONG) -> Score:

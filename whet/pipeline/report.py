@@ -34,6 +34,7 @@ from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
 from whet.tasks.registry import build
+from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
@@ -52,8 +53,6 @@ CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("groups/equal", "Groups of equal reward", Unit.SHARE),
 )
 """Metrics drawn in the report, with their names there."""
-TIME_PARTS = ("sample", "grade", "score", "update")
-"""Parts of a step that the clock measures."""
 Trains = SFTConfig | RLConfig | DPOConfig | DistillConfig | TangoConfig
 
 
@@ -201,8 +200,8 @@ def _curves(stage: str, run: RunStore) -> list[Curve]:
 
 def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
     rows = run.metrics()
-    totals = {part: sum(row.get(f"time/{part}", 0.0) for row in rows) for part in TIME_PARTS}
-    parts = {part: total for part, total in totals.items() if total > 0}
+    totals = {part: sum(row.get(name, 0.0) for row in rows) for part, name in TIMES.items()}
+    parts: dict[str, float] = {part: total for part, total in totals.items() if total > 0}
     return StageTime(name=name, seconds=seconds, parts=parts)
 
 

@@ -5,6 +5,7 @@ The run's JSON lines and the console always get them, TensorBoard and Weights & 
 
 import importlib
 import math
+import resource
 import sys
 import time
 from collections import defaultdict
@@ -24,6 +25,14 @@ from whet.types import Finish, Group, Rollout, Score, Verdict
 
 Metrics = Mapping[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
+Part = Literal["sample", "grade", "score", "update"]
+TIMES: dict[Part, str] = {
+    "sample": "time/sample",
+    "grade": "time/grade",
+    "score": "time/score",
+    "update": "time/update",
+}
+"""The parts of a step and their metrics."""
 MAX_SHOWN = 2_000
 """Characters of a prompt or an answer that a table of samples shows."""
 
@@ -49,21 +58,28 @@ class Run(Protocol):
 
 
 class Clock:
-    """Measure where the seconds of a step go. Parts never overlap: an inner one pauses the outer.
+    """Measure where the time of a step goes. Parts never overlap: an inner one pauses the outer.
 
     with clock.measure("sample"):
         groups = sample()
-    metrics = clock.lap()  # {"time/sample": 1.2, "time/step": 1.3}
+    tracker.log(step, clock.lap())
     """
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        *,
+        peak_bytes: Callable[[], int] | None = None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Take the peak of memory from `peak_bytes`, such as CUDA's; by default of this process."""
+        self._peak_bytes = peak_bytes or _peak_resident_bytes
         self._now = now
-        self._seconds: dict[str, float] = defaultdict(float)
-        self._open: list[str] = []
+        self._open: list[Part] = []
         self._start = self._last = now()
+        self._clear()
 
     @contextmanager
-    def measure(self, part: str) -> Iterator[None]:
+    def measure(self, part: Part) -> Iterator[None]:
         """Count the seconds of a block as `time/<part>`."""
         self._charge()
         self._open.append(part)
@@ -73,19 +89,41 @@ class Clock:
             self._charge()
             self._open.pop()
 
+    def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
+        """Add what a call of an engine did: `useful` of its `row_steps` gave a token."""
+        self._tokens += tokens
+        self._row_steps += row_steps
+        self._useful += useful
+
     def lap(self) -> dict[str, float]:
-        """Return the seconds of each part and of the whole step, and start the next step."""
+        """Return the metrics of the step that ends here, and start the next one."""
         self._charge()
-        seconds = {**self._seconds, "step": self._last - self._start}
-        self._seconds.clear()
+        metrics = {name: self._seconds[part] for part, name in TIMES.items()}
+        metrics["time/step"] = self._last - self._start
+        metrics["memory/peak_gb"] = self._peak_bytes() / 1e9
+        if self._row_steps:
+            seconds = metrics["time/sample"]
+            metrics["engine/tokens_per_s"] = self._tokens / seconds if seconds else 0.0
+            metrics["engine/slots_busy"] = self._useful / self._row_steps
         self._start = self._last
-        return {f"time/{part}": value for part, value in seconds.items()}
+        self._clear()
+        return metrics
+
+    def _clear(self) -> None:
+        self._seconds: dict[Part, float] = defaultdict(float)
+        self._tokens = 0
+        self._row_steps = 0
+        self._useful = 0
 
     def _charge(self) -> None:
         now = self._now()
         if self._open:
             self._seconds[self._open[-1]] += now - self._last
         self._last = now
+
+
+def _peak_resident_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB
 
 
 def rollup(groups: Sequence[Group]) -> dict[str, float]:
