@@ -110,7 +110,8 @@ def _bar_row(row: BarRow, scale: Sequence[float]) -> Markup:
 
 def _bar(bar: Bar, scale: Sequence[float]) -> Markup:
     estimate = bar.estimate
-    low, high = _part(estimate.low, scale), _part(estimate.high, scale)
+    low = _part(estimate.low, scale)
+    high = _part(estimate.high, scale)
     shapes = [_line(_part(tick, scale), _part(tick, scale), 0, 20, "grid") for tick in scale]
     width = _part(estimate.mean, scale)
     shapes.append(tag("rect", x=0, y=3, width=width, height=14, class_=f"fill {bar.tone}"))

@@ -162,7 +162,8 @@ def _time_bar(stage: StageTime, total: float) -> Markup:
     start = 0.0
     for part, seconds in (parts or {"time": stage.seconds}).items():
         share = 100 * seconds / total if total > 0 else 0.0
-        x, width = f"{start:.2f}%", f"{share:.2f}%"
+        x = f"{start:.2f}%"
+        width = f"{share:.2f}%"
         tip = f"{part}: {wording.duration(seconds)}"
         rects.append(
             tag("rect", x=x, width=width, height=8, class_=f"fill part-{part}", data_tip=tip)

@@ -1,6 +1,6 @@
 """Graph problems: GraphArena, NPG-Muse's rows of it in node-link form, GraphWiz and NLGraph.
 
-GraphWiz and NLGraph describe their graphs in words; `whet/tasks/graphs/questions.py` has the payload.
+GraphWiz and NLGraph describe graphs in words; `whet/tasks/graphs/questions.py` has the payload.
 """
 
 import re
