@@ -23,7 +23,7 @@ from pathlib import Path
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.rng import stream
-from whet.store.jsonl import read_rows
+from whet.store.files import read_rows
 from whet.tasks.math.task import Math
 from whet.types import Message, Problem, Score, Verdict, content_id
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from whet.store.hashes import sha256
+from whet.store.files import sha256
 from whet.store.run import RunStore
 
 PIPELINE = """

@@ -28,7 +28,7 @@ from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
 from whet.testing.tiny import tiny_model
-from whet.track.rollup import rollup
+from whet.track.metrics import rollup
 from whet.train.credit import credit, flatten, select
 from whet.train.learner import LocalLearner, update
 from whet.train.optim import TrainConfig

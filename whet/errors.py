@@ -1,4 +1,4 @@
-"""What a user can mend, each as one sentence. The command line prints it and exits with code 2."""
+"""Errors that a user can fix, each one sentence. The command line prints it and exits with 2."""
 
 import re
 
@@ -16,11 +16,11 @@ class DataError(WhetError):
 
 
 class EngineError(WhetError):
-    """A request the engine cannot serve: too long, out of memory, unknown token."""
+    """A request that the engine cannot serve: too long, out of memory, unknown token."""
 
 
 class TrainError(WhetError):
-    """Training that cannot go on: a gradient that is not finite, no usable group for many steps."""
+    """Training that cannot continue: a gradient is not finite, or no group has been usable."""
 
 
 _UNSEEN = re.compile(
@@ -29,13 +29,12 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """Show signs that steer a terminal, or that it cannot print, as their escapes; line breaks and
-    tabs stay.
+    """Escape characters that control a terminal or cannot be printed; newlines and tabs stay.
 
     >>> visible("a" + chr(27) + "[2J") == "a" + chr(92) + "x1b[2J"
     True
     """
-    return _UNSEEN.sub(lambda found: _escape(ord(found[0])), text.replace("\r\n", "\n"))
+    return _UNSEEN.sub(lambda match: _escape(ord(match[0])), text.replace("\r\n", "\n"))
 
 
 def _escape(code: int) -> str:

@@ -1,13 +1,12 @@
-"""The records that travel between stages: Problem and Rollout, and what they are made of. No torch
-here.
+"""The records that travel between stages: Problem, Rollout, and their parts. No torch here.
 
-Everything is frozen. Token data are numpy arrays, so types that hold them compare by identity.
+All are frozen. Token data are numpy arrays, so types that hold them compare by identity.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Generic, Literal, TypeVar
 
@@ -26,8 +25,7 @@ SPEAKERS: tuple[Speaker, ...] = ("system", "user", "assistant")
 
 
 class Verdict(StrEnum):
-    """What a grader found. UNSCORED means the grader itself failed (time, memory, a judge not
-    reached)."""
+    """A grader's verdict. UNSCORED means the grader itself failed (time, memory, no judge)."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -58,8 +56,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One question with what grading it needs. `id` is the task's name and a hash of the
-    content."""
+    """One question and what grading it takes. `id` is the task's name and a hash of the content."""
 
     id: str
     task: str
@@ -94,8 +91,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completion:
-    """Sampled tokens, each with the log-probability it was sampled at, and the policy version that
-    did it."""
+    """Sampled tokens, the log-probability of each, and the version of the policy."""
 
     tokens: Tokens
     logprobs: Floats
@@ -105,12 +101,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a grader states of one response: facts only, no weights.
-
-    >>> Score(verdict=Verdict.CORRECT, parts={"correct": 1.0, "process": 0.9}, answer="24", note="reaches 24")
-    ... # doctest: +ELLIPSIS
-    Score(verdict=<Verdict.CORRECT: 'correct'>, ...)
-    """
+    """What a grader states about one response: facts only, no weights."""
 
     verdict: Verdict
     parts: Mapping[str, float]
@@ -141,7 +132,32 @@ class Rollout:
     text: str
     score: Score | None = None
     reward: float | None = None
-    steps: tuple[Step, ...] = field(default=())
+    steps: tuple[Step, ...] = ()
+
+    @staticmethod
+    def from_text(
+        problem: Problem,
+        text: str,
+        *,
+        model: str,
+        number: int = 0,
+        role: Role = Role.TEACHER,
+        score: Score | None = None,
+    ) -> "Rollout":
+        """Make a rollout of a text that no policy sampled: it has no tokens."""
+        tokens = np.zeros(0, dtype=np.int32)
+        logprobs = np.zeros(0, dtype=np.float32)
+        return Rollout(
+            id=f"{problem.id}:{number}",
+            group=problem.id,
+            problem=problem,
+            role=role,
+            model=model,
+            prompt_tokens=tokens,
+            completion=Completion(tokens=tokens, logprobs=logprobs, finish=Finish.STOP, version=0),
+            text=text,
+            score=score,
+        )
 
 
 Group = tuple[Rollout, ...]
@@ -174,8 +190,7 @@ class PerToken(Generic[Array]):
 
 
 def content_id(task: str, content: Json) -> str:
-    """Name a problem by what it asks, so that the id is the same in every file and on every
-    machine.
+    """Name a problem by its content, so that its id is the same in every file and machine.
 
     >>> content_id("game24", [1, 2, 3, 4])
     'game24/c3aea7055b1f'
@@ -184,10 +199,9 @@ def content_id(task: str, content: Json) -> str:
 
 
 def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
-    """Write JSON in UTF-8 without blanks. Half of a surrogate pair, which UTF-8 does not have,
-    stands as its escape.
+    """Write JSON in UTF-8 without spaces; NaN and infinities are refused.
 
-    NaN and infinities, which JSON does not have, are refused.
+    Half of a surrogate pair, which UTF-8 cannot hold, is written as its escape.
 
     >>> compact({"a": ["b", 1]}), compact(chr(0xD800))
     (b'{"a":["b",1]}', b'"\\\\ud800"')

@@ -4,8 +4,7 @@ axis."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whet.evals.markup import Markup, tag
-from whet.evals.series import ticks
+from whet.evals.charts import Markup, tag, ticks
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 34, 44

@@ -21,7 +21,7 @@ from whet.algos.losses import (
     token_mean,
 )
 from whet.algos.preference import dpo, ipo
-from whet.evals.passk import pass_at_k
+from whet.evals.stats import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]
 

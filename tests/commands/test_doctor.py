@@ -18,7 +18,6 @@ from torch import Tensor
 from whet.algos import catalog, losses
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
-from whet.evals import passk
 from whet.models.attention import MergedAttention, PackedAttention
 from whet.proofs.base import Measure, Proof, try_proof
 from whet.proofs.catalog import PROOFS
@@ -164,7 +163,7 @@ def _double_the_kl(patch: pytest.MonkeyPatch) -> None:
 
 
 def _bias_pass_at_k(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(passk, "pass_at_k", lambda n, correct, k: 1 - (1 - correct / n) ** k)
+    patch.setattr(stats, "pass_at_k", lambda n, correct, k: 1 - (1 - correct / n) ** k)
 
 
 def _cut_the_stop_token(patch: pytest.MonkeyPatch) -> None:
@@ -268,7 +267,7 @@ def test_a_fault_is_shown_with_what_to_do_and_ends_with_code_1(
     )
     assert (
         shown[at + 1].strip()
-        == "biased pass@k: use 1 - C(n - c, k) / C(n, k) in whet/evals/passk.py"
+        == "biased pass@k: use 1 - C(n - c, k) / C(n, k) in whet/evals/stats.py"
     )
     assert shown[-1].startswith("1 of 12 proofs fail") and shown[-1].endswith(
         "begin with the first: biased pass@k"

@@ -10,7 +10,7 @@ from whet.commands.task_list import check_file, check_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.check_task import check_first
-from whet.store.jsonl import read_rows, write_rows
+from whet.store.files import read_rows, write_rows
 from whet.tasks.base import Task
 from whet.tasks.game24.task import Game24
 from whet.testing.fakes import SumTask, sum_problem

@@ -14,7 +14,7 @@ from whet.commands.problem_files import import_file, make_problems, show_problem
 from whet.data.importers import FORMATS
 from whet.data.importers.graphs import TASKS
 from whet.data.importers.mapped import FIELDS
-from whet.data.importers.routes import GURU, NPG, STOCK, TANGO
+from whet.data.importers.verl import GURU, NPG, STOCK, TANGO
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
 from whet.store.rollouts import read_rollouts

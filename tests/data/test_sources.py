@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data import json_list, sources
-from whet.data.parquet import BATCH_BYTES, plain
-from whet.data.sources import Row, read_source
+from whet.data import sources
+from whet.data.sources import BATCH_BYTES, Row, plain, read_source
 from whet.errors import DataError
 
 
@@ -209,10 +208,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_row_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_list, "MAX_ROW", 1000)
+    monkeypatch.setattr(sources, "MAX_ROW", 1000)
     file = written(tmp_path, "a.json", '[{"a": "' + "x" * 300_000)
     with pytest.raises(DataError, match=r"broken JSON in .*a\.json row 1"):
         rows(file)
-    monkeypatch.setattr(sources, "MAX_ROW", 1000)
     with pytest.raises(DataError, match=r"a\.jsonl line 2 is longer than"):
         rows(written(tmp_path, "a.jsonl", '{"a": 1}\n' + "x" * 1001))

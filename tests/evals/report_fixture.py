@@ -6,11 +6,10 @@ from math import exp
 
 import numpy as np
 
-from whet.evals.report_data import Curve, Line, NamedEval, ReportData, StageTime, Unit
-from whet.evals.samples import draw_samples
+from whet.evals.report_data import Curve, Line, NamedEval, ReportData, StageTime, Unit, draw_samples
 from whet.evals.stats import paired_difference
 from whet.evals.summary import solved_shares, summarise
-from whet.evals.wording import learned
+from whet.evals.wording import describe_change
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout, Score, Verdict
 
 HANDS = (
@@ -131,7 +130,7 @@ def make_report() -> ReportData:
     greedy = [summarise([group[:1] for group in groups]) for groups in (before, after)]
     return ReportData(
         title="game24_cpu",
-        headline=learned("RL", "unseen hands", first.pass_at[1], last.pass_at[1], gain),
+        headline=describe_change("RL", "unseen hands", first.pass_at[1], last.pass_at[1], gain),
         difference=gain,
         evals=(
             NamedEval(name="after SFT", summary=first),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.passk import pass_at_k
+from whet.evals.stats import pass_at_k
 
 
 def test_two_right_of_five_give_seven_tenths_for_two_draws() -> None:

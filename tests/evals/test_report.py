@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 from report_fixture import line_notes, make_groups
 
-from whet.evals.answers import MAX_CHARACTERS, MAX_LINES
-from whet.evals.markup import join, readable, tag
-from whet.evals.page import page
-from whet.evals.report import write_report
-from whet.evals.report_data import Answer, Curve, Line, NamedEval, ReportData, Sample, StageTime
-from whet.evals.samples import draw_samples
+from whet.evals.charts import readable, tag
+from whet.evals.page import MAX_CHARACTERS, MAX_LINES, page, write_report
+from whet.evals.report_data import (
+    AnswerView,
+    Curve,
+    Line,
+    NamedEval,
+    ReportData,
+    Sample,
+    StageTime,
+    draw_samples,
+)
 from whet.evals.summary import summarise
 from whet.types import Verdict
 
@@ -112,7 +118,7 @@ def test_any_part_may_be_missing(report: ReportData, part: str) -> None:
 
 def test_a_report_of_nothing_is_a_title_and_a_sentence() -> None:
     read = Reader(page(ReportData(title="empty run", headline="Nothing was measured.")))
-    assert read.text == "empty runempty runNothing was measured."
+    assert read.text == "empty run empty run Nothing was measured."
     assert not {"section", "figure", "table"} & set(read.tags)
 
 
@@ -132,7 +138,7 @@ def test_one_evaluation_alone_is_shown_without_a_before() -> None:
 
 def test_hostile_text_anywhere_stays_text(report: ReportData) -> None:
     line = Line(text=HOSTILE, ok=False, note=HOSTILE)
-    answer = Answer(
+    answer = AnswerView(
         lines=(line,), verdict=Verdict.WRONG, note=HOSTILE, num_tokens=3, is_finished=False
     )
     hostile = ReportData(
@@ -173,7 +179,9 @@ def test_lone_surrogates_do_not_stop_the_page() -> None:
 
 def test_endless_answers_are_cut_and_say_so() -> None:
     lines = (Line(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
-    answer = Answer(lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True)
+    answer = AnswerView(
+        lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True
+    )
     read = Reader(
         page(ReportData(title="t", headline="h", samples=(Sample(problem="p", after=answer),)))
     )
@@ -183,7 +191,9 @@ def test_endless_answers_are_cut_and_say_so() -> None:
 
 
 def test_an_empty_answer_is_called_empty() -> None:
-    answer = Answer(lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True)
+    answer = AnswerView(
+        lines=(), verdict=Verdict.NO_ANSWER, note="", num_tokens=0, is_finished=True
+    )
     read = Reader(
         page(ReportData(title="t", headline="h", samples=(Sample(problem="p", before=answer),)))
     )
@@ -218,6 +228,18 @@ def test_stages_that_took_no_time_are_listed() -> None:
     assert "sft" in read.text
 
 
+def test_the_time_of_a_stage_is_split_into_the_parts_of_its_steps() -> None:
+    stage = StageTime(name="rl", seconds=10.0, parts={"sample": 5.0, "update": 3.0})
+    text = page(ReportData(title="t", headline="h", stages=(stage,)))
+    widths = re.findall(r'x="([\d.]+)%" width="([\d.]+)%" height="8" class="fill part-(\w+)"', text)
+    assert widths == [
+        ("0.00", "50.00", "sample"),
+        ("50.00", "30.00", "update"),
+        ("80.00", "20.00", "rest"),  # 10 - 5 - 3 seconds
+    ]
+    assert "Where the time of training steps went" in text
+
+
 def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(
     report: ReportData,
 ) -> None:
@@ -238,4 +260,3 @@ def test_attributes_and_children_are_escaped_once() -> None:
     inner = tag("b", "<&>")
     assert inner == "<b>&lt;&amp;&gt;</b>"
     assert tag("p", inner, title='"') == '<p title="&quot;"><b>&lt;&amp;&gt;</b></p>'
-    assert join("<", inner) == "&lt;<b>&lt;&amp;&gt;</b>"

@@ -2,8 +2,7 @@
 
 from report_fixture import line_notes, make_groups, make_problem, make_rollout
 
-from whet.evals.report_data import Answer, Line
-from whet.evals.samples import draw_samples
+from whet.evals.report_data import AnswerView, Line, draw_samples
 from whet.types import Finish, Verdict
 
 
@@ -51,6 +50,6 @@ def test_an_ungraded_rollout_shows_its_text_as_it_stands() -> None:
     rollout = make_rollout(
         make_problem(0, level=None), None, text="one\ntwo", finish=Finish.LENGTH, tokens=9
     )
-    answer = Answer.from_rollout(rollout)
+    answer = AnswerView.from_rollout(rollout)
     assert answer.lines == (Line(text="one"), Line(text="two"))
     assert (answer.verdict, answer.is_finished, answer.num_tokens) == (Verdict.UNSCORED, False, 9)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet.evals.charts import MAX_POINTS, series, ticks
 from whet.evals.report_data import Curve
-from whet.evals.series import MAX_POINTS, series, ticks
 
 
 def curve(values: list[float], **more: list[float]) -> Curve:

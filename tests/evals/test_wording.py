@@ -3,7 +3,7 @@
 import pytest
 
 from whet.evals.stats import Estimate
-from whet.evals.wording import duration, learned, number, points, significant
+from whet.evals.wording import describe_change, duration, number, points, significant
 
 OLD = Estimate(mean=0.18, low=0.16, high=0.2, count=400)
 NEW = Estimate(mean=0.34, low=0.31, high=0.37, count=400)
@@ -14,7 +14,7 @@ def plain(text: str) -> str:
 
 
 def test_a_gain_is_told_with_both_intervals() -> None:
-    told = learned("RL", "unseen hands", OLD, NEW)
+    told = describe_change("RL", "unseen hands", OLD, NEW)
     assert (
         plain(told)
         == "RL raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
@@ -22,12 +22,12 @@ def test_a_gain_is_told_with_both_intervals() -> None:
 
 
 def test_a_loss_is_called_a_loss() -> None:
-    assert "lowered" in learned("RL", "unseen hands", NEW, OLD)
+    assert "lowered" in describe_change("RL", "unseen hands", NEW, OLD)
 
 
 def test_overlapping_intervals_are_no_finding() -> None:
     near = Estimate(mean=0.21, low=0.19, high=0.23, count=400)
-    told = plain(learned("RL", "hands", OLD, near))
+    told = plain(describe_change("RL", "hands", OLD, near))
     assert (
         told
         == "RL did not measurably change the share of hands solved: 18 % [16, 20] before, 21 % [19, 23] after."
@@ -36,10 +36,10 @@ def test_overlapping_intervals_are_no_finding() -> None:
 
 def test_the_paired_difference_decides_where_it_is_known() -> None:
     near = Estimate(mean=0.21, low=0.19, high=0.23, count=400)
-    assert "raised" in learned(
+    assert "raised" in describe_change(
         "RL", "hands", OLD, near, Estimate(mean=0.03, low=0.01, high=0.05, count=400)
     )
-    assert "did not" in learned(
+    assert "did not" in describe_change(
         "RL", "hands", OLD, NEW, Estimate(mean=0.16, low=-0.01, high=0.3, count=3)
     )
 

@@ -10,9 +10,9 @@ from small import Pipeline
 from whet.config import Config
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
-from whet.evals.run import ValidationConfig, Validator
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model
 from whet.recipes.checkpointing import Guard, GuardConfig, Keeper, SaveConfig

@@ -16,7 +16,7 @@ from whet.config import load
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.tango import Memory, TangoConfig, Turn, TurnResult, num_turns, turn_at
-from whet.store.hashes import sha256
+from whet.store.files import sha256
 from whet.store.run import RunStore
 from whet.tasks.verify import Verify
 from whet.text.tokenizer import Tokenizer

@@ -20,7 +20,7 @@ from whet.tasks.verify import Verify
 from whet.testing.fakes import rollout
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.text.pieces import train_pieces
+from whet.text.tokenizer import train_pieces
 from whet.types import Group, Role, Rollout, Step, Verdict
 
 TASK, JUDGE = Game24(), Verify()

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from whet.store.hashes import FileFacts, flaw, manifest, sha256
+from whet.store.files import find_damage, list_hashes, sha256
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -13,19 +13,19 @@ def test_the_hash_of_nothing_is_the_known_one(tmp_path: Path) -> None:
 def test_a_manifest_lists_files_in_folders_too(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"")
-    assert manifest(tmp_path) == {"in/a": FileFacts(bytes=0, sha256=EMPTY)}
+    assert list_hashes(tmp_path) == {"in/a": {"bytes": 0, "sha256": EMPTY}}
 
 
-def test_a_flaw_says_what_changed(tmp_path: Path) -> None:
+def test_damage_says_what_changed(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(b"abc")
-    files = {name: facts.to_json() for name, facts in manifest(tmp_path).items()}
-    assert flaw(tmp_path, {**files}) is None
+    hashes = list_hashes(tmp_path)
+    assert find_damage(tmp_path, hashes) is None
     file.write_bytes(b"ab")
-    assert flaw(tmp_path, {**files}) == "a has 2 bytes instead of 3"
+    assert find_damage(tmp_path, hashes) == "a has 2 bytes instead of 3"
     file.write_bytes(b"abd")
-    assert flaw(tmp_path, {**files}) == "a is not what was written (its SHA-256 differs)"
+    assert find_damage(tmp_path, hashes) == "a is not what was written (its SHA-256 differs)"
     file.unlink()
-    assert flaw(tmp_path, {**files}) == "a is missing"
+    assert find_damage(tmp_path, hashes) == "a is missing"
     file.write_bytes(b"abc")
-    assert flaw(tmp_path, {"a": 3}) == "the manifest's entry for a is broken"
+    assert find_damage(tmp_path, {"a": 3}) == "the manifest's entry for a is broken"

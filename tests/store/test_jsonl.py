@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store import jsonl
-from whet.store.files import read_json, replacing, write_atomic, write_json
+from whet.store.files import (
+    Row,
+    append_row,
+    filter_rows,
+    read_json,
+    read_rows,
+    replacing,
+    write_atomic,
+    write_json,
+    write_rows,
+)
 from whet.store.rollouts import write_rollouts
 from whet.types import content_id
 
@@ -29,17 +38,17 @@ def limited(script: str, argument: Path) -> str:
 
 def test_rows_come_back_in_order(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    jsonl.append(path, {"a": 1})
-    jsonl.append(path, {"b": "ä\n"})
-    assert jsonl.read_rows(path) == [{"a": 1}, {"b": "ä\n"}]
+    append_row(path, {"a": 1})
+    append_row(path, {"b": "ä\n"})
+    assert read_rows(path) == [{"a": 1}, {"b": "ä\n"}]
     assert path.read_text(encoding="utf-8") == '{"a":1}\n{"b":"ä\\n"}\n'
 
 
 def test_half_a_surrogate_pair_is_written_and_comes_back(tmp_path: Path) -> None:
-    row: jsonl.Row = {"a": "é \ud800 \\ud800", "\udfff": None}
-    jsonl.write_rows(tmp_path / "a.jsonl", [row])
+    row: Row = {"a": "é \ud800 \\ud800", "\udfff": None}
+    write_rows(tmp_path / "a.jsonl", [row])
 
-    assert jsonl.read_rows(tmp_path / "a.jsonl") == [row]
+    assert read_rows(tmp_path / "a.jsonl") == [row]
     assert "é \\ud800 \\\\ud800" in (tmp_path / "a.jsonl").read_text(encoding="utf-8")
     assert content_id("t", "\ud800") == content_id("t", "\ud800")
     assert len({content_id("t", text) for text in ("\ud800", "\udfff", "\\ud800", "?")}) == 4
@@ -47,46 +56,46 @@ def test_half_a_surrogate_pair_is_written_and_comes_back(tmp_path: Path) -> None
 
 def test_whole_files_of_rows_are_written_and_blank_lines_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.jsonl"
-    jsonl.write_rows(path, [{"a": 1}, {"a": 2}])
+    write_rows(path, [{"a": 1}, {"a": 2}])
     path.write_text(path.read_text().replace("\n", "\n\n"))
-    assert jsonl.read_rows(path) == [{"a": 1}, {"a": 2}]
+    assert read_rows(path) == [{"a": 1}, {"a": 2}]
 
 
 def test_a_broken_line_is_named_by_file_and_number(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": \n{"a": 3}\n')
     with pytest.raises(DataError, match=rf"^broken JSON in {path} line 2: "):
-        jsonl.read_rows(path)
+        read_rows(path)
     path.write_bytes(b'{"a": 1}\n{"a": "\xff"}\n')
     with pytest.raises(DataError, match=rf"^broken JSON in {path} line 2: "):
-        jsonl.read_rows(path)
+        read_rows(path)
     path.write_text("[1]\n")
     with pytest.raises(DataError, match=r"line 1 holds \[1\], which should be an object"):
-        jsonl.read_rows(path)
+        read_rows(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*none\.jsonl: No such file"):
-        jsonl.read_rows(tmp_path / "none.jsonl")
+        read_rows(tmp_path / "none.jsonl")
 
 
 def test_only_a_cut_last_line_is_forgiven_and_only_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": 2')
-    assert jsonl.read_rows(path, repair=True) == [{"a": 1}]
+    assert read_rows(path, repair=True) == [{"a": 1}]
     with pytest.raises(DataError, match="line 2"):
-        jsonl.read_rows(path)
+        read_rows(path)
     path.write_text('{"a": 1\n{"a": 2}\n')
     with pytest.raises(DataError, match="line 1"):
-        jsonl.read_rows(path, repair=True)
+        read_rows(path, repair=True)
 
 
 def test_cut_keeps_the_rows_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"step":1}\n{"step":2}\n{"step":3}\n{"ste')
-    jsonl.cut(path, lambda row: row["step"] != 2)
+    filter_rows(path, lambda row: row["step"] != 2)
     assert path.read_text() == '{"step":1}\n{"step":3}\n'
-    jsonl.cut(tmp_path / "none.jsonl", lambda row: True)
+    filter_rows(tmp_path / "none.jsonl", lambda row: True)
 
 
 def test_an_atomic_write_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -133,8 +142,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(tmp_path: Path
 
 def test_a_full_disk_takes_back_the_part_of_a_row(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    jsonl.append(path, {"a": 1})
-    said = limited("from whet.store.jsonl import append; append(path, {'a': 'x' * 10000})", path)
+    append_row(path, {"a": 1})
+    said = limited(
+        "from whet.store.files import append_row; append_row(path, {'a': 'x' * 10000})", path
+    )
     assert said.endswith("File too large; free space or choose another --out")
     assert path.read_text() == '{"a":1}\n'
 
@@ -145,7 +156,7 @@ def test_no_space_left_on_a_device_is_said_in_one_sentence() -> None:
     with pytest.raises(
         DataError, match=r"^cannot write /dev/full: No space left on device; free space or choose"
     ):
-        jsonl.append(Path("/dev/full"), {"a": 1})
+        append_row(Path("/dev/full"), {"a": 1})
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -166,15 +177,15 @@ def test_what_is_no_number_of_json_is_refused_and_in_our_own_files_is_null(
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"a":1.5}}\n{{"a":{number}}}\n')
     with pytest.raises(DataError, match=rf"broken JSON in .*a\.jsonl line 2: {number} is "):
-        jsonl.read_rows(path)
-    assert jsonl.read_rows(path, repair=True) == [{"a": 1.5}, {"a": None}]
-    jsonl.cut(path, lambda row: True)
+        read_rows(path)
+    assert read_rows(path, repair=True) == [{"a": 1.5}, {"a": None}]
+    filter_rows(path, lambda row: True)
     assert path.read_text() == '{"a":1.5}\n{"a":null}\n'
 
 
 def test_what_is_no_number_of_json_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    for write in (jsonl.append, lambda path, row: jsonl.write_rows(path, [row])):
+    for write in (append_row, lambda path, row: write_rows(path, [row])):
         with pytest.raises(DataError, match="cannot be written as JSON"):
             write(path, {"a": float("nan")})
     assert not path.exists()
@@ -186,14 +197,14 @@ def test_lines_that_nest_beyond_measure_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a":' + "[" * 200_000 + "]" * 200_000 + "}\n")
     with pytest.raises(DataError, match=r"broken JSON in .*a\.jsonl line 1"):
-        jsonl.read_rows(path)
+        read_rows(path)
 
 
 def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name, what in (("pipe", "no plain file"), ("folder", "a folder")):
-        for write in (write_json, lambda path, row: jsonl.write_rows(path, [row])):
+        for write in (write_json, lambda path, row: write_rows(path, [row])):
             with pytest.raises(DataError, match=f"{name}: it is {what}; choose another --out"):
                 write(tmp_path / name, {})
         with pytest.raises(DataError, match=f"{name}: it is {what}"):

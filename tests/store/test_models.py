@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 
 
 def finish(folder: Path, **summary: str) -> None:

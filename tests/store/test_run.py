@@ -8,8 +8,7 @@ import pytest
 
 from whet.config import Config, load
 from whet.errors import ConfigError, DataError
-from whet.store.provenance import commit
-from whet.store.run import RunStore
+from whet.store.run import RunStore, read_commit
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout
 
 
@@ -190,7 +189,7 @@ def test_two_writers_of_one_run_are_refused_until_the_first_is_gone(tmp_path: Pa
 def holder(folder: Path, then: str) -> "subprocess.Popen[bytes]":
     """Start a process that holds the folder's lock, does something, says so, and waits."""
     script = (
-        f"import os, sys; from pathlib import Path; from whet.store.lock import Lock\n"
+        f"import os, sys; from pathlib import Path; from whet.store.run import Lock\n"
         f"lock = Lock(Path(sys.argv[1])); {then}; os.write(1, b'ready\\n'); sys.stdin.read()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -249,20 +248,20 @@ def test_the_commit_is_read_from_a_branch_a_packed_branch_a_bare_head_and_a_work
     tmp_path: Path,
 ) -> None:
     git = tmp_path / ".git"
-    assert commit(tmp_path) is None
+    assert read_commit(tmp_path) is None
     (git / "refs" / "heads").mkdir(parents=True)
     (git / "HEAD").write_text("ref: refs/heads/main\n")
-    assert commit(tmp_path) is None
+    assert read_commit(tmp_path) is None
     (git / "packed-refs").write_text("# pack-refs with: peeled\nabc1 refs/heads/main\n")
-    assert commit(tmp_path) == "abc1"
+    assert read_commit(tmp_path) == "abc1"
     (git / "refs" / "heads" / "main").write_text("abc2\n")
-    assert commit(tmp_path) == "abc2"
+    assert read_commit(tmp_path) == "abc2"
     linked = git / "worktrees" / "w"
     linked.mkdir(parents=True)
     (linked / "commondir").write_text("../..\n")
     (linked / "HEAD").write_text("ref: refs/heads/main\n")
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / ".git").write_text(f"gitdir: {linked}\n")
-    assert commit(tmp_path / "w") == "abc2"
+    assert read_commit(tmp_path / "w") == "abc2"
     (git / "HEAD").write_text("abc3\n")
-    assert commit(tmp_path) == "abc3"
+    assert read_commit(tmp_path) == "abc3"

@@ -13,8 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
 from whet.text.chat import PRIVATE_USE, ChatFormat
-from whet.text.pieces import PLAIN_TEMPLATE, train_pieces
-from whet.text.tokenizer import Specials, Tokenizer
+from whet.text.tokenizer import PLAIN_TEMPLATE, Specials, Tokenizer, train_pieces
 from whet.types import Message
 
 _SPEC = find_spec("trl")

@@ -12,8 +12,7 @@ from transformers import AutoTokenizer
 
 from whet.errors import ConfigError
 from whet.text.chat import ChatFormat
-from whet.text.pieces import LONGEST, split, train_pieces
-from whet.text.tokenizer import Tokenizer
+from whet.text.tokenizer import LONGEST, Tokenizer, split, train_pieces
 from whet.types import Message
 
 TRACE = "4 6 8 1\n8 - 4 = 4 left: 4 6 1\n4 - 5 = -1 left: -1 1/3\nanswer: (8 - 4) * 6 * 1 = 24\n"

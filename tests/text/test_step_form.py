@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.text.step_form import blocks, solution_form, verification_form
+from whet.text.steps import blocks, solution_form, verification_form
 
 STEPS = "<step>a</step>\n<step>b</step>\n<step>c</step>"
 BOX = r"<answer>\boxed{4}</answer>"

@@ -8,9 +8,8 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from whet.text.final_answer import Span
-from whet.text.pieces import train_pieces
 from whet.text.steps import on_tokens, steps_of
-from whet.text.tokenizer import Specials, Tokenizer
+from whet.text.tokenizer import Specials, Tokenizer, train_pieces
 
 
 def bytes_tokenizer() -> Tokenizer:

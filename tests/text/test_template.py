@@ -6,7 +6,7 @@ import time
 import pytest
 
 from whet.errors import DataError
-from whet.text.template import Template
+from whet.text.chat import Template
 
 
 def _render(source: str, **variables: str) -> str:
@@ -86,5 +86,5 @@ def test_a_template_that_fails_says_why(source: str, reason: str) -> None:
     "source", ["{% if %}", "{{ 'a' | nothing }}", "{% generation %}", "{{ " + "(" * 5000]
 )
 def test_a_template_that_is_none_cannot_be_compiled(source: str) -> None:
-    with pytest.raises(DataError, match="cannot be compiled"):
+    with pytest.raises(DataError, match="does not compile"):
         Template(source)

@@ -8,20 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
 from whet.grading.worker import BROKEN
 from whet.rewards.spec import RewardSpec, load
-from whet.store.files import check_target, finite, replacing, writing
-from whet.store.jsonl import read_rows, to_line
+from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
 from whet.tasks.base import Task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say
-from whet.types import Completion, Finish, Json, Message, Problem, Role, Rollout, Score, Verdict
+from whet.types import Json, Message, Problem, Role, Rollout, Score, Verdict
 from whet.user_code import is_reference
 
 MakeTask = Callable[[str], Task]
@@ -218,25 +215,9 @@ def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
         "note": score.note,
     }
     if spec is not None:
-        graded["reward"] = finite(spec.apply_to(_rollout(row, score)).reward)
+        rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
+        graded["reward"] = finite(spec.apply_to(rollout).reward)
     return to_line(graded)
-
-
-def _rollout(row: _Row, score: Score) -> Rollout:
-    nothing = np.zeros(0, dtype=np.int32)
-    return Rollout(
-        id=str(row.given["id"]),
-        group=row.problem.id,
-        problem=row.problem,
-        role=Role.SOLVER,
-        model="",
-        prompt_tokens=nothing,
-        completion=Completion(
-            tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
-        ),
-        text=row.text,
-        score=score,
-    )
 
 
 def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | None) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from whet.data.importers import FORMATS, format_named
-from whet.data.importers.mapped import mapped
+from whet.data.importers import FORMATS, find_format
+from whet.data.importers.mapped import parse_mapping
 from whet.data.importing import (
     Graders,
     Plan,
@@ -24,7 +24,7 @@ from whet.data.importing import (
 from whet.data.problem_text import heading, page, sections
 from whet.errors import ConfigError, DataError
 from whet.rng import derive, stream
-from whet.store.jsonl import write_rows
+from whet.store.files import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, fifth
 from whet.tasks.registry import make_task, names
@@ -134,7 +134,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
         return Plan(
-            read=mapped(map, task).draft,
+            read=parse_mapping(map, task).draft,
             source="",
             default_split="rl",
             split=split,
@@ -147,7 +147,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         )
     if task is not None:
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
-    layout = format_named(format)
+    layout = find_format(format)
     return Plan(
         read=layout.draft,
         source=format,

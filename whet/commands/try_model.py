@@ -13,7 +13,7 @@ from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive
 from whet.store.files import writing
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.tasks.base import Task
 from whet.tasks.registry import build, settings
 from whet.track.progress import console

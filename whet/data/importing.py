@@ -1,23 +1,22 @@
-"""From the rows of a file to problems, and to rollouts where rows hold answers. Streamed; a bad row
-stops it all."""
+"""Import a data file: rows become problems, and rollouts where they hold answers.
+
+Rows are streamed. A bad row stops the import.
+"""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from whet.data.importers.base import Answer, Draft, Fields, finished
-from whet.data.sources import Advance, SourceRow, read_source
+from whet.data.importers.base import Answer, Draft
+from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
-from whet.store.files import replacing
-from whet.store.jsonl import write_rows
+from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
 from whet.tasks.registry import make_task, names
-from whet.types import Completion, Finish, Problem, Role, Rollout, Score, Split, Verdict
+from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
 
 
@@ -32,7 +31,7 @@ class Unsupported:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What an import has come to so far."""
+    """The counts of an import so far."""
 
     tasks: Counter[str] = field(default_factory=Counter)
     num_rollouts: int = 0
@@ -46,10 +45,9 @@ class Tally:
 
 
 class Graders:
-    """Tries every problem on its task's grader, so that a row it cannot use is refused now and not
-    at the first reward.
+    """Try every problem on its task's grader, so that an unusable row is refused at once.
 
-    A user's own task is left alone.
+    A user's own task is not run.
     """
 
     def __init__(self) -> None:
@@ -69,21 +67,19 @@ class Graders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How the rows of a file are read: by which function, under which name, for which split, for
-    which tasks."""
+    """How the rows of a file are read."""
 
-    read: Callable[[Fields], Draft]
+    read: Callable[[Row], Draft]
     source: str
     default_split: Split
     split: Split | None
-    """None leaves it to the rows."""
+    """None takes it from the rows."""
     check: Callable[[Problem], None]
-    """Refuses a problem that its task could not grade, with a DataError."""
+    """Raises a DataError for a problem that its task cannot grade."""
 
 
 def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = None) -> Tally:
-    """Write the problems of a file to `out`, and beside it the answers that came with them and the
-    rows left out.
+    """Write the problems of a file to `out`, and next to it their answers and the rows left out.
 
     Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
     answers.
@@ -96,44 +92,33 @@ def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = 
             for row in read_source(file, advance=advance):
                 problem, draft = _read(file, row, plan)
                 if draft.unsupported is not None:
-                    left = Unsupported(
-                        place=row.place, source_id=problem.source_id or "", reason=draft.unsupported
+                    source_id = problem.source_id or ""
+                    tally.unsupported.append(
+                        Unsupported(place=row.place, source_id=source_id, reason=draft.unsupported)
                     )
-                    tally.unsupported.append(left)
                     continue
                 if not (draft.answers and problem.id in answered):
                     lines.write(_line(file, row, problem))
                     _count(tally, problem, row.place, seen)
                 if draft.answers:
-                    _answer(answered.setdefault(problem.id, []), problem, draft.answers)
+                    _add_answers(answered.setdefault(problem.id, []), problem, draft.answers)
         if not tally.num_problems:
-            raise DataError(
-                f"{file} has no rows" if not tally.unsupported else _none_left(file, tally)
-            )
-        tally.num_rollouts = _write_beside(out, tally, answered)
+            raise DataError(_explain_empty(file, tally))
+        if answered:
+            write_rollouts(rollout_file(out), [tuple(rollouts) for rollouts in answered.values()])
+        if tally.unsupported:
+            write_rows(unsupported_file(out), map(asdict, tally.unsupported))
+        tally.num_rollouts = sum(len(rollouts) for rollouts in answered.values())
     return tally
 
 
-def _write_beside(out: Path, tally: Tally, answered: dict[str, list[Rollout]]) -> int:
-    """Write answers and the list of rows left out, where there are any; count the answers."""
-    if answered:
-        write_rollouts(rollout_file(out), [tuple(rollouts) for rollouts in answered.values()])
-    if tally.unsupported:
-        rows = (
-            {"place": row.place, "source_id": row.source_id, "reason": row.reason}
-            for row in tally.unsupported
-        )
-        write_rows(unsupported_file(out), rows)
-    return sum(len(rollouts) for rollouts in answered.values())
-
-
 def rollout_file(out: Path) -> Path:
-    """Where the answers that came with problems are written."""
+    """Return where the answers that come with problems are written."""
     return out.with_suffix(".rollouts.parquet")
 
 
 def unsupported_file(out: Path) -> Path:
-    """Where the rows that were left out are listed."""
+    """Return where the rows that are left out are listed."""
     return out.with_suffix(".unsupported.jsonl")
 
 
@@ -142,8 +127,8 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
     source = plan.source or file.name
     try:
         draft = plan.read(row.fields)
-        problem = finished(
-            draft, split=plan.default_split, override=plan.split, source=source, place=place
+        problem = draft.to_problem(
+            split=plan.default_split, override=plan.split, source=source, place=place
         )
         if draft.unsupported is None:
             plan.check(problem)
@@ -163,59 +148,46 @@ def _count(tally: Tally, problem: Problem, place: str, seen: dict[str, str]) -> 
         tally.first_repeat = tally.first_repeat or f"{place} repeats {first}"
 
 
-def _none_left(file: Path, tally: Tally) -> str:
+def _explain_empty(file: Path, tally: Tally) -> str:
+    if not tally.unsupported:
+        return f"{file} has no rows"
     first = tally.unsupported[0]
     return f"{file} has no row that can be graded here; the first, {first.place}: {first.reason}"
 
 
 def _line(file: Path, row: SourceRow, problem: Problem) -> bytes:
-    """Write a problem, if it is JSON that others can read too."""
+    """Write a problem as a line of strict JSON."""
+    row_json = problem.to_json()
     try:
-        return (
-            json.dumps(
-                problem.to_json(), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-            ).encode()
-            + b"\n"
-        )
+        text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\n"
     except (ValueError, RecursionError) as error:
         raise DataError(_not_json(file, row, error)) from error
 
 
 def _not_json(file: Path, row: SourceRow, error: Exception) -> str:
-    """Say that a row holds half of a surrogate pair, a number that is not finite, or too many
-    brackets."""
+    """Explain half of a surrogate pair, a number that is not finite, or too many brackets."""
     reason = str(error).split(":")[0]
-    return f"{file} {row.place} holds what cannot be written as JSON ({reason}): mend the row or leave it out"
+    return (
+        f"{file} {row.place} holds what cannot be written as JSON ({reason}): "
+        "fix the row or leave it out"
+    )
 
 
-def _answer(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:
-    """Add answers to those a problem has; all of them hold the same problem."""
+def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:
+    """Add answers to those a problem has; all of them share one problem object."""
     problem = rollouts[0].problem if rollouts else problem
     for answer in answers:
-        rollouts.append(_rollout(problem, answer, len(rollouts)))
-
-
-def _rollout(problem: Problem, answer: Answer, number: int) -> Rollout:
-    nothing = np.zeros(0, dtype=np.int32)
-    written = Completion(
-        tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
-    )
-    return Rollout(
-        id=f"{problem.id}:{number}",
-        group=problem.id,
-        problem=problem,
-        role=Role.TEACHER,
-        model=answer.model or problem.source,
-        prompt_tokens=nothing,
-        completion=written,
-        text=answer.text,
-        score=None if answer.is_good is None else _said(answer.is_good, answer.note),
-    )
-
-
-def _said(is_good: bool, note: str) -> Score:
-    verdict = Verdict.CORRECT if is_good else Verdict.WRONG
-    return Score(verdict=verdict, parts={"correct": float(is_good)}, note=note)
+        model = answer.model or problem.source
+        score = None
+        if answer.is_good is not None:
+            verdict = Verdict.CORRECT if answer.is_good else Verdict.WRONG
+            parts = {"correct": float(answer.is_good)}
+            score = Score(verdict=verdict, parts=parts, note=answer.note)
+        number = len(rollouts)
+        rollouts.append(
+            Rollout.from_text(problem, answer.text, model=model, number=number, score=score)
+        )
 
 
 def problems_in(file: Path) -> Iterator[Problem]:

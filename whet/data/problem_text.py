@@ -1,36 +1,34 @@
-"""A problem as a person would want to read it: a heading, what is asked, the answer, and the
-payload in short."""
+"""A problem as text to read: a heading, the prompt, the answer, and the payload in short."""
 
 import json
 
 from whet.errors import visible
+from whet.tasks.generated import fifth
 from whet.types import Json, Problem
 
 MAX_TEXT = 4000
-"""Longer texts are cut, and the cut is said."""
+"""Longer texts are cut, with a note."""
 MAX_VALUE = 100
-"""Of one payload value, this much is shown."""
+"""Characters shown of a payload value."""
 
 
 def heading(problem: Problem) -> str:
     """Name a problem, with its level, split and source in one line."""
-    level = (
-        "no level"
-        if problem.level is None
-        else f"level {min(int(problem.level * 5) + 1, 5)} ({problem.level:.2f})"
-    )
+    level = "no level"
+    if problem.level is not None:
+        level = f"level {fifth(problem.level) + 1} ({problem.level:.2f})"
     origin = " ".join(part for part in (problem.source, problem.source_id) if part)
     return visible(" · ".join(part for part in (problem.id, level, problem.split, origin) if part))
 
 
 def sections(problem: Problem) -> list[tuple[str, str]]:
-    """List what to show below the heading, each with a title."""
-    asked = [(message.role, shortened(message.content)) for message in problem.prompt]
-    answer = "none" if problem.answer is None else shortened(problem.answer)
-    payload = visible(
-        "\n".join(f"{key}: {summary(value)}" for key, value in problem.payload.items())
-    )
-    return [*asked, ("answer", answer), *([("payload", payload)] if payload else [])]
+    """List the titles and texts below the heading."""
+    parts: list[tuple[str, str]] = [(m.role, shorten(m.content)) for m in problem.prompt]
+    parts.append(("answer", "none" if problem.answer is None else shorten(problem.answer)))
+    values = [f"{key}: {summary(value)}" for key, value in problem.payload.items()]
+    if values:
+        parts.append(("payload", visible("\n".join(values))))
+    return parts
 
 
 def page(problem: Problem) -> str:
@@ -41,32 +39,25 @@ def page(problem: Problem) -> str:
     return "\n".join(lines) + "\n"
 
 
-def shortened(text: str) -> str:
-    """Cut a long text, saying how much is left out; signs that are not seen stand as their escapes.
+def shorten(text: str) -> str:
+    """Cut a long text and say how much is left out; escape characters that cannot be seen.
 
-    >>> shortened("x" * 4003)[-25:]
+    >>> shorten("x" * 4003)[-25:]
     'x … and 3 more characters'
     """
     text = visible(text.strip("\n"))
-    return (
-        text
-        if len(text) <= MAX_TEXT
-        else f"{text[:MAX_TEXT]} … and {len(text) - MAX_TEXT:,} more characters"
-    )
+    rest = len(text) - MAX_TEXT
+    return text if rest <= 0 else f"{text[:MAX_TEXT]} … and {rest:,} more characters"
 
 
 def summary(value: Json) -> str:
-    """Say a payload value in one line.
+    """Write a payload value in one line.
 
     >>> summary([1, 2, 3]), summary({"a": 1})
     ('[1, 2, 3]', '{"a": 1}')
     """
     text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= MAX_VALUE:
+    if len(text) <= MAX_VALUE or not isinstance(value, str | list | dict):
         return text
-    size = (
-        f"{len(value):,} {'characters' if isinstance(value, str) else 'items'}"
-        if isinstance(value, str | list | dict)
-        else ""
-    )
-    return f"{text[:MAX_VALUE]} … ({size})" if size else text
+    kind = "characters" if isinstance(value, str) else "items"
+    return f"{text[:MAX_VALUE]} … ({len(value):,} {kind})"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.store.jsonl import read_rows, write_rows
+from whet.store.files import read_rows, write_rows
 from whet.tasks.base import Task, solvable
 from whet.types import Problem, Split
 

@@ -1,51 +1,57 @@
-"""Rows of a data file, one at a time: JSON lines, a JSON list, CSV or Parquet. No file is held in
-memory whole.
+"""Rows of a data file, one at a time: JSON lines, a JSON list, CSV or Parquet.
 
-A row that cannot be read is a DataError that names the file and the line. NaN, which pandas writes
-where a value is missing, is read as null.
+No file is loaded as a whole. A row that cannot be read is a DataError that names the file and the
+line. NaN, which pandas writes for a missing value, is read as null.
 """
 
+import base64
 import csv
 import gzip
 import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date, time
+from math import isnan
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from whet.data.json_list import MAX_ROW, JsonList, constant
-from whet.data.parquet import read_table
 from whet.errors import DataError
-from whet.store.jsonl import finite_number
+from whet.store.files import finite_number
 from whet.types import Json
 
+MAX_ROW = 1 << 28
+"""Bytes or characters of a row. A longer one is refused: a broken file must not fill the memory."""
+_CHUNK = 1 << 16
+BATCH_BYTES = 1 << 24
+"""Decoded at a time, about."""
+MAX_BATCH = 1024
+"""Rows at a time: repeated text is small in the file and large in memory."""
 Row = dict[str, Json]
 Advance = Callable[[int], None]
-"""Told how many bytes of the file have just been read."""
+"""Called with the number of bytes of the file that were just read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row, and where it stands: "line 12" of a text, "row 12" of a list or a
-    table."""
+    """The fields of a row and its place: "line 12" of a text, "row 12" of a list or table."""
 
     place: str
     fields: Row
 
 
 def read_source(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
-    """Read the rows of a file; its name says what it is. A list in a JSON list becomes the field
-    `values`."""
+    """Read the rows of a file by its ending; a list in a JSON list becomes the field `values`."""
     reader = READERS.get(kind_of_file(file))
     if reader is None:
         raise DataError(f"{file} is not a data file: its name should end in {', '.join(READERS)}")
     if not file.is_file():
         raise DataError(f"there is no file {file}")
     try:
-        yield from reader(file, advance or _ignore)
+        yield from reader(file, advance or (lambda count: None))
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except (OSError, EOFError, pa.ArrowException) as error:
@@ -54,19 +60,14 @@ def read_source(file: Path, *, advance: Advance | None = None) -> Iterator[Sourc
 
 
 def kind_of_file(file: Path) -> str:
-    """Tell a file's kind from its name.
+    """Return the ending that says how a file is read.
 
     >>> kind_of_file(Path("data/train.jsonl")), kind_of_file(Path("HumanEval.JSONL.gz"))
     ('.jsonl', '.jsonl.gz')
     """
     name = file.name.lower()
-    return next(
-        (ending for ending in sorted(READERS, key=len, reverse=True) if name.endswith(ending)), ""
-    )
-
-
-def _ignore(count: int) -> None:
-    pass
+    endings = [ending for ending in READERS if name.endswith(ending)]
+    return max(endings, key=len, default="")
 
 
 def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
@@ -76,14 +77,14 @@ def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
 
 def _zipped_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
     with file.open("rb") as packed, gzip.open(packed) as binary:
-        place = 0
+        position = 0
 
-        def advance_packed(count: int) -> None:
-            nonlocal place
-            advance(packed.tell() - place)
-            place = packed.tell()
+        def advance_by_packed_bytes(count: int) -> None:
+            nonlocal position
+            advance(packed.tell() - position)
+            position = packed.tell()
 
-        yield from _lines(file, binary, advance_packed)
+        yield from _lines(file, binary, advance_by_packed_bytes)
 
 
 def _lines(file: Path, binary: BinaryIO | gzip.GzipFile, advance: Advance) -> Iterator[SourceRow]:
@@ -97,10 +98,10 @@ def _lines(file: Path, binary: BinaryIO | gzip.GzipFile, advance: Advance) -> It
             )
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if line.strip():
-            yield _parsed(file, f"line {number}", line.decode())
+            yield _parse(file, f"line {number}", line.decode())
 
 
-def _parsed(file: Path, place: str, text: str) -> SourceRow:
+def _parse(file: Path, place: str, text: str) -> SourceRow:
     try:
         value: Json = json.loads(text, parse_constant=constant, parse_float=finite_number)
     except (ValueError, RecursionError) as error:
@@ -117,8 +118,7 @@ def _row(file: Path, place: str, value: Json) -> SourceRow:
 
 
 def _json(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    """Read a list of objects or of lists; a file that opens with an object is read as JSON
-    lines."""
+    """Read a list of objects or lists; a file that starts with an object is read as JSON lines."""
     with file.open("rb") as binary:
         first = binary.read(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if first != b"[":
@@ -134,7 +134,7 @@ def _json(file: Path, advance: Advance) -> Iterator[SourceRow]:
 def _csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[SourceRow]:
     csv.field_size_limit(MAX_ROW)
     with file.open("r", encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(_counted(text, advance), delimiter=delimiter, strict=True)
+        reader = csv.reader(_count_bytes(text, advance), delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
             if len(set(header)) < len(header) or not any(header):
@@ -156,15 +156,126 @@ def _tsv(file: Path, advance: Advance) -> Iterator[SourceRow]:
     yield from _csv(file, advance, delimiter="\t")
 
 
-def _counted(lines: Iterator[str], advance: Advance) -> Iterator[str]:
+def _count_bytes(lines: Iterator[str], advance: Advance) -> Iterator[str]:
     for line in lines:
         advance(len(line.encode(errors="replace")))
         yield line
 
 
 def _parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    for number, fields in enumerate(read_table(file, advance), start=1):
-        yield SourceRow(place=f"row {number}", fields=fields)
+    """Read a Parquet file a few megabytes at a time.
+
+    Arrow cannot hold more than 2 GiB of text in one nested array, which whole row groups of large
+    datasets exceed; a batch of rows never does.
+    """
+    size = file.stat().st_size
+    number = 0
+    with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
+        total = max(table.metadata.num_rows, 1)
+        for group in range(table.num_row_groups):
+            about = table.metadata.row_group(group)
+            fitting = BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)
+            rows = max(1, min(MAX_BATCH, fitting))
+            for batch in table.iter_batches(batch_size=rows, row_groups=[group], use_threads=False):
+                for row in batch.to_pylist():
+                    number += 1
+                    fields = {name: plain(value) for name, value in row.items()}
+                    yield SourceRow(place=f"row {number}", fields=fields)
+                advance(size * batch.num_rows // total)
+
+
+def constant(name: str) -> None:
+    """Read NaN, which pandas writes for a missing value, as null; refuse infinities."""
+    if name != "NaN":
+        raise ValueError(f"{name} is not a number that JSON knows")
+
+
+class JsonList:
+    """The items of one JSON list; text is read in doubling amounts until the next is complete."""
+
+    def __init__(self, text: TextIO, file: Path, advance: Callable[[int], None]) -> None:
+        self._text = text
+        self._file = file
+        self._advance = advance
+        self._buffer = ""
+        self._position = 0
+        self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=finite_number)
+
+    def __iter__(self) -> Iterator[Json]:
+        self._expect("[", 1)
+        number = 1
+        if self._peek() == "]":
+            return
+        while True:
+            yield self._item(number)
+            number += 1
+            if self._peek() == "]":
+                return
+            self._expect(",", number)
+
+    def _item(self, number: int) -> Json:
+        if self._peek() not in ("{", "["):
+            text = self._buffer[self._position : self._position + 40]
+            raise DataError(
+                f"{self._file} row {number} is {text!r}, which should be an object like {{...}}"
+            )
+        wanted = _CHUNK
+        while True:
+            try:
+                value, self._position = self._decoder.raw_decode(self._buffer, self._position)
+            except (ValueError, RecursionError) as error:
+                if len(self._buffer) - self._position > MAX_ROW or not self._more(wanted):
+                    raise DataError(f"broken JSON in {self._file} row {number}: {error}") from error
+                wanted *= 2
+            else:
+                result: Json = value
+                return result
+
+    def _peek(self) -> str:
+        while True:
+            while self._position < len(self._buffer):
+                if not self._buffer[self._position].isspace():
+                    return self._buffer[self._position]
+                self._position += 1
+            if not self._more(_CHUNK):
+                return ""
+
+    def _expect(self, sign: str, number: int) -> None:
+        if (character := self._peek()) != sign:
+            raise DataError(
+                f"broken JSON in {self._file} row {number}: "
+                f"{character or 'the end'!r} where {sign!r} should be"
+            )
+        self._position += 1
+
+    def _more(self, count: int) -> bool:
+        new = self._text.read(count)
+        self._buffer = self._buffer[self._position :] + new
+        self._position = 0
+        self._advance(len(new.encode(errors="replace")))
+        return bool(new)
+
+
+def plain(value: object) -> Json:
+    """Turn Arrow's values into JSON: NaN to null, dates and decimals to text, bytes to text."""
+    if isinstance(value, float):
+        return None if isnan(value) else value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return _text(value)
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
 
 
 READERS: dict[str, Callable[[Path, Advance], Iterator[SourceRow]]] = {

@@ -1,31 +1,81 @@
-"""Charts as inline SVG: bars with intervals and curves over steps. Colours come from the style
-sheet, by class.
+"""Charts as inline SVG: bars with intervals and curves over steps. Colours come from `static/`.
 
-Drawn here and not by plotly: plotly.js alone makes every report 4.8 MB, needs script to show
-anything, and has to redraw for dark mode and print. These charts take about 20 kB each at most and
-follow the style sheet.
+They are drawn here and not by plotly: plotly.js alone makes every report 4.8 MB, needs script to
+show anything, and has to redraw for dark mode and print. These take about 20 kB each at most.
 """
 
+import html
 import json
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
-from whet.evals.markup import Markup, join, tag
+import numpy as np
+from numpy.typing import NDArray
+
 from whet.evals.report_data import Curve, Unit
-from whet.evals.series import Series, series, ticks
 from whet.evals.stats import Estimate
 from whet.evals.wording import SPACE, number, percent, percent_interval, significant
 
 WIDTH, HEIGHT = 360, 190
-LEFT = 46
-RIGHT = 10
-TOP = 10
-BOTTOM = 24
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
+MAX_POINTS = 300
+SMOOTH_FROM = 40
+"""Curves with fewer points are drawn as they are."""
+SMALLEST = 1e-200
+VOID = frozenset({"line", "path", "rect", "circle", "polyline"})
+
+Values = NDArray[np.float64]
+
+
+class Markup(str):
+    """Text that is already HTML; any other text is escaped."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+def tag(tag_name: str, *children: str, **attributes: str | float) -> Markup:
+    """Write an element; attributes and children that are no Markup are escaped.
+
+    A trailing underscore leaves an attribute's name, and others become hyphens.
+
+    >>> tag("p", "1 < 2", class_="note", data_tip="a")
+    '<p class="note" data-tip="a">1 &lt; 2</p>'
+    """
+    opening = tag_name
+    for key, value in attributes.items():
+        name = key.rstrip("_").replace("_", "-")
+        opening += f' {name}="{html.escape(readable(str(value)))}"'
+    if tag_name in VOID:
+        return Markup(f"<{opening}/>")
+    inside = [c if isinstance(c, Markup) else html.escape(readable(c)) for c in children]
+    return Markup(f"<{opening}>{''.join(inside)}</{tag_name}>")
+
+
+def readable(text: str) -> str:
+    """Escape what would hide or reorder text: control and format characters, half surrogates.
+
+    >>> readable("a\\x00b\\u202ec")
+    'a\\\\x00b\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escape_hidden(character) for character in text)
+
+
+def _escape_hidden(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: whose it is, and which tone of the style sheet it wears (before, middle, after)."""
+    """One bar: its name, and its tone in the style sheet (before, middle, after)."""
 
     name: str
     tone: str
@@ -42,92 +92,170 @@ class BarRow:
 
 
 def bar_scale(rows: Sequence[BarRow]) -> list[float]:
-    """Choose ticks from 0 that all intervals lie under."""
+    """Choose ticks from 0 to above all intervals."""
     return ticks(0.0, max(0.1, *(bar.estimate.high for row in rows for bar in row.bars)), 6)
 
 
 def bar_chart(rows: Sequence[BarRow], scale: Sequence[float]) -> Markup:
-    """Draw shares as horizontal bars with 95 % whiskers, over a scale that charts side by side
-    share."""
+    """Draw shares as horizontal bars with 95 % whiskers, on a scale that charts can share."""
     return tag("div", *(_bar_row(row, scale) for row in rows), _bar_axis(scale), class_="bars")
 
 
-def line_chart(curve: Curve) -> Markup | None:
-    """Draw a curve as a captioned figure; None where it has no finite value."""
-    points = series(curve)
-    if points is None:
-        return None
-    write = _writer(curve.unit)
-    first, last = (points.smooth if points.window else points.values)[[0, -1]]
-    span = (
-        write(float(last))
-        if len(points.values) == 1
-        else f"{write(float(first))} → {write(float(last))}"
-    )
-    heading = tag(
-        "div", tag("h4", curve.name), tag("span", span, class_="span"), class_="curve-head"
-    )
-    plot = _plot(points, curve.unit, f"{curve.name} over {curve.stage} steps: {span}")
-    caption = tag("figcaption", " ".join(_caption(curve, points)))
-    return tag("figure", heading, plot, caption, class_="curve")
-
-
 def _bar_row(row: BarRow, scale: Sequence[float]) -> Markup:
-    label = tag(
-        "div",
-        tag("span", row.label, class_="row-label"),
-        " ",
-        tag("span", row.note, class_="row-note"),
-    )
-    return tag("div", label, *(_bar(bar, scale) for bar in row.bars), class_="bar-row")
+    label = tag("span", row.label, class_="row-label")
+    note = tag("span", row.note, class_="row-note")
+    bars = (_bar(bar, scale) for bar in row.bars)
+    return tag("div", tag("div", label, " ", note), *bars, class_="bar-row")
 
 
 def _bar(bar: Bar, scale: Sequence[float]) -> Markup:
-    mean, low, high = (
-        _part(value, scale) for value in (bar.estimate.mean, bar.estimate.low, bar.estimate.high)
-    )
-    shapes = [
-        tag("line", x1=x, x2=x, y1=0, y2=20, class_="grid")
-        for x in (_part(tick, scale) for tick in scale)
-    ]
-    shapes += [tag("rect", x=0, y=3, width=mean, height=14, class_=f"fill {bar.tone}")]
+    estimate = bar.estimate
+    low = _part(estimate.low, scale)
+    high = _part(estimate.high, scale)
+    shapes = [_line(_part(tick, scale), _part(tick, scale), 0, 20, "grid") for tick in scale]
+    width = _part(estimate.mean, scale)
+    shapes.append(tag("rect", x=0, y=3, width=width, height=14, class_=f"fill {bar.tone}"))
     for kind in ("halo", "whisker"):
-        shapes += [tag("line", x1=low, x2=high, y1=10, y2=10, class_=kind)]
-        shapes += [tag("line", x1=x, x2=x, y1=6, y2=14, class_=kind) for x in (low, high)]
-    ends = f"{percent(bar.estimate.low, 1)} to {percent(bar.estimate.high, 1)}"
-    tip = f"{bar.name}: {percent(bar.estimate.mean, 1)}, 95{SPACE}% interval {ends}, {bar.estimate.count:,} problems"
+        shapes.append(_line(low, high, 10, 10, kind))
+        shapes += [_line(x, x, 6, 14, kind) for x in (low, high)]
+    ends = f"{percent(estimate.low, 1)} to {percent(estimate.high, 1)}"
+    tip = f"{bar.name}: {percent(estimate.mean, 1)}, 95{SPACE}% interval {ends}"
     return tag(
         "div",
         tag("span", bar.name, class_="bar-name"),
         tag("svg", *shapes, width="100%", height=20, aria_hidden="true"),
-        tag("span", percent_interval(bar.estimate, 1), class_="bar-value"),
+        tag("span", percent_interval(estimate, 1), class_="bar-value"),
         class_="bar",
-        data_tip=tip,
+        data_tip=f"{tip}, {estimate.count:,} problems",
     )
 
 
 def _bar_axis(scale: Sequence[float]) -> Markup:
-    texts = [
-        tag("text", percent(tick), x=_part(tick, scale), y=12, text_anchor="middle")
-        for tick in scale
-    ]
-    return tag(
-        "div",
-        tag("svg", *texts, width="100%", height=16, aria_hidden="true"),
-        class_="bar bar-axis",
-    )
+    texts = [_text(percent(tick), _part(tick, scale), 12, "middle") for tick in scale]
+    svg = tag("svg", *texts, width="100%", height=16, aria_hidden="true")
+    return tag("div", svg, class_="bar bar-axis")
 
 
 def _part(value: float, scale: Sequence[float]) -> str:
     return f"{100 * value / scale[-1]:.2f}%"
 
 
+def _line(x1: str | float, x2: str | float, y1: float, y2: float, kind: str) -> Markup:
+    return tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
+
+
+def _text(text: str, x: str | float, y: float, anchor: str) -> Markup:
+    return tag("text", text, x=x, y=y, text_anchor=anchor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Series:
+    """The points of one curve. `smooth` is as long as `values`, or empty without smoothing."""
+
+    steps: Values
+    values: Values
+    low: Values
+    high: Values
+    smooth: Values
+    span: tuple[float, float]
+    """First and last step, before neighbours are averaged."""
+    num_dropped: int
+    """Values that are not finite."""
+    bin_size: int
+    """Neighbouring steps averaged into one point."""
+    window: int
+    """Points in the running mean."""
+
+    @property
+    def has_band(self) -> bool:
+        return len(self.low) > 0
+
+
+def series(curve: Curve) -> Series | None:
+    """Prepare a curve: finite points, few enough for a screen; None if no value is finite."""
+    columns = [
+        np.asarray(column, dtype=np.float64)
+        for column in (curve.steps, curve.values, curve.low, curve.high)
+    ]
+    sizes = [len(column) for column in columns]
+    assert sizes[0] == sizes[1], f"curve {curve.name} has {sizes[0]} steps and {sizes[1]} values"
+    assert sizes[2] == sizes[3] in (0, sizes[1]), f"curve {curve.name} has half a band"
+    finite = np.isfinite(columns[0]) & np.isfinite(columns[1])
+    if not finite.any():
+        return None
+    columns = [column[finite] if len(column) else column for column in columns]
+    bin_size = ceil(len(columns[0]) / MAX_POINTS)
+    steps, values, low, high = (_average_bins(column, bin_size) for column in columns)
+    window = max(3, len(values) // 20) if len(values) >= SMOOTH_FROM else 0
+    return Series(
+        steps=steps,
+        values=values,
+        low=low,
+        high=high,
+        smooth=_running_mean(values, window) if window else np.empty(0),
+        span=(float(columns[0].min()), float(columns[0].max())),
+        num_dropped=int((~finite).sum()),
+        bin_size=bin_size,
+        window=window,
+    )
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Choose two to `most` round numbers that enclose [low, high].
+
+    >>> ticks(0.0, 0.83, 5)
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    size = max(abs(low), abs(high))
+    if high - low <= max(1e-9 * size, SMALLEST):  # flat, or too close for ticks to differ
+        half = size / 2 if size > SMALLEST else 0.5
+        low -= half
+        high += half
+    magnitude = floor(log10((high - low) / most))
+    powers = range(magnitude, magnitude + 3)
+    for step in (factor * 10.0**power for power in powers for factor in (1, 2, 2.5, 5)):
+        first = floor(low / step + 1e-9)
+        last = ceil(high / step - 1e-9)
+        if last - first + 1 <= most:
+            digits = 12 - floor(log10(step))
+            return [round(index * step, digits) for index in range(first, last + 1)]
+    raise AssertionError(f"no ticks found between {low} and {high}")
+
+
+def _average_bins(column: Values, size: int) -> Values:
+    if size <= 1 or len(column) == 0:
+        return column
+    starts = np.arange(0, len(column), size)
+    return np.add.reduceat(column, starts) / np.diff(np.append(starts, len(column)))
+
+
+def _running_mean(values: Values, window: int) -> Values:
+    """Average each point with its neighbours; near the ends over those there are."""
+    kernel = np.ones(window)
+    return np.convolve(values, kernel, "same") / np.convolve(np.ones_like(values), kernel, "same")
+
+
+def line_chart(curve: Curve) -> Markup | None:
+    """Draw a curve as a figure with a caption; None if it has no finite value."""
+    points = series(curve)
+    if points is None:
+        return None
+    write = _writer(curve.unit)
+    first, last = (points.smooth if points.window else points.values)[[0, -1]]
+    span = write(float(last))
+    if len(points.values) > 1:
+        span = f"{write(float(first))} → {span}"
+    title = tag("h4", curve.name)
+    heading = tag("div", title, tag("span", span, class_="span"), class_="curve-head")
+    plot = _plot(points, curve.unit, f"{curve.name} over {curve.stage} steps: {span}")
+    caption = tag("figcaption", " ".join(_caption(curve, points)))
+    return tag("figure", heading, plot, caption, class_="curve")
+
+
 def _plot(points: Series, unit: Unit, label: str) -> Markup:
     write = _writer(unit)
-    floor_, ceiling = (
-        (points.low, points.high) if points.has_band else (points.values, points.values)
-    )
-    y_ticks = ticks(float(floor_.min()), float(ceiling.max()), 5)
+    bottom, top = (points.low, points.high) if points.has_band else (points.values, points.values)
+    y_ticks = ticks(float(bottom.min()), float(top.max()), 5)
     x_low, x_high = points.span
     x_ticks = [tick for tick in ticks(x_low, x_high, 6) if x_low <= tick <= x_high] or [x_low]
 
@@ -139,28 +267,22 @@ def _plot(points: Series, unit: Unit, label: str) -> Markup:
         share = (value - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
-    body = join(
-        *(
-            _y_tick(y(tick), text)
-            for tick, text in zip(y_ticks, _tick_texts(y_ticks, unit), strict=True)
-        ),
-        *(
-            tag("text", number(tick, 0), x=x(tick), y=HEIGHT - 6, text_anchor="middle")
-            for tick in x_ticks
-        ),
-        _lines(points, x, y),
-        tag("line", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, class_="cursor"),
-        tag("circle", cx=0, cy=0, r=3.5, class_="cursor"),
-    )
+    shapes = []
+    for tick, text in zip(y_ticks, _tick_texts(y_ticks, unit), strict=True):
+        shapes.append(_line(LEFT, WIDTH - RIGHT, y(tick), y(tick), "grid"))
+        shapes.append(_text(text, LEFT - 6, y(tick) + 4, "end"))
+    shapes += [_text(number(tick, 0), x(tick), HEIGHT - 6, "middle") for tick in x_ticks]
+    shapes += _curve(points, x, y)
+    shapes.append(_line(0, 0, TOP, HEIGHT - BOTTOM, "cursor"))
+    shapes.append(tag("circle", cx=0, cy=0, r=3.5, class_="cursor"))
     hover = [
         [x(step), y(value), f"step {number(step, 0)}: {write(value)}"]
         for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
     ]
-    box = f"0 0 {WIDTH} {HEIGHT}"
     return tag(
         "svg",
-        body,
-        viewBox=box,
+        *shapes,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         tabindex=0,
         aria_label=label,
@@ -168,46 +290,36 @@ def _plot(points: Series, unit: Unit, label: str) -> Markup:
     )
 
 
-def _y_tick(y: float, text: str) -> Markup:
-    grid = tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
-    return join(grid, tag("text", text, x=LEFT - 6, y=y + 4, text_anchor="end"))
-
-
 def _tick_texts(values: Sequence[float], unit: Unit) -> list[str]:
     """Write all ticks of an axis with as few decimals as tell them apart exactly."""
     scale, sign = (100, f"{SPACE}%") if unit is Unit.SHARE else (1, "")
     scaled = [round(scale * value, 12) for value in values]
-    exact = [
-        digits for digits in range(6) if all(round(value, digits) == value for value in scaled)
-    ]
-    if not exact:
-        return [significant(value) + sign for value in scaled]
-    return [number(value, exact[0]) + sign for value in scaled]
+    for digits in range(6):
+        if all(round(value, digits) == value for value in scaled):
+            return [number(value, digits) + sign for value in scaled]
+    return [significant(value) + sign for value in scaled]
 
 
-def _lines(points: Series, x: Callable[[float], float], y: Callable[[float], float]) -> Markup:
+def _curve(
+    points: Series, x: Callable[[float], float], y: Callable[[float], float]
+) -> list[Markup]:
     def path(values: Sequence[float], steps: Sequence[float]) -> str:
         return " ".join(f"{x(step)},{y(value)}" for step, value in zip(steps, values, strict=True))
 
+    shapes = []
     steps = points.steps.tolist()
     values = points.values.tolist()
-    band = (
-        path(points.low.tolist() + points.high.tolist()[::-1], steps + steps[::-1])
-        if points.has_band
-        else ""
-    )
-    smooth = path(points.smooth.tolist(), steps) if points.window else ""
-    dots = (
-        [(x(step), y(value)) for step, value in zip(steps, values, strict=True)]
-        if len(values) <= 24
-        else []
-    )
-    return join(
-        tag("path", d=f"M{band}Z", class_="band") if band else "",
-        tag("polyline", points=path(values, steps), class_="faint" if smooth else "trace"),
-        tag("polyline", points=smooth, class_="trace") if smooth else "",
-        *(tag("circle", cx=cx, cy=cy, r=2.5, class_="dot") for cx, cy in dots),
-    )
+    if points.has_band:
+        band = path(points.low.tolist() + points.high.tolist()[::-1], steps + steps[::-1])
+        shapes.append(tag("path", d=f"M{band}Z", class_="band"))
+    kind = "faint" if points.window else "trace"
+    shapes.append(tag("polyline", points=path(values, steps), class_=kind))
+    if points.window:
+        shapes.append(tag("polyline", points=path(points.smooth.tolist(), steps), class_="trace"))
+    if len(values) <= 24:
+        dots = zip(steps, values, strict=True)
+        shapes += [tag("circle", cx=x(s), cy=y(v), r=2.5, class_="dot") for s, v in dots]
+    return shapes
 
 
 def _caption(curve: Curve, points: Series) -> list[str]:

@@ -1,268 +1,190 @@
-"""The report's page: its sections in order, each left out when there is nothing to show."""
+"""The report: one HTML file that needs nothing but itself, from the template in `static/`."""
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib.resources import files
+from pathlib import Path
 
-from whet.evals.answers import samples_section
-from whet.evals.charts import Bar, BarRow, bar_chart, bar_scale, line_chart
-from whet.evals.markup import Markup, join, raw, tag
-from whet.evals.report_data import NamedEval, ReportData
+from jinja2 import Environment, FunctionLoader
+
+from whet.evals import wording
+from whet.evals.charts import Bar, BarRow, Markup, bar_chart, bar_scale, line_chart, readable, tag
+from whet.evals.report_data import NamedEval, ReportData, StageTime
 from whet.evals.stats import Estimate
-from whet.evals.wording import SPACE, bounds, duration, number, percent, points
+from whet.store.files import write_atomic
+from whet.types import Verdict
 
-INTERVAL = f"Whiskers and brackets: 95{SPACE}% intervals over problems."
-
-
-def page(data: ReportData) -> Markup:
-    """Write the whole document: no address outside it, one style, one script, both named by hash in
-    its policy."""
-    style = _static("report.css")
-    script = _static("report.js")
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", data.title),
-        tag("style", raw(style)),
-    )
-    sections = [
-        _header(data),
-        _accuracy(data),
-        _evaluations(data.evals),
-        _curves(data),
-        samples_section(data),
-        _times(data),
-        _facts(data),
-        _settings(data),
-    ]
-    body = tag(
-        "body", tag("main", *(s for s in sections if s is not None)), tag("script", raw(script))
-    )
-    return join(raw("<!doctype html>\n"), tag("html", head, body, lang="en"), "\n")
+MAX_LINES = 300
+MAX_CHARACTERS = 2_000
+VERDICTS = {
+    Verdict.CORRECT: ("good", "✓", "right"),
+    Verdict.WRONG: ("bad", "✗", "wrong"),
+    Verdict.NO_ANSWER: ("bad", "✗", "no answer"),
+    Verdict.UNSCORED: ("unsure", "?", "not graded"),
+}
+MARKS = {True: ("good", "✓", "right"), False: ("bad", "✗", "wrong"), None: ("plain", "", "")}
+LEVEL_NOTES = {"1": "easiest fifth", "5": "hardest fifth"}
+TIME_PARTS = {
+    "sample": "answers by the engine",
+    "grade": "waiting for graders after sampling",
+    "score": "log-probabilities and values",
+    "update": "forward, backward and optimizer",
+    "rest": "all else",
+}
 
 
-def _header(data: ReportData) -> Markup:
-    gain = data.difference
-    paired = (
-        f"Paired over the same {gain.count:,} problems, the change is {points(gain)}."
-        if gain
-        else ""
-    )
-    return tag(
-        "header",
-        tag("h1", data.title),
-        tag("p", data.headline, class_="headline"),
-        tag("p", paired, class_="sub") if paired else "",
-    )
+def write_report(data: ReportData, path: Path) -> None:
+    """Write the page in one move, so that a reader never sees half of it."""
+    write_atomic(path, page(data).encode())
 
 
-def _accuracy(data: ReportData) -> Markup | None:
-    if not data.evals:
-        return None
-    solved = _overall_rows(data.evals)
-    by_level = _level_rows(data.evals)
-    scale = bar_scale(solved + by_level)
-    overall = _figure("Solved", bar_chart(solved, scale), f"Share of problems solved. {INTERVAL}")
-    note = "Share of answers that are right (pass@1), by fifth of difficulty."
-    levels = _figure("By difficulty", bar_chart(by_level, scale), note) if by_level else ""
-    return _section("Accuracy", tag("div", overall, levels, class_="two"))
-
-
-def _overall_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
-    evals, tones = tuple(evals), _tones(evals)
-    sampled, greedy = ([e for e in evals if e.is_greedy is flag] for flag in (False, True))
-    rows = []
-    for k in sorted({k for e in sampled for k in e.summary.pass_at}):
-        bars = [_bar(e, e.summary.pass_at.get(k), tones) for e in sampled]
-        label = "One sampled answer" if k == 1 else f"Any of {k} answers"
-        rows.append(BarRow(label=label, note=f"pass@{k}", bars=tuple(b for b in bars if b)))
-    bars = [_bar(e, e.summary.pass_at.get(1), tones) for e in greedy]
-    rows.append(
-        BarRow(label="Greedy answer", note="temperature 0", bars=tuple(b for b in bars if b))
-    )
-    return [row for row in rows if row.bars]
-
-
-def _level_rows(evals: Iterable[NamedEval]) -> list[BarRow]:
-    evals = tuple(evals)
-    tones = _tones(evals)
-    shown = [e for e in evals if not e.is_greedy] or list(evals)
-    notes = {"1": "easiest fifth", "5": "hardest fifth", "unknown": "difficulty not known"}
-    rows = []
-    for level in sorted({level for e in shown for level in e.summary.by_level} - {"unknown"}):
-        bars = [_bar(e, e.summary.by_level.get(level), tones) for e in shown]
-        rows.append(
-            BarRow(
-                label=f"Level {level}", note=notes.get(level, ""), bars=tuple(b for b in bars if b)
-            )
-        )
-    bars = [_bar(e, e.summary.by_level.get("unknown"), tones) for e in shown] if rows else []
-    rows.append(BarRow(label="Unknown", note=notes["unknown"], bars=tuple(b for b in bars if b)))
-    bars = [_bar(e, e.summary.unsolvable, tones) for e in shown]
-    rows.append(
-        BarRow(
-            label="Unsolvable",
-            note="recognised as such; reported apart",
-            bars=tuple(b for b in bars if b),
-        )
-    )
-    return [row for row in rows if row.bars]
-
-
-def _bar(item: NamedEval, estimate: Estimate | None, tones: dict[str, str]) -> Bar | None:
+def page(data: ReportData) -> str:
+    """Render the whole document, with its one style and one script named by hash in its policy."""
+    style = _read_static("report.css")
+    script = _read_static("report.js")
+    sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    overall = _overall_rows(data.evals)
+    levels = _level_rows(data.evals)
+    scale = bar_scale(overall + levels) if data.evals else []
+    names = list(dict.fromkeys(item.name for item in data.evals))
     return (
-        None if estimate is None else Bar(name=item.name, tone=tones[item.name], estimate=estimate)
+        _environment()
+        .get_template("report.html")
+        .render(
+            data=data,
+            style=style,
+            script=script,
+            policy=f"default-src 'none'; {sources}; base-uri 'none'",
+            overall_chart=bar_chart(overall, scale) if overall else "",
+            level_chart=bar_chart(levels, scale) if levels else "",
+            ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
+            curves=_curves(data),
+            samples=[sample for sample in data.samples if sample.before or sample.after],
+            titles=(names[0], names[-1]) if len(names) > 1 else ("before", "after"),
+            settings=_settings(data.settings),
+            verdicts=VERDICTS,
+            marks=MARKS,
+            max_lines=MAX_LINES,
+            parts=TIME_PARTS,
+            share=_share_cell,
+            time_bar=_time_bar,
+        )
     )
 
 
-def _tones(evals: Iterable[NamedEval]) -> dict[str, str]:
-    """Give the first name the tone of before, the last that of after; a name alone counts as
-    after."""
-    names = list(dict.fromkeys(e.name for e in evals))
-    return dict.fromkeys(names, "middle") | {names[0]: "before"} | {names[-1]: "after"}
-
-
-def _evaluations(evals: tuple[NamedEval, ...]) -> Markup | None:
-    if not evals:
-        return None
-    ks = sorted({k for e in evals for k in e.summary.pass_at})
-    titles = [
-        "Evaluation",
-        "Problems",
-        "Answers",
-        *(f"pass@{k}" for k in ks),
-        "Tokens",
-        "Cut off",
-        "No answer",
-        "Ungraded",
-    ]
-    head = tag("thead", tag("tr", *(tag("th", title, scope="col") for title in titles)))
-    body = tag("tbody", *(_evaluation_row(e, ks) for e in evals))
-    table = tag(
-        "div",
-        tag("table", head, body),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label="Evaluations",
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_read_static),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_make_readable,
     )
-    note = "Cut off: reached the length limit. Ungraded: answers the grader failed on, which pass@k leaves out."
-    return _section("Evaluations in numbers", table, tag("p", note, class_="note"))
+    for action in (wording.bounds, wording.duration, wording.number, wording.points, _cut):
+        environment.filters[action.__name__.lstrip("_")] = action
+    return environment
 
 
-def _evaluation_row(item: NamedEval, ks: list[int]) -> Markup:
-    found = item.summary
-    estimates = [found.pass_at.get(k) for k in ks]
-    cells = [
-        f"{found.num_problems:,}",
-        f"{found.num_rollouts:,}",
-        *("–" if e is None else _share_cell(e) for e in estimates),
-        _cell(number(found.tokens.mean, 1), bounds(found.tokens, 1)),
-        _share_cell(found.unfinished),
-        _share_cell(found.no_answer),
-        f"{found.num_unscored:,}",
-    ]
-    name = f"{item.name}, {'greedy' if item.is_greedy else 'sampled'}"
-    return tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells))
+def _make_readable(value: object) -> object:
+    return value if hasattr(value, "__html__") else readable(str(value))
+
+
+def _overall_rows(evals: Sequence[NamedEval]) -> list[BarRow]:
+    sampled = [item for item in evals if not item.is_greedy]
+    greedy = [item for item in evals if item.is_greedy]
+    bars = partial(_bars, _tones(evals))
+    rows = []
+    for k in sorted({k for item in sampled for k in item.summary.pass_at}):
+        label = "One sampled answer" if k == 1 else f"Any of {k} answers"
+        estimates = [(item, item.summary.pass_at.get(k)) for item in sampled]
+        rows.append(BarRow(label=label, note=f"pass@{k}", bars=bars(estimates)))
+    estimates = [(item, item.summary.pass_at.get(1)) for item in greedy]
+    rows.append(BarRow(label="Greedy answer", note="temperature 0", bars=bars(estimates)))
+    return [row for row in rows if row.bars]
+
+
+def _level_rows(evals: Sequence[NamedEval]) -> list[BarRow]:
+    bars = partial(_bars, _tones(evals))
+    shown = [item for item in evals if not item.is_greedy] or evals
+    levels = sorted({level for item in shown for level in item.summary.by_level} - {"unknown"})
+    rows = []
+    for level in levels:
+        estimates = [(item, item.summary.by_level.get(level)) for item in shown]
+        note = LEVEL_NOTES.get(level, "")
+        rows.append(BarRow(label=f"Level {level}", note=note, bars=bars(estimates)))
+    if levels:
+        estimates = [(item, item.summary.by_level.get("unknown")) for item in shown]
+        rows.append(BarRow(label="Unknown", note="difficulty not known", bars=bars(estimates)))
+    estimates = [(item, item.summary.unsolvable) for item in shown]
+    note = "recognised as such; reported apart"
+    rows.append(BarRow(label="Unsolvable", note=note, bars=bars(estimates)))
+    return [row for row in rows if row.bars]
+
+
+def _bars(
+    tones: dict[str, str], estimates: Iterable[tuple[NamedEval, Estimate | None]]
+) -> tuple[Bar, ...]:
+    return tuple(
+        Bar(name=item.name, tone=tones[item.name], estimate=estimate)
+        for item, estimate in estimates
+        if estimate is not None
+    )
+
+
+def _tones(evals: Sequence[NamedEval]) -> dict[str, str]:
+    """Give the first name the tone of before and the last that of after; a single one is after."""
+    names = list(dict.fromkeys(item.name for item in evals))
+    tones = dict.fromkeys(names, "middle")
+    return tones | dict.fromkeys(names[:1], "before") | dict.fromkeys(names[-1:], "after")
 
 
 def _share_cell(estimate: Estimate) -> Markup:
-    return _cell(percent(estimate.mean, 1), bounds(estimate, 1, scale=100))
+    interval = tag("span", wording.bounds(estimate, 1, scale=100), class_="interval")
+    return Markup(wording.percent(estimate.mean, 1) + interval)
 
 
-def _cell(value: str, interval: str) -> Markup:
-    return join(value, tag("span", interval, class_="interval"))
+def _curves(data: ReportData) -> dict[str, list[Markup]]:
+    stages: dict[str, list[Markup]] = {}
+    for curve in data.curves:
+        if (figure := line_chart(curve)) is not None:
+            stages.setdefault(curve.stage, []).append(figure)
+    return stages
 
 
-def _curves(data: ReportData) -> Markup | None:
-    stages = list(dict.fromkeys(curve.stage for curve in data.curves))
-    drawn = {
-        stage: [line_chart(curve) for curve in data.curves if curve.stage == stage]
-        for stage in stages
-    }
-    blocks = [
-        join(
-            tag("h3", f"{stage}, by step"),
-            tag("div", *(f for f in figures if f is not None), class_="three"),
+def _time_bar(stage: StageTime, total: float) -> Markup:
+    """Draw a stage's share of the time, split into the parts of its steps where they are known."""
+    parts = dict(stage.parts)
+    if parts:
+        parts["rest"] = max(0.0, stage.seconds - sum(parts.values()))
+    rects = []
+    start = 0.0
+    for part, seconds in (parts or {"time": stage.seconds}).items():
+        share = 100 * seconds / total if total > 0 else 0.0
+        x = f"{start:.2f}%"
+        width = f"{share:.2f}%"
+        tip = f"{part}: {wording.duration(seconds)}"
+        rects.append(
+            tag("rect", x=x, width=width, height=8, class_=f"fill part-{part}", data_tip=tip)
         )
-        for stage, figures in drawn.items()
-        if any(f is not None for f in figures)
-    ]
-    return _section("Training", *blocks) if blocks else None
+        start += share
+    return tag("svg", *rects, width="100%", height=8, aria_hidden="true")
 
 
-def _times(data: ReportData) -> Markup | None:
-    if not data.stages:
-        return None
-    total = sum(stage.seconds for stage in data.stages)
-    rows = []
-    for stage in data.stages:
-        share = f"{100 * stage.seconds / total:.2f}%" if total > 0 else "0%"
-        bar = tag(
-            "svg",
-            tag("rect", width=share, height=8, class_="fill time"),
-            width="100%",
-            height=8,
-            aria_hidden="true",
-        )
-        note = tag("span", stage.note, class_="row-note") if stage.note else ""
-        rows.append(
-            tag(
-                "tr",
-                tag("th", stage.name, " ", note, scope="row"),
-                tag("td", bar),
-                tag("td", duration(stage.seconds)),
-            )
-        )
-    rows.append(
-        tag(
-            "tr",
-            tag("th", "Together", scope="row"),
-            tag("td"),
-            tag("td", duration(total)),
-            class_="total",
-        )
-    )
-    return _section("Time", tag("table", tag("tbody", *rows), class_="times"))
+def _settings(text: str) -> list[tuple[str, str]]:
+    """Split each line into the setting and its origin."""
+    lines = text.strip("\n").split("\n") if text.strip() else []
+    split = [line.rpartition(" # ") for line in lines]
+    return [(value, origin) if sign else (origin, "") for value, sign, origin in split]
 
 
-def _facts(data: ReportData) -> Markup | None:
-    if not data.facts:
-        return None
-    pairs = [tag("div", tag("dt", key), tag("dd", value)) for key, value in data.facts.items()]
-    return _section("How to do it again", tag("dl", *pairs, class_="facts"))
+def _cut(text: str) -> str:
+    rest = len(text) - MAX_CHARACTERS
+    return f"{text[:MAX_CHARACTERS]} … {rest:,} more characters" if rest > 0 else text
 
 
-def _settings(data: ReportData) -> Markup | None:
-    if not data.settings.strip():
-        return None
-    lines = []
-    for line in data.settings.strip("\n").split("\n"):
-        value, mark, origin = line.rpartition(" # ")
-        lines.append(
-            join(value, tag("span", f" # {origin}", class_="origin")) if mark else join(line)
-        )
-    block = tag("pre", *(join(line, "\n") for line in lines), tabindex=0)
-    return _section(
-        "Settings",
-        tag("details", tag("summary", f"All {len(lines)} lines, each with its origin"), block),
-    )
-
-
-def _section(title: str, *children: str) -> Markup:
-    return tag("section", tag("h2", title), *children)
-
-
-def _figure(title: str, chart: Markup, caption: str) -> Markup:
-    return tag("figure", tag("h3", title), chart, tag("figcaption", caption))
-
-
-def _static(name: str) -> str:
+def _read_static(name: str) -> str:
     return files("whet.evals").joinpath("static", name).read_text(encoding="utf-8")
 
 

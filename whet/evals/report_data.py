@@ -1,20 +1,22 @@
-"""What a report shows, in plain types. Whoever holds the runs fills it; the page only draws it.
+"""What a report shows, in plain types, and the answers drawn for it.
 
-A part that is empty or None is left out of the page.
+The owner of the runs fills it in, the page draws it. A part that is empty or None is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary
-from whet.types import Finish, Rollout, Verdict
+from whet.evals.summary import UNKNOWN, EvalSummary, level_fifth
+from whet.rng import stream
+from whet.types import Finish, Group, Problem, Rollout, Verdict
+
+NUM_SAMPLES = 12
 
 
 class Unit(StrEnum):
-    """How a curve's values are written: a bare number, a share as per cent, or a number of
-    tokens."""
+    """How a curve's values are written: as a number, a percentage or a number of tokens."""
 
     NUMBER = "number"
     SHARE = "share"
@@ -23,17 +25,19 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """How long a stage took; `note` says more, such as "already done"."""
+    """How long a stage took, and how long the parts of its steps took together."""
 
     name: str
     seconds: float
     note: str = ""
+    """Such as "already done"."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by part: sample, grade, score, update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedEval:
-    """One evaluation under the name its bars carry; the same name stands for the same model
-    throughout."""
+    """One evaluation and the name of its model."""
 
     name: str
     summary: EvalSummary
@@ -42,7 +46,7 @@ class NamedEval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One metric over the steps of a stage; `low` and `high`, where given, draw its 95 % band."""
+    """One metric over the steps of a stage; `low` and `high` are its 95 % band, if it has one."""
 
     name: str
     stage: str
@@ -56,7 +60,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of an answer and what the grader says of it; `ok` is None where it says nothing."""
+    """A line of an answer and the grader's remark; `ok` is None where there is none."""
 
     text: str
     ok: bool | None = None
@@ -64,7 +68,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerView:
     """One rollout as the page shows it."""
 
     lines: tuple[Line, ...]
@@ -74,10 +78,10 @@ class Answer:
     is_finished: bool
 
     @staticmethod
-    def from_rollout(rollout: Rollout, lines: Sequence[Line] = ()) -> "Answer":
-        """View a rollout; without graded lines its text is shown as it stands."""
+    def from_rollout(rollout: Rollout, lines: Sequence[Line] = ()) -> "AnswerView":
+        """View a rollout; without graded lines its text is shown as it is."""
         score = rollout.score
-        return Answer(
+        return AnswerView(
             lines=tuple(lines) or tuple(Line(text=text) for text in rollout.text.splitlines()),
             verdict=Verdict.UNSCORED if score is None else score.verdict,
             note="" if score is None else score.note,
@@ -92,8 +96,8 @@ class Sample:
 
     problem: str
     label: str = ""
-    before: Answer | None = None
-    after: Answer | None = None
+    before: AnswerView | None = None
+    after: AnswerView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,66 @@ class ReportData:
     samples: tuple[Sample, ...] = ()
     stages: tuple[StageTime, ...] = ()
     settings: str = ""
-    """Resolved settings, a line each, with the origin after " # "."""
+    """Resolved settings, one per line, with the origin after " # "."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Seed, versions, machine, command: what it takes to do it again."""
+    """Seed, versions, machine, command: what it takes to repeat the run."""
+
+
+def draw_samples(
+    before: Sequence[Group],
+    after: Sequence[Group],
+    notes: Callable[[Rollout], Sequence[Line]],
+    *,
+    count: int = NUM_SAMPLES,
+    seed: int = 0,
+) -> tuple[Sample, ...]:
+    """Draw problems evenly over difficulty, never for their answers, and show the first answers.
+
+    Either side may be empty; if both have groups, only problems that both hold are drawn. `notes`
+    returns an answer's lines with the grader's remarks.
+    """
+
+    def view(rollout: Rollout | None) -> AnswerView | None:
+        return None if rollout is None else AnswerView.from_rollout(rollout, notes(rollout))
+
+    old = _first_answers(before)
+    new = _first_answers(after)
+    shared = [key for key in (old or new) if key in (new or old)]
+    stream(seed, "samples").shuffle(shared)
+    problems = [(new.get(key) or old[key]).problem for key in shared]
+    return tuple(
+        Sample(
+            problem=_question(problem),
+            label=_label(problem),
+            before=view(old.get(problem.id)),
+            after=view(new.get(problem.id)),
+        )
+        for problem in _spread(problems, count)
+    )
+
+
+def _first_answers(groups: Sequence[Group]) -> dict[str, Rollout]:
+    answers: dict[str, Rollout] = {}
+    for group in groups:
+        for rollout in group[:1]:
+            answers.setdefault(rollout.problem.id, rollout)
+    return answers
+
+
+def _spread(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """Pick problems at equal distances in order of difficulty, unknown difficulty last."""
+    ordered = sorted(problems, key=lambda problem: 2.0 if problem.level is None else problem.level)
+    count = min(count, len(ordered))
+    return [ordered[(2 * index + 1) * len(ordered) // (2 * count)] for index in range(count)]
+
+
+def _question(problem: Problem) -> str:
+    questions = [message.content for message in problem.prompt if message.role == "user"]
+    return questions[-1] if questions else problem.id
+
+
+def _label(problem: Problem) -> str:
+    if problem.payload.get("solvable") is False:
+        return "unsolvable"
+    fifth = level_fifth(problem.level)
+    return "" if fifth == UNKNOWN else f"level {fifth} of 5"

@@ -1,12 +1,12 @@
-"""95 % intervals over problems. A problem is the sampling unit: its answers are averaged before
-anything is resampled.
+"""pass@k, and 95 % intervals over problems.
 
-Shapes: P problems, R bootstrap resamples.
+A problem is the sampling unit: its answers are averaged before anything is resampled. Shapes: P
+problems, R bootstrap resamples.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
     >>> round(share_estimate([0.0] * 100).high, 4)
     0.0362
     """
-    values_P = _checked(shares)
+    values_P = _check(shares)
     if values_P.min() < 0 or values_P.max() > 1:
         raise ValueError("shares must lie between 0 and 1")
     if _is_constant(values_P):
@@ -64,9 +64,8 @@ def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Estimate the mean of per-problem values without bounds, such as lengths; equal values give an
-    empty interval."""
-    values_P = _checked(values)
+    """Estimate the mean of per-problem values such as lengths; equal ones give no interval."""
+    values_P = _check(values)
     if _is_constant(values_P):
         value = float(values_P[0])
         return Estimate(mean=value, low=value, high=value, count=len(values_P))
@@ -76,19 +75,17 @@ def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
 def paired_difference(
     before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0
 ) -> Estimate:
-    """Estimate how much the shares rose, by problem id, over the problems that both evaluations
-    hold.
+    """Estimate how much the shares rose over the problems that both evaluations have.
 
-    Pairing takes the difficulty of each problem out of the interval. `count` says how many problems
-    were paired.
+    Pairing takes the difficulty of each problem out of the interval. `count` is the number of
+    pairs.
     """
     shared = sorted(before.keys() & after.keys())
     if not shared:
         raise ValueError("the two evaluations have no problem in common")
-    change_P = _checked([after[key] - before[key] for key in shared])
+    change_P = _check([after[key] - before[key] for key in shared])
     if _is_constant(change_P):
-        # Halved and moved into [0, 1] and back, so that a few equal changes do not pass for
-        # certainty.
+        # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty.
         low, high = _trials_interval((float(change_P[0]) + 1) / 2, len(change_P))
         return Estimate(
             mean=float(change_P[0]), low=2 * low - 1, high=2 * high - 1, count=len(change_P)
@@ -96,7 +93,7 @@ def paired_difference(
     return _bootstrap(change_P, seed)
 
 
-def _checked(values: Sequence[float]) -> Values:
+def _check(values: Sequence[float]) -> Values:
     values_P = np.asarray(values, dtype=np.float64)
     if values_P.ndim != 1 or len(values_P) == 0 or not np.isfinite(values_P).all():
         raise ValueError("an estimate needs at least one problem, and finite values")
@@ -108,8 +105,7 @@ def _is_constant(values_P: Values) -> bool:
 
 
 def _bootstrap(values_P: Values, seed: int) -> Estimate:
-    """Bootstrap the mean; bias-corrected and accelerated percentiles (Efron 1987), the jackknife in
-    closed form."""
+    """Bootstrap the mean with BCa percentiles (Efron 1987), the jackknife in closed form."""
     mean = float(values_P.mean())
     means_R = _resampled_means(values_P, seed)
     below = float((means_R < mean).mean() + 0.5 * (means_R == mean).mean())
@@ -151,3 +147,21 @@ def _number(row: Mapping[str, Json], key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(f"an estimate's {key} must be a number, not {value!r}")
     return float(value)
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Estimate the chance that one of k answers is right, without bias (Chen et al. 2021, eq. 1).
+
+    It is 1 - C(n - correct, k) / C(n, k). The ratio is a product of factors in [0, 1], so that
+    nothing overflows for large n.
+
+    >>> round(pass_at_k(5, 2, 2), 12)
+    0.7
+    """
+    if not 0 <= correct <= n:
+        raise ValueError(f"correct is {correct}; it must lie between 0 and n, which is {n}")
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}; it must lie between 1 and n, which is {n}")
+    if n - correct < k:
+        return 1.0
+    return 1.0 - prod(1.0 - k / i for i in range(n - correct + 1, n + 1))

@@ -1,14 +1,13 @@
-"""What an evaluation found: pass@k with intervals, by difficulty, and how the answers ended. From
-graded rollouts."""
+"""An evaluation in numbers: pass@k with intervals, by difficulty, and how the answers ended."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from whet.errors import DataError
-from whet.evals.passk import pass_at_k
-from whet.evals.stats import Estimate, mean_estimate, share_estimate
+from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
+from whet.tasks.generated import fifth
 from whet.types import Finish, Group, Json, Problem, Rollout, Verdict
 
 KS = (1, 4, 8)
@@ -17,25 +16,23 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSummary:
-    """One evaluation in numbers. Unsolvable problems stand apart; every other figure is about the
-    rest."""
+    """One evaluation. Unsolvable problems are apart; every other figure is about the rest."""
 
     pass_at: Mapping[int, Estimate]
-    """By k; a k that no problem has enough graded answers for is not there."""
+    """By k, those for which some problem has enough graded answers."""
     by_level: Mapping[str, Estimate]
-    """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; empty fifths are not
-    there."""
+    """pass@1 by fifth of difficulty, "1" (easiest) to "5", and "unknown"; without empty ones."""
     unsolvable: Estimate | None
-    """Share of right answers to problems without a solution, None where there were none."""
+    """Share of right answers to problems without a solution; None if there are none."""
     tokens: Estimate
     unfinished: Estimate
     """Share of answers cut at the length limit."""
     no_answer: Estimate
-    """Share of answers in which the grader found nothing to grade."""
+    """Share of answers with nothing to grade."""
     num_problems: int
     num_rollouts: int
     num_unscored: int
-    """Answers the grader failed on, to any problem, unsolvable ones too; pass@k leaves them out."""
+    """Answers the grader failed on, also to unsolvable problems; pass@k leaves them out."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -60,35 +57,24 @@ class EvalSummary:
 
 def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
-    by_problem = _by_problem(groups)
-    solvable = {
-        key: rollouts
-        for key, rollouts in by_problem.items()
-        if not _is_unsolvable(rollouts[0].problem)
-    }
-    apart = [rollouts for key, rollouts in by_problem.items() if key not in solvable]
-    rollouts = list(solvable.values())
+    by_problem = list(_by_problem(groups).values())
+    rollouts = [siblings for siblings in by_problem if not _is_unsolvable(siblings[0].problem)]
+    apart = [siblings for siblings in by_problem if _is_unsolvable(siblings[0].problem)]
     if not rollouts:
         raise DataError(
-            f"an evaluation needs solvable problems with answers; these {len(groups)} groups have none"
+            "an evaluation needs solvable problems with answers; "
+            f"these {len(groups)} groups have none"
         )
     return EvalSummary(
         pass_at=_pass_at(rollouts, ks, seed),
         by_level=_by_level(rollouts, seed),
         unsolvable=_pass_at(apart, [1], seed).get(1),
-        tokens=mean_estimate(
-            [_mean(len(r.completion.tokens) for r in siblings) for siblings in rollouts], seed=seed
-        ),
+        tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
         unfinished=share_estimate(
-            [
-                _mean(r.completion.finish is Finish.LENGTH for r in siblings)
-                for siblings in rollouts
-            ],
-            seed=seed,
+            _means(rollouts, lambda r: r.completion.finish is Finish.LENGTH), seed=seed
         ),
         no_answer=share_estimate(
-            [_mean(_verdict(r) is Verdict.NO_ANSWER for r in siblings) for siblings in rollouts],
-            seed=seed,
+            _means(rollouts, lambda r: _verdict(r) is Verdict.NO_ANSWER), seed=seed
         ),
         num_problems=len(rollouts),
         num_rollouts=sum(len(siblings) for siblings in rollouts),
@@ -99,9 +85,9 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
 
 
 def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
-    """Give each solvable problem's share of right answers by its id, for paired_difference.
+    """Return each solvable problem's share of right answers by its id, for paired_difference.
 
-    A problem none of whose answers could be graded is not there.
+    Problems without a graded answer are left out.
     """
     shares = {}
     for key, rollouts in _by_problem(groups).items():
@@ -112,12 +98,12 @@ def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def level_fifth(level: float | None) -> str:
-    """Name the fifth of difficulty a level in [0, 1] lies in.
+    """Name the fifth of difficulty of a level in [0, 1].
 
     >>> level_fifth(0.0), level_fifth(0.2), level_fifth(1.0), level_fifth(None)
     ('1', '2', '5', 'unknown')
     """
-    return UNKNOWN if level is None else str(min(max(int(level * 5), 0), 4) + 1)
+    return UNKNOWN if level is None else str(max(fifth(level), 0) + 1)
 
 
 def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
@@ -137,14 +123,15 @@ def _verdict(rollout: Rollout) -> Verdict:
 
 
 def _counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
+    """Count the graded rollouts and the right ones."""
     verdicts = [_verdict(rollout) for rollout in rollouts]
-    return sum(v is not Verdict.UNSCORED for v in verdicts), sum(
-        v is Verdict.CORRECT for v in verdicts
-    )
+    num_graded = sum(verdict is not Verdict.UNSCORED for verdict in verdicts)
+    return num_graded, sum(verdict is Verdict.CORRECT for verdict in verdicts)
 
 
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
+def _means(problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], float]) -> list[float]:
+    """Average a value over the answers to each problem."""
+    return [float(np.mean([value(rollout) for rollout in rollouts])) for rollouts in problems]
 
 
 def _pass_at(
@@ -159,8 +146,8 @@ def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Est
     levels: dict[str, list[Sequence[Rollout]]] = {}
     for rollouts in problems:
         levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
-    found = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
-    return {level: estimates[1] for level, estimates in found.items() if estimates}
+    passes = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
+    return {level: estimates[1] for level, estimates in passes.items() if estimates}
 
 
 def _summary(row: Mapping[str, Json]) -> EvalSummary:

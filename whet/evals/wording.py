@@ -1,5 +1,4 @@
-"""Numbers and findings as a reader wants them: rounded, with their unit and interval, in one plain
-sentence."""
+"""Numbers and findings in words: rounded, with unit and interval, in one plain sentence."""
 
 from math import floor, isfinite, log10
 
@@ -10,7 +9,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Write a share as per cent.
+    """Write a share as a percentage.
 
     >>> percent(0.3412), percent(0.3412, 1)
     ('34\\xa0%', '34.1\\xa0%')
@@ -45,8 +44,7 @@ def points(difference: Estimate) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """Write a number with a fixed count of decimals, thousands apart, a true minus sign and no
-    minus zero."""
+    """Write a number with fixed decimals, thousands separators, a true minus and no minus zero."""
     text = f"{value:,.{digits}f}"
     if text.startswith("-"):
         text = MINUS + text[1:] if text.strip("-0.,") else text[1:]
@@ -82,10 +80,10 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def learned(
+def describe_change(
     cause: str, things: str, before: Estimate, after: Estimate, difference: Estimate | None = None
 ) -> str:
-    """Say what a stage changed, and only as much as the intervals carry.
+    """Say what a stage changed, as far as the intervals show it.
 
     Without the paired difference, intervals that overlap count as no change. For example: "RL
     raised the share of unseen hands solved from 18 % [16, 20] to 34 % [31, 37]."
@@ -94,6 +92,7 @@ def learned(
     new = percent_interval(after)
     low = after.low - before.high if difference is None else difference.low
     high = after.high - before.low if difference is None else difference.high
+    share = f"the share of {things} solved"
     if low <= 0 <= high:
-        return f"{cause} did not measurably change the share of {things} solved: {old} before, {new} after."
-    return f"{cause} {'raised' if low > 0 else 'lowered'} the share of {things} solved from {old} to {new}."
+        return f"{cause} did not measurably change {share}: {old} before, {new} after."
+    return f"{cause} {'raised' if low > 0 else 'lowered'} {share} from {old} to {new}."

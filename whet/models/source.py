@@ -16,10 +16,9 @@ from whet.models.rope import rope_table
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
-from whet.text.pieces import train_pieces
-from whet.text.tokenizer import Tokenizer
+from whet.text.tokenizer import Tokenizer, train_pieces
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 

@@ -27,8 +27,7 @@ from whet.pipeline.stages import IGNORED, KINDS, AnyStage, run_stage
 from whet.recipes.make import MakeConfig
 from whet.recipes.training import StageConfig
 from whet.store.files import read_json, write_json
-from whet.store.lock import Lock
-from whet.store.run import RunStore
+from whet.store.run import Lock, RunStore
 from whet.tables import flat, merge
 from whet.toml import Table
 from whet.track.progress import console

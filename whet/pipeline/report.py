@@ -7,12 +7,20 @@ from pathlib import Path
 from rich.markup import escape
 
 from whet.data.problems import problems_of
-from whet.evals.report import write_report
-from whet.evals.report_data import Curve, Line, NamedEval, ReportData, Sample, StageTime, Unit
-from whet.evals.samples import draw_samples
+from whet.evals.page import write_report
+from whet.evals.report_data import (
+    Curve,
+    Line,
+    NamedEval,
+    ReportData,
+    Sample,
+    StageTime,
+    Unit,
+    draw_samples,
+)
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
-from whet.evals.wording import learned, percent_interval
+from whet.evals.wording import describe_change, percent_interval
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
@@ -20,6 +28,7 @@ from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
 from whet.tasks.registry import build
+from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
@@ -144,7 +153,7 @@ def _report(
         evals=tuple(evals),
         curves=tuple(curve for name, run in runs.items() for curve in _curves(name, run)),
         samples=_samples(stages, before, after),
-        stages=tuple(StageTime(name=name, seconds=value) for name, value in seconds.items()),
+        stages=tuple(_stage_time(name, value, runs[name]) for name, value in seconds.items()),
         settings=settings,
         facts=_facts(seed, runs),
     )
@@ -158,7 +167,7 @@ def _headline(evals: list[NamedEval], gain: Estimate | None) -> str:
     cause = evals[-1].name.upper()
     if len(evals) == 1:
         return f"After {cause}, {percent_interval(last)} of unseen problems are solved."
-    return learned(cause, "unseen problems", first, last, gain)
+    return describe_change(cause, "unseen problems", first, last, gain)
 
 
 def _samples(
@@ -186,6 +195,13 @@ def _curves(stage: str, run: RunStore) -> list[Curve]:
             steps, values = zip(*points, strict=True)
             curves.append(Curve(name=name, stage=stage, steps=steps, values=values, unit=unit))
     return curves
+
+
+def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
+    rows = run.metrics()
+    totals = {part: sum(row.get(name, 0.0) for row in rows) for part, name in TIMES.items()}
+    parts: dict[str, float] = {part: total for part, total in totals.items() if total > 0}
+    return StageTime(name=name, seconds=seconds, parts=parts)
 
 
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:

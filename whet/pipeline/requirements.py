@@ -14,7 +14,7 @@ from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.tango import TangoConfig
 from whet.recipes.training import ModelStageConfig, StageConfig, TrainingConfig
-from whet.store.models import model_folder
+from whet.store.run import model_folder
 from whet.train.optim import TrainConfig
 
 CARD = "h100"

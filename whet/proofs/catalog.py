@@ -30,7 +30,7 @@ PROOFS = (
         name="pass@k",
         claim="pass@k is what enumeration gives, and its mean is the chance it estimates",
         fault="biased pass@k",
-        remedy="use 1 - C(n - c, k) / C(n, k) in whet/evals/passk.py",
+        remedy="use 1 - C(n - c, k) / C(n, k) in whet/evals/stats.py",
         measure=learner_proofs.pass_at_k,
     ),
     Proof(

@@ -12,7 +12,7 @@ from whet.algos import catalog
 from whet.algos.losses import TokenTerms
 from whet.algos.rows import ROWS, WeightsName
 from whet.data.examples import Example, to_batch
-from whet.evals import passk
+from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import specimen
 from whet.proofs.base import Measure
@@ -81,10 +81,10 @@ def pass_at_k() -> Measure:
     for k in range(1, n + 1):
         for correct in range(n + 1):
             picks = [min(pick) < correct for pick in combinations(range(n), k)]
-            gaps.append(abs(passk.pass_at_k(n, correct, k) - sum(picks) / len(picks)))
+            gaps.append(abs(stats.pass_at_k(n, correct, k) - sum(picks) / len(picks)))
         for chance in (0.1, 0.5, 0.9):
             draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
-            mean = sum(draw * passk.pass_at_k(n, c, k) for c, draw in enumerate(draws))
+            mean = sum(draw * stats.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
     return Measure(
         gap=max(gaps),

@@ -12,8 +12,7 @@ from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise
 from whet.rng import derive, numpy_stream
-from whet.text.pieces import train_pieces
-from whet.text.tokenizer import Tokenizer
+from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.policy import Policy, build_policy
 from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Tokens
 

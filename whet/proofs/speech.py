@@ -12,8 +12,7 @@ from whet.engine.build import EngineConfig, build_engine
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.text.chat import ChatFormat
-from whet.text.pieces import PLAIN_TEMPLATE
-from whet.text.tokenizer import Specials, Tokenizer
+from whet.text.tokenizer import PLAIN_TEMPLATE, Specials, Tokenizer
 from whet.types import Finish, Message
 
 SPECIAL = (

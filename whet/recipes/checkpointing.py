@@ -10,9 +10,9 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
-from whet.evals.run import ValidationConfig, Validator
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
+from whet.evals.validation import ValidationConfig, Validator
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.track.progress import console, say

@@ -13,9 +13,8 @@ from whet.recipes.training import NEW_MODEL, TrainingConfig, finish, open_sessio
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
+from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import open_trackers
 from whet.train.credit import to_example, weigh
 from whet.train.reference import open_teacher, with_reference
 from whet.types import Group

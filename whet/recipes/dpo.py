@@ -10,7 +10,7 @@ from whet.config import Config
 from whet.data.pairs import Fault, PairRule, PairView, preferences
 from whet.data.problems import some_problems_of
 from whet.errors import DataError
-from whet.evals.run import evaluate
+from whet.evals.validation import evaluate
 from whet.recipes.checkpointing import Guard, GuardConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
@@ -23,8 +23,8 @@ from whet.recipes.training import (
 )
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
-from whet.track.sinks import open_trackers
 from whet.train.reference import score_pairs, weigh_pairs
 from whet.types import Rollout
 

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 
 from whet.data.problems import some_problems_of
-from whet.evals.run import evaluate
 from whet.evals.summary import EvalSummary, summarise
+from whet.evals.validation import evaluate
 from whet.grading.grader import Grader
 from whet.models.source import Dtype, open_model, torch_dtype
 from whet.recipes.training import ModelStageConfig

@@ -26,9 +26,8 @@ from whet.rollout.gather import Ahead, GatherConfig, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
+from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import open_trackers
 from whet.train.credit import credit, flatten, select
 from whet.train.critic import (
     CriticConfig,

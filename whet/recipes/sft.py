@@ -17,8 +17,8 @@ from whet.recipes.training import (
 )
 from whet.rng import derive
 from whet.store.run import RunStore
+from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
-from whet.track.sinks import open_trackers
 from whet.train.credit import weigh
 
 COLUMNS = {

@@ -22,7 +22,7 @@ from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
-from whet.evals.run import Validator
+from whet.evals.validation import Validator
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, torch_device
@@ -42,9 +42,8 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
+from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
-from whet.track.rollup import rollup
-from whet.track.sinks import open_trackers
 from whet.train.learner import Metrics
 from whet.train.memory import device_memory
 from whet.train.optim import TrainConfig

@@ -9,7 +9,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from whet.data.problems import some_problems_of
@@ -20,7 +19,7 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.track.progress import bar, console
-from whet.types import Completion, Finish, Group, Problem, Role, Rollout, Split, Verdict
+from whet.types import Group, Problem, Rollout, Split, Verdict
 
 CHUNK = 16
 
@@ -106,7 +105,10 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
                 raise DataError(
                     f"{problem.task} has no worked answer for {problem.id}; choose another split"
                 )
-            rows.setdefault((asked.prompt[-1].content, text), _rollout(asked, text, number))
+            rows.setdefault(
+                (asked.prompt[-1].content, text),
+                Rollout.from_text(asked, text, model=asked.task, number=number),
+            )
         groups.append(tuple(_grade(task, row) for row in rows.values()))
     return groups
 
@@ -120,20 +122,3 @@ def _grade(task: Task, row: Rollout) -> Rollout:
             "solve or score"
         )
     return replace(row, score=score)
-
-
-def _rollout(problem: Problem, text: str, number: int) -> Rollout:
-    nothing = np.zeros(0, dtype=np.int32)
-    written = Completion(
-        tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
-    )
-    return Rollout(
-        id=f"{problem.id}:{number}",
-        group=problem.id,
-        problem=problem,
-        role=Role.TEACHER,
-        model=problem.task,
-        prompt_tokens=nothing,
-        completion=written,
-        text=text,
-    )

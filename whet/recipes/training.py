@@ -15,7 +15,7 @@ from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.errors import DataError
-from whet.evals.run import ValidationConfig, Validator
+from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_dtype
@@ -25,8 +25,8 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import TaskConfig, build
+from whet.track.metrics import TrackConfig
 from whet.track.progress import say
-from whet.track.sinks import TrackConfig
 from whet.train.checkpoint import Trained
 from whet.train.critic import Critic
 from whet.train.learner import Learner

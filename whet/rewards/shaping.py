@@ -11,7 +11,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards import text_stats
 from whet.rng import stream
-from whet.text import step_form
+from whet.text.steps import solution_form, verification_form
 from whet.types import Rollout, Score, Verdict
 from whet.user_code import Reference, load_from_file, read_settings
 
@@ -213,12 +213,12 @@ class StepForm(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
-            return step_form.solution_form(rollout.text)
+            return solution_form(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
         has_form = isinstance(form, int | float) and form >= 0.6
         num_steps = steps if isinstance(steps, int) and has_form else None
-        return step_form.verification_form(rollout.text, num_steps)
+        return verification_form(rollout.text, num_steps)
 
 
 class UserTerm(Shaping):

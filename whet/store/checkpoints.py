@@ -1,9 +1,8 @@
-"""Checkpoint folders on disk: whole, hashed, and safe against a kill at any moment. What is in them
-is the caller's.
+"""Checkpoint folders: complete, hashed, and safe against a kill at any moment.
 
-A save writes `.new-000120`, hashes it, and renames it to `000120`. A folder to be deleted is
-renamed to `.gone-` first, one to be replaced to `.old-`, so that a numbered folder is never half of
-anything.
+The caller decides what is in them. A save writes `.new-000120`, hashes it, and renames it to
+`000120`. A folder to delete is first renamed to `.gone-`, one to replace to `.old-`, so that a
+numbered folder is always complete.
 """
 
 import re
@@ -12,16 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.store.files import read_json, sync, write_json, writing
-from whet.store.hashes import flaw, manifest
+from whet.store.files import find_damage, list_hashes, read_json, sync, write_json, writing
 
 MANIFEST = "manifest.json"
-Found = tuple[int, Path]
 
 
 class Checkpoints:
-    """The checkpoints of one run. Keeps the newest `keep_last` and the best; `warn` gets a sentence
-    on each bad one."""
+    """The checkpoints of one run: the newest `keep_last` and the best.
+
+    `warn` is called with a sentence about each damaged one.
+    """
 
     def __init__(
         self,
@@ -42,8 +41,7 @@ class Checkpoints:
             self._tidy()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Let `write` fill a new folder, then make it the checkpoint of `step`. Later ones belong
-        to a lost future."""
+        """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones."""
         new = self.folder / f".new-{step:06d}"
         target = self._path(step)
         with writing(target):
@@ -59,31 +57,29 @@ class Checkpoints:
             self._retain(step)
         return target
 
-    def latest(self) -> Found | None:
-        """Find the newest checkpoint that is what was written; a damaged one is skipped with a
-        sentence."""
+    def latest(self) -> tuple[int, Path] | None:
+        """Find the newest intact checkpoint; damaged ones are skipped with a warning."""
         for step in reversed(self.steps()):
-            if self._is_sound(step, "the one before it is used"):
+            if self._is_intact(step, "the one before it is used"):
                 return step, self._path(step)
         return None
 
     def mark_best(self, step: int) -> None:
-        """Name the checkpoint to keep for good, until another is better."""
+        """Mark the checkpoint to keep until another is better."""
         assert step in self.steps(), f"step {step} has no checkpoint to call the best"
         write_json(self.folder / "best.json", {"step": step})
 
-    def best(self) -> Found | None:
-        """Find the checkpoint marked best, or None where none was marked or it is damaged."""
+    def best(self) -> tuple[int, Path] | None:
+        """Find the checkpoint marked best; None if none is, or if it is damaged."""
         step = self._best_step()
-        if step is None or not self._is_sound(step, "it is not used as the best"):
+        if step is None or not self._is_intact(step, "it is not used as the best"):
             return None
         return step, self._path(step)
 
     def steps(self) -> list[int]:
-        """List the steps that have a checkpoint, sound or not, oldest first."""
-        return sorted(
-            int(path.name) for path in self.folder.iterdir() if re.fullmatch(r"\d{6,}", path.name)
-        )
+        """List the steps that have a checkpoint, intact or damaged, oldest first."""
+        names = [path.name for path in self.folder.iterdir()]
+        return sorted(int(name) for name in names if re.fullmatch(r"\d{6,}", name))
 
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
@@ -98,9 +94,9 @@ class Checkpoints:
 
     def _retain(self, saved: int) -> None:
         steps = self.steps()
-        kept = {*[step for step in steps if step <= saved][-self._keep_last :], self._best_step()}
+        newest = [step for step in steps if step <= saved][-self._keep_last :]
         for step in steps:
-            if step not in kept or step > saved:
+            if step > saved or step not in (*newest, self._best_step()):
                 gone = self.folder / f".gone-{step:06d}"
                 shutil.rmtree(gone, ignore_errors=True)
                 self._path(step).rename(gone)
@@ -129,28 +125,25 @@ class Checkpoints:
             )
         return step
 
-    def _is_sound(self, step: int, instead: str) -> bool:
-        trouble = _trouble(self._path(step), step)
-        if trouble is not None:
-            self._warn(f"checkpoint {self._path(step)} is damaged ({trouble}); {instead}")
-        return trouble is None
+    def _is_intact(self, step: int, instead: str) -> bool:
+        damage = _find_damage(self._path(step), step)
+        if damage is not None:
+            self._warn(f"checkpoint {self._path(step)} is damaged ({damage}); {instead}")
+        return damage is None
 
 
 def _seal(folder: Path, step: int) -> None:
-    files = manifest(folder)
-    for name in files:
+    hashes = list_hashes(folder)
+    for name in hashes:
         sync(folder / name)
-    write_json(
-        folder / MANIFEST,
-        {"step": step, "files": {name: facts.to_json() for name, facts in files.items()}},
-    )
+    write_json(folder / MANIFEST, {"step": step, "files": hashes})
     for inner in folder.rglob("*"):
         if inner.is_dir():
             sync(inner)
     sync(folder)
 
 
-def _trouble(folder: Path, step: int) -> str | None:
+def _find_damage(folder: Path, step: int) -> str | None:
     if not (folder / MANIFEST).is_file():
         return f"it has no {MANIFEST}"
     try:
@@ -158,8 +151,6 @@ def _trouble(folder: Path, step: int) -> str | None:
     except DataError:
         return f"its {MANIFEST} is broken"
     files = value.get("files") if isinstance(value, dict) and value.get("step") == step else None
-    return (
-        flaw(folder, files)
-        if isinstance(files, dict)
-        else f"its {MANIFEST} is not that of step {step}"
-    )
+    if not isinstance(files, dict):
+        return f"its {MANIFEST} is not that of step {step}"
+    return find_damage(folder, files)

@@ -1,18 +1,23 @@
-"""Whole files or none: atomic writes, and what the disk refuses said in one sentence."""
+"""Files that are whole or absent: atomic writes, JSON, JSON lines and hashes.
+
+What the disk refuses becomes one sentence. A broken line is named by file and number.
+"""
 
 import errno
+import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from math import isfinite
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import isfinite, isinf
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.types import Json
+from whet.types import Json, compact
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+Row = dict[str, Json]
 
 
 @contextmanager
@@ -26,15 +31,20 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        cure = (
-            "free space or choose another --out" if error.errno in FULL else "choose another --out"
-        )
-        raise DataError(f"cannot write {path}: {reason}; {cure}") from error
+        cure = "free space or " if error.errno in FULL else ""
+        raise DataError(f"cannot write {path}: {reason}; {cure}choose another --out") from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
 
 
 def check_target(path: Path) -> None:
-    """Refuse to write where a folder, a device, a pipe or a socket stands: a file would take its
-    place."""
+    """Refuse to replace a folder, a device, a pipe or a socket by a file."""
     with writing(path):
         try:
             mode = path.stat().st_mode
@@ -47,8 +57,7 @@ def check_target(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path` to write to; it takes the place of `path` only once it is
-    whole on disk."""
+    """Yield a temporary path to write to; it replaces `path` once it is complete and on disk."""
     new = path.with_name(f".{path.name}.new")
     check_target(path)
     with writing(path):
@@ -64,21 +73,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, whatever happens in
-    between."""
+    """Write a file so that a reader sees the old content or the new, never a part of either."""
     with replacing(path) as new:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Write one value; NaN and infinities, which JSON does not have, stand as null."""
-    write_atomic(
-        path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    """Write one value; NaN and infinities, which JSON lacks, become null."""
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomic(path, text + "\n")
 
 
 def finite(value: Json) -> Json:
-    """Put null in the place of every number that is not finite.
+    """Replace every number that is not finite by null.
 
     >>> finite({"a": [1.5, float("nan")], "b": float("inf")})
     {'a': [1.5, None], 'b': None}
@@ -92,18 +99,139 @@ def finite(value: Json) -> Json:
 
 def read_json(path: Path) -> Json:
     try:
-        value: Json = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        with _reading(path):
+            value: Json = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"broken JSON in {path}: {error}") from error
     return value
 
 
+def read_object(path: Path) -> Row:
+    """Read a file that holds one JSON object."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise DataError(f"{path} should hold a JSON object")
+    return value
+
+
 def sync(path: Path) -> None:
-    """Ask the disk to keep a file or folder now, so that a power cut does not undo it."""
+    """Flush a file or folder to disk, so that a power cut cannot undo it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def finite_number(text: str) -> float:
+    """Read a number of JSON; one that is too large to be finite is a ValueError."""
+    if isinf(number := float(text)):
+        raise ValueError(f"{text} is more than a number can be")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _finite_or_none(text: str) -> float | None:
+    return None if isinf(number := float(text)) else number
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=finite_number)
+_LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_finite_or_none)
+
+
+def append_row(path: Path, row: Mapping[str, Json]) -> None:
+    """Append a row in one write; if the disk takes only a part of it, the part is removed."""
+    line = to_line(row)
+    with writing(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        size = os.fstat(descriptor).st_size
+        try:
+            while line:
+                line = line[os.write(descriptor, line) :]
+        except OSError:
+            with suppress(OSError):  # a device has nothing to truncate
+                os.ftruncate(descriptor, size)
+            raise
+        finally:
+            os.close(descriptor)
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Json]]) -> None:
+    """Write a whole file of rows, or nothing."""
+    with replacing(path) as new, new.open("wb") as file:
+        file.writelines(to_line(row) for row in rows)
+
+
+def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
+    """Read all rows. NaN and infinities are refused, since they are no JSON.
+
+    With `repair`, meant for files that we append to, they are read as null, and a last line that a
+    kill cut short is skipped. The file itself is left alone.
+    """
+    with _reading(path):
+        lines = path.read_bytes().split(b"\n")
+    if repair:
+        lines[-1] = b""
+    decoder = _LENIENT if repair else _STRICT
+    numbered = enumerate(lines, start=1)
+    return [_parse(path, number, line, decoder) for number, line in numbered if line.strip()]
+
+
+def filter_rows(path: Path, keep: Callable[[Row], bool]) -> None:
+    """Rewrite a file that we append to with the rows to keep; a line cut short is dropped."""
+    if path.exists():
+        rows = read_rows(path, repair=True)
+        write_atomic(path, b"".join(to_line(row) for row in rows if keep(row)))
+
+
+def to_line(row: Mapping[str, Json]) -> bytes:
+    return compact(row) + b"\n"
+
+
+def _parse(path: Path, number: int, line: bytes, decoder: json.JSONDecoder) -> Row:
+    try:
+        row = decoder.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"broken JSON in {path} line {number}: {error}") from error
+    if not isinstance(row, dict):
+        shown = line.decode(errors="replace")[:80]
+        raise DataError(
+            f"{path} line {number} holds {shown}, which should be an object like {{...}}"
+        )
+    return row
+
+
+def sha256(path: Path) -> str:
+    """Hash a file's content, as `sha256sum` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def list_hashes(folder: Path) -> dict[str, Json]:
+    """List the size and SHA-256 of every file below a folder by its relative name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file)}
+        for file in files
+    }
+
+
+def find_damage(folder: Path, hashes: Mapping[str, Json]) -> str | None:
+    """Compare a folder with the hashes it was written with; say what differs, None if nothing does.
+
+    Files without a hash are ignored.
+    """
+    for name, facts in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if not isinstance(facts, dict) or facts.keys() != {"bytes", "sha256"}:
+            return f"the manifest's entry for {name} is broken"
+        if (size := path.stat().st_size) != facts["bytes"]:
+            return f"{name} has {size} bytes instead of {facts['bytes']}"
+        if sha256(path) != facts["sha256"]:
+            return f"{name} is not what was written (its SHA-256 differs)"
+    return None

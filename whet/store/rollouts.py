@@ -1,5 +1,4 @@
-"""Rollouts in zstd Parquet: one row a rollout, token streams as lists of numbers, problems written
-once each."""
+"""Rollouts in zstd Parquet: one row per rollout, tokens as lists, each problem stored once."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -28,9 +27,8 @@ def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
 
 
 def read_rollouts(path: Path) -> list[Rollout]:
-    """Read all rollouts of a file, in the order they were written; equal problems are one
-    object."""
-    table = _table(path)
+    """Read all rollouts of a file in their order; equal problems are one object."""
+    table = read_columns(path)
     try:
         return _rollouts(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
@@ -73,25 +71,25 @@ def _rollouts(table: pa.Table) -> list[Rollout]:
     texts = {
         name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")
     }
-    roles = _decoded(table, "role", Role)
-    problems = _decoded(table, "problem", _problem)
+    roles = _decode(table, "role", Role)
+    problems = _decode(table, "problem", _problem)
     scores = _scores(table)
-    steps = _decoded(table, "steps", _steps)
+    steps = _decode(table, "steps", _steps)
     completions = _completions(table)
     prompts = _arrays(table, "prompt_tokens", np.int32)
     return [
         Rollout(
             id=texts["id"][i],
             group=texts["group"][i],
-            problem=_there(problems[i], "problem"),
-            role=_there(roles[i], "role"),
+            problem=_require(problems[i], "problem"),
+            role=_require(roles[i], "role"),
             model=texts["model"][i],
             prompt_tokens=prompts[i],
             completion=completions[i],
             text=texts["text"][i],
             score=scores[i],
             reward=texts["reward"][i],
-            steps=_there(steps[i], "steps"),
+            steps=_require(steps[i], "steps"),
         )
         for i in range(table.num_rows)
     ]
@@ -100,28 +98,31 @@ def _rollouts(table: pa.Table) -> list[Rollout]:
 def _completions(table: pa.Table) -> list[Completion]:
     tokens = _arrays(table, "tokens", np.int32)
     logprobs = _arrays(table, "logprobs", np.float32)
-    finishes = _decoded(table, "finish", Finish)
+    finishes = _decode(table, "finish", Finish)
     versions = table.column("version").to_pylist()
     return [
-        Completion(tokens=t, logprobs=p, finish=_there(f, "finish"), version=v)
+        Completion(tokens=t, logprobs=p, finish=_require(f, "finish"), version=v)
         for t, p, f, v in zip(tokens, logprobs, finishes, versions, strict=True)
     ]
 
 
 def _scores(table: pa.Table) -> list[Score | None]:
-    verdicts = _decoded(table, "verdict", Verdict)
-    parts = _decoded(table, "parts", _parts)
+    verdicts = _decode(table, "verdict", Verdict)
+    parts = _decode(table, "parts", _parts)
     answers = table.column("answer").to_pylist()
-    notes = _decoded(table, "note", str)
-    return [
-        None
-        if v is None
-        else Score(verdict=v, parts=_there(p, "parts"), answer=a, note=_there(n, "note"))
-        for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True)
-    ]
+    notes = _decode(table, "note", str)
+    scores: list[Score | None] = []
+    for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True):
+        if v is None:
+            scores.append(None)
+        else:
+            note = _require(n, "note")
+            scores.append(Score(verdict=v, parts=_require(p, "parts"), answer=a, note=note))
+    return scores
 
 
-def _table(path: Path) -> pa.Table:
+def read_columns(path: Path) -> pa.Table:
+    """Read a file as a table, without parsing what is in its cells."""
     try:
         with pq.ParquetFile(path) as file:
             return file.read()
@@ -139,9 +140,8 @@ def _words(values: Iterable[str | None]) -> pa.Array:
     return pa.array(list(values), pa.string()).dictionary_encode()
 
 
-def _decoded(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | None]:
-    """Read a column of repeating texts, parsing each distinct one once; the parsed values are
-    shared."""
+def _decode(table: pa.Table, name: str, parse: Callable[[str], V]) -> list[V | None]:
+    """Read a column of repeating texts; each distinct one is parsed once and shared."""
     column = table.column(name).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -174,7 +174,7 @@ def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
     return arrays
 
 
-def _there(value: V | None, name: str) -> V:
+def _require(value: V | None, name: str) -> V:
     if value is None:
         raise ValueError(f"a row has no {name}")
     return value

@@ -1,30 +1,77 @@
-"""The run folder: settings, provenance, metrics, ledger, rollouts, evaluations, summary.
+"""The run folder: its layout, its lock, and where a run came from.
 
-Only this file knows its layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
+Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
 summary.json, report.html, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
 evals/000120.json.
 """
 
+import fcntl
+import os
+import platform
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from whet.config import Config, Loaded, differences, load, show, to_table, to_toml
 from whet.errors import ConfigError, DataError
-from whet.store import jsonl
-from whet.store.files import finite, read_json, write_atomic, write_json, writing
-from whet.store.hashes import sha256
-from whet.store.lock import Lock
-from whet.store.provenance import now, provenance
+from whet.store import files
+from whet.store.files import Row, finite, read_object, write_atomic, write_json, writing
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
 Name = Literal["train", "eval"]
 EVAL = r"(\d+)\.json"
-BEGINNING = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
-"""What a run has before its first step."""
+FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
+"""Files of a run before its first step."""
+
+
+class Lock:
+    """Hold a folder's `.lock` until `close`, or fail and name the process that holds it.
+
+    The lock dies with its process, so it is never stale.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(self._descriptor, 32).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise ConfigError(
+                f"{folder} is being written by process {holder}: "
+                "wait for it, or choose another folder"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, f"{os.getpid()}\n".encode())
+        _locked.add(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor in _locked:
+            _locked.remove(self._descriptor)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            os.close(self._descriptor)
+
+
+_locked: set[int] = set()
+
+
+def _unlock_in_child() -> None:
+    """Close the forked copies: a worker that outlives a killed run would keep it locked."""
+    for descriptor in _locked:
+        os.close(descriptor)
+    _locked.clear()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class RunStore:
@@ -48,10 +95,10 @@ class RunStore:
         resume: bool,
         ignore: Sequence[str] = (),
     ) -> "RunStore":
-        """Begin a run, continue one with the same settings, or find a finished one (`is_finished`).
+        """Start a run, continue one with the same settings, or open a finished one.
 
-        Keys under `ignore`, such as "track", may differ from those the run began with. A run that
-        was stopped before it did anything is begun again.
+        Keys under `ignore`, such as "track", may differ from those the run started with. A run that
+        was stopped before it did anything starts again.
         """
         run = RunStore(folder, lock=Lock(folder))
         try:
@@ -75,68 +122,69 @@ class RunStore:
 
     @property
     def id(self) -> str:
-        """Name the run apart from every other, also one begun later in the same folder."""
-        return sha256(self.folder / "provenance.json")[:12]
+        """Identify the run among all others, also among later ones in the same folder."""
+        return files.sha256(self.folder / "provenance.json")[:12]
 
-    def provenance(self) -> dict[str, Json]:
-        return _object(self.folder / "provenance.json")
+    def provenance(self) -> Row:
+        return read_object(self.folder / "provenance.json")
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one row; a step may have several, such as one of training and one of evaluation.
+        """Append a row; a step may have several, such as one of training and one of validation.
 
-        A number that is not finite is written as null.
+        Numbers that are not finite are written as null.
         """
         row = {name: finite(float(value)) for name, value in metrics.items()}
-        jsonl.append(self._metrics, {"step": step, **row})
+        files.append_row(self._metrics, {"step": step, **row})
 
     def metrics(self) -> list[dict[str, float]]:
         """Read all rows in order, each with its "step"."""
-        rows = _own_rows(self._metrics)
+        rows = _read_own_rows(self._metrics)
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
     def ledger(self, event: str, **facts: Json) -> None:
-        """Note that something happened, with the time: a start, a resume, a restore, the end."""
-        jsonl.append(self._ledger, {"time": now(), "event": event, **facts})
+        """Record an event with its time: a start, a resume, a restore, the end."""
+        files.append_row(self._ledger, {"time": now(), "event": event, **facts})
 
-    def events(self) -> list[jsonl.Row]:
-        return _own_rows(self._ledger)
+    def events(self) -> list[Row]:
+        return _read_own_rows(self._ledger)
 
     def write_rollouts(self, name: Name, step: int, groups: Iterable[Group]) -> Path:
-        path = self._rollout_file(name, step)
+        path = self.rollout_file(name, step)
         write_rollouts(path, groups)
         return path
 
     def rollouts(self, name: Name, step: int) -> list[Rollout]:
-        return read_rollouts(self._rollout_file(name, step))
+        return read_rollouts(self.rollout_file(name, step))
 
     def rollout_steps(self, name: Name) -> list[int]:
-        return [step for step, _ in _numbered(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")]
+        return [
+            step for step, _ in _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
+        ]
 
     def write_eval(self, step: int, result: Mapping[str, Json]) -> None:
         write_json(self.folder / "evals" / f"{step:06d}.json", dict(result))
 
-    def evals(self) -> dict[int, dict[str, Json]]:
+    def evals(self) -> dict[int, Row]:
         """Read every evaluation by its step, in order."""
-        return {step: _object(path) for step, path in _numbered(self.folder / "evals", EVAL)}
+        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
 
     def rewind(self, step: int) -> None:
-        """Cut metrics, rollouts and evaluations past `step`, so that nothing stands twice after a
-        resume."""
-        jsonl.cut(self._metrics, lambda row: isinstance(row["step"], int) and row["step"] <= step)
-        files = _numbered(self.folder / "rollouts", r"\w+-(\d+)\.parquet") + _numbered(
-            self.folder / "evals", EVAL
+        """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
+        files.filter_rows(
+            self._metrics, lambda row: isinstance(row["step"], int) and row["step"] <= step
         )
-        for number, path in files:
+        rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
+        for number, path in rollouts + _find_steps(self.folder / "evals", EVAL):
             if number > step:
                 path.unlink()
 
     def finish(self, summary: Mapping[str, Json]) -> None:
-        """Write the summary, which makes the run a finished one."""
+        """Write the summary, which marks the run as finished."""
         self.ledger("finish")
         write_json(self.folder / "summary.json", dict(summary))
 
-    def summary(self) -> dict[str, Json]:
-        return _object(self.folder / "summary.json")
+    def summary(self) -> Row:
+        return read_object(self.folder / "summary.json")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -156,97 +204,147 @@ class RunStore:
     def _enter(
         self, config: Config, origin: Mapping[str, str], resume: bool, ignore: Sequence[str]
     ) -> None:
-        if not self._is_begun():
-            self._begin(config, origin)
+        if not self.config_file.is_file() or not self._list_results():
+            self._start(config, origin)
             return
         if not self.is_finished and not resume:
             raise ConfigError(
                 f"{self.folder} holds an unfinished run ({self._progress()}): "
                 "add --resume to continue it, or choose another folder"
             )
-        if changed := self._changes(config, ignore):
+        if changes := self._list_changes(config, ignore):
             raise ConfigError(
-                f"{self.folder} holds a run with other settings ({'; '.join(changed)}): "
+                f"{self.folder} holds a run with other settings ({'; '.join(changes)}): "
                 "go back to those, or choose another folder"
             )
         if not self.is_finished:
-            self._mend()
-            self.ledger("resume", command=provenance(None)["command"])
+            self._repair()
+            self.ledger("resume", command=shlex.join(sys.argv))
 
-    def _is_begun(self) -> bool:
-        return self.config_file.is_file() and bool(self._work())
-
-    def _begin(self, config: Config, origin: Mapping[str, str]) -> None:
-        if strange := self._work():
+    def _start(self, config: Config, origin: Mapping[str, str]) -> None:
+        if others := self._list_results():
             raise ConfigError(
-                f"{self.folder} holds {strange[0]} and no run: choose another folder, or empty it"
+                f"{self.folder} holds {others[0]} and no run: choose another folder, or empty it"
             )
         seed = to_table(config).get("seed")
-        origins = show(Loaded(config=config, origin=origin))
-        note = "".join(
-            f"# {line}\n" for line in ["Where each value came from:", *origins.splitlines()]
-        )
+        facts = provenance(seed if isinstance(seed, int) else None)
+        origins = show(Loaded(config=config, origin=origin)).splitlines()
+        note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
         with writing(self._ledger):
             self._ledger.unlink(missing_ok=True)
-        write_json(
-            self.folder / "provenance.json", provenance(seed if isinstance(seed, int) else None)
-        )
+        write_json(self.folder / "provenance.json", facts)
         write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
-        self.ledger("start", command=provenance(None)["command"])
+        self.ledger("start", command=facts["command"])
 
-    def _changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
+    def _list_changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
         try:
             before = load(type(config), self.config_file, []).config
         except ConfigError as error:
             raise ConfigError(
-                f"{self.folder} holds a run of another kind or version ({error}): choose another folder"
+                f"{self.folder} holds a run of another kind or version ({error}): "
+                "choose another folder"
             ) from error
         ignored = tuple(f"{key}{end}" for key in ignore for end in (".", ":"))
         return [line for line in differences(before, config) if not line.startswith(ignored)]
 
-    def _mend(self) -> None:
-        """Clear what a kill may have left: a file half written, a last line cut short."""
+    def _repair(self) -> None:
+        """Remove what a kill may leave behind: half-written files, last lines cut short."""
         with writing(self.folder):
-            for place in (self.folder, self.folder / "rollouts", self.folder / "evals"):
-                for path in place.glob(".*.new"):
+            for folder in (self.folder, self.folder / "rollouts", self.folder / "evals"):
+                for path in folder.glob(".*.new"):
                     path.unlink()
         for file in (self._metrics, self._ledger):
-            jsonl.cut(file, lambda row: True)
+            files.filter_rows(file, lambda row: True)
 
     def _progress(self) -> str:
-        checkpoints = [step for step, _ in _numbered(self.checkpoint_folder, r"(\d{6,})")]
+        checkpoints = [step for step, _ in _find_steps(self.checkpoint_folder, r"(\d{6,})")]
         steps = [int(row["step"]) for row in self.metrics()] + checkpoints
         return f"step {max(steps)}" if steps else "no step yet"
 
-    def _work(self) -> list[str]:
-        """List what is there beyond a run's beginning; empty folders and half-written files do not
-        count."""
-        return sorted(
-            path.name
-            for path in self.folder.iterdir()
-            if path.name not in BEGINNING
-            and not re.fullmatch(r"\..*\.new", path.name)
-            and not (path.is_dir() and not any(path.iterdir()))
-        )
+    def _list_results(self) -> list[str]:
+        """List what the run has written, without its first files and half-written ones."""
+        names = []
+        for path in self.folder.iterdir():
+            is_empty = path.is_dir() and not any(path.iterdir())
+            is_half = re.fullmatch(r"\..*\.new", path.name)
+            if path.name not in FIRST_FILES and not is_empty and not is_half:
+                names.append(path.name)
+        return sorted(names)
 
-    def _rollout_file(self, name: Name, step: int) -> Path:
+    def rollout_file(self, name: Name, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
 
 
-def _own_rows(path: Path) -> list[jsonl.Row]:
-    return jsonl.read_rows(path, repair=True) if path.exists() else []
+def model_folder(location: str) -> Path:
+    """Find the model that a run or pipeline folder hands on; return any other location as it is."""
+    path = Path(location)
+    runs = sorted(path.glob("[0-9][0-9]-*/summary.json"), reverse=True) if path.is_dir() else []
+    for file in [path / "summary.json", *runs]:
+        summary = files.read_json(file) if file.is_file() else None
+        model = summary.get("model") if isinstance(summary, dict) else None
+        if isinstance(model, str):
+            return file.parent / model
+    if runs or (path / "ledger.jsonl").is_file():
+        raise DataError(f"{location} has no model yet: no training run in it is finished")
+    return path
 
 
-def _numbered(folder: Path, pattern: str) -> list[tuple[int, Path]]:
-    """Find files named by a step, in the order of the steps."""
-    if not folder.is_dir():
-        return []
-    found = [(re.fullmatch(pattern, path.name), path) for path in folder.iterdir()]
-    return sorted((int(match[1]), path) for match, path in found if match)
+def provenance(seed: int | None) -> Row:
+    """Collect the facts of this process, without importing or running anything for it."""
+    return {
+        "whet": _version("whet"),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "numpy": _version("numpy"),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "command": shlex.join(sys.argv),
+        "commit": read_commit(Path(__file__).parents[2]),
+        "seed": seed,
+        "started": now(),
+    }
 
 
-def _object(path: Path) -> dict[str, Json]:
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise DataError(f"{path} should hold a JSON object")
-    return value
+def now() -> str:
+    """Return the time in UTC, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_commit(repository: Path) -> str | None:
+    """Read the commit that a checkout is at; None if there is no repository."""
+    git = repository / ".git"
+    try:
+        if git.is_file():  # a linked worktree
+            git = repository / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head or None
+        return _read_ref(git, head.removeprefix("ref: "))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _read_ref(git: Path, ref: str) -> str | None:
+    shared = git / (git / "commondir").read_text().strip() if (git / "commondir").is_file() else git
+    if (shared / ref).is_file():
+        return (shared / ref).read_text().strip()
+    lines = (shared / "packed-refs").read_text().splitlines()
+    return next((line.split()[0] for line in lines if line.endswith(f" {ref}")), None)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _read_own_rows(path: Path) -> list[Row]:
+    return files.read_rows(path, repair=True) if path.exists() else []
+
+
+def _find_steps(folder: Path, pattern: str) -> list[tuple[int, Path]]:
+    """Find the files that are named by a step, in the order of the steps."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    matches = [(re.fullmatch(pattern, path.name), path) for path in paths]
+    return sorted((int(match[1]), path) for match, path in matches if match)

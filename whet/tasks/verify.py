@@ -2,7 +2,7 @@
 
 Problems are made from rollouts; the truth is the verdict of the solution's own grader. Exact labels
 of single steps, where a task has them, are for measuring a verifier, or for its SFT, and never part
-of a problem. The layout of answers is RL-Tango's, in `whet/text/step_form.py`.
+of a problem. The layout of answers is RL-Tango's, in `whet/text/steps.py`.
 
     answer   CORRECT or INCORRECT
     payload  {"num_steps": 3}
@@ -17,8 +17,7 @@ from whet.config import Config
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.text.final_answer import Span, after_thought
-from whet.text.step_form import Verification, read_verification, verification_form
-from whet.text.steps import StepLayout, steps_of
+from whet.text.steps import StepLayout, Verification, read_verification, steps_of, verification_form
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16

@@ -7,8 +7,7 @@ import torch
 from whet.engine.build import EngineConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
-from whet.text.pieces import train_pieces
-from whet.text.tokenizer import Tokenizer
+from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.policy import Policy, build_policy
 
 VOCABULARY = 50

@@ -1,32 +1,62 @@
-"""Messages to tokens and back, in the words of a model's own chat template."""
+"""Messages to tokens and back, by a model's own chat template.
 
+Templates are jinja2 programs by strangers. They are rendered as transformers renders them, in a
+sandbox that keeps them from reaching anything and from running or growing without bound.
+"""
+
+import functools
+import json
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NoReturn, TypeVar
 
 import numpy as np
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.text.template import Template
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Tokens
 
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
+MAX_STEPS = 50_000
+"""Loop rounds and macro calls of one rendering; a thousand messages take a few thousand."""
+MAX_SECONDS = 10.0
+MAX_SIZE = 20_000_000
+"""Characters or items of any one value."""
+Value = TypeVar("Value")
+FAILURES = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class ChatFormat:
-    """How one model is spoken to: the prompt it continues, the tokens it stops at, the text it
-    said.
+    """The chat format of one model: its prompts, its stop tokens, and the text of its answers.
 
-    Special tokens written in a message are text to the model; only the template's own words make
-    real ones.
+    Special tokens written in a message are plain text to the model; only the template's own words
+    become real ones.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.chat_template is None:
             raise DataError(
-                "the tokenizer has no chat template; give one in chat_template.jinja of the model folder"
+                "the tokenizer has no chat template; "
+                "give one in chat_template.jinja of the model folder"
             )
         self.tokenizer = tokenizer
         self._template = Template(tokenizer.chat_template)
@@ -35,119 +65,112 @@ class ChatFormat:
         self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._end_of_turn()
         if not self.stop_tokens:
             raise DataError(
-                "the model has no stop token: neither an eos_token nor one at the end of a chat turn"
+                "the model has no stop token: "
+                "neither an eos_token nor one at the end of a chat turn"
             )
 
     def render(
         self, messages: Sequence[Message], add_generation_prompt: bool, **kwargs: Json
     ) -> str:
-        """Write the messages out as text; `kwargs` reach the template, such as
-        `enable_thinking=False`."""
+        """Render messages as text; `kwargs` go to the template, such as `enable_thinking=False`."""
         rows: Json = [{"role": message.role, "content": message.content} for message in messages]
         fixed: dict[str, Json] = {"messages": rows, "tools": None, "documents": None}
-        return self._template.render(
-            {
-                **self.tokenizer.named,
-                **fixed,
-                "add_generation_prompt": add_generation_prompt,
-                **kwargs,
-            }
-        )
+        fixed["add_generation_prompt"] = add_generation_prompt
+        return self._template.render({**self.tokenizer.named, **fixed, **kwargs})
 
     def prompt(self, messages: Sequence[Message], **kwargs: Json) -> Tokens:
-        """Write the messages and the opening of the assistant's turn: what an engine continues."""
-        marks = self._marks(messages)
-        return self._encode(self.render(self._marked(messages, marks), True, **kwargs), marks)
+        """Encode messages and the opening of the assistant's turn, for an engine to continue."""
+        fence = self._choose_fence(messages)
+        text = self.render(self._fence_specials(messages, fence), True, **kwargs)
+        return self._encode(text, fence)
 
     def conversation(
         self, messages: Sequence[Message], **kwargs: Json
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Write a finished conversation for SFT, with a mask of its last message, stop token
-        included.
+        """Encode a whole conversation for SFT, with a mask of its last message and stop token.
 
-        The tokens begin with exactly what `prompt` gives for the messages before; what the template
-        adds to the response, an empty thought for instance, is part of the response.
+        The tokens begin with exactly what `prompt` returns for the messages before it. What the
+        template adds to the response, such as an empty thought, is part of the response.
         """
         if not messages or messages[-1].role != "assistant":
             raise DataError("a conversation to learn from must end with an assistant message")
-        marks = self._marks(messages)
-        marked = self._marked(messages, marks)
-        before = self.render(marked[:-1], True, **kwargs)
-        whole = self.render(marked, False, **kwargs)
+        fence = self._choose_fence(messages)
+        fenced = self._fence_specials(messages, fence)
+        before = self.render(fenced[:-1], True, **kwargs)
+        whole = self.render(fenced, False, **kwargs)
         if not whole.startswith(before):
             raise DataError(
-                f"the chat template rewrites the prompt once it is answered: {_difference(before, whole)}"
+                "the chat template rewrites the prompt once it is answered: "
+                + _first_difference(before, whole)
             )
         response = whole[len(before) :]
-        content = _squashed(marked[-1].content)
+        content = _remove_space(fenced[-1].content)
         # The opening of the turn may already hold the start of the content, such as <think>.
-        if content not in _squashed(before)[-len(content) :] + _squashed(response):
+        if content not in _remove_space(before)[-len(content) :] + _remove_space(response):
             raise DataError(
                 f"the chat template drops part of the response {messages[-1].content[:80]!r}"
             )
-        prompt = self._encode(before, marks)
-        answer = self._until_stop(self._encode(response, marks))
+        prompt = self._encode(before, fence)
+        answer = self._cut_at_stop(self._encode(response, fence))
         is_response = np.repeat([False, True], [len(prompt), len(answer)])
         return np.concatenate([prompt, answer]), is_response
 
     def message(self, tokens: Tokens) -> str:
-        """Read what the model said, without the stop token it ended with."""
-        return self.tokenizer.decode(self._said(tokens))
+        """Decode an answer, without the stop token it ended with."""
+        return self.tokenizer.decode(self._drop_stop(tokens))
 
     def spans(self, tokens: Tokens) -> list[tuple[int, int]]:
-        """Give each token but that stop token its characters of the message, end exclusive."""
-        return self.tokenizer.spans(self._said(tokens))
+        """Return each token's span of characters in the message, without the stop token."""
+        return self.tokenizer.spans(self._drop_stop(tokens))
 
-    def _said(self, tokens: Tokens) -> Tokens:
+    def _drop_stop(self, tokens: Tokens) -> Tokens:
         is_stopped = len(tokens) > 0 and int(tokens[-1]) in self.stop_tokens
         return tokens[:-1] if is_stopped else tokens
 
     def _end_of_turn(self) -> frozenset[int]:
-        """Find the special token that the template writes after an assistant's content, if it
-        does."""
+        """Find the special token that the template writes after an assistant's content, if any."""
         turns = (Message(role="user", content="?"), Message(role="assistant", content=PROBE))
         try:
             text = self.render(turns, False)
         except DataError:
             return frozenset()
-        found = (
-            self._special.search(text, text.rfind(PROBE) + len(PROBE)) if PROBE in text else None
-        )
-        return frozenset() if found is None else frozenset([self.tokenizer.id(found[0])])
+        _, has_probe, rest = text.rpartition(PROBE)
+        match = self._special.search(rest) if has_probe else None
+        return frozenset([self.tokenizer.id(match[0])] if match else [])
 
-    def _until_stop(self, tokens: Tokens) -> Tokens:
+    def _cut_at_stop(self, tokens: Tokens) -> Tokens:
         stops = np.flatnonzero(np.isin(tokens, list(self.stop_tokens)))
         if len(stops):
             return tokens[: stops[0] + 1]
-        # A template that leaves the turn open, as GLM's does, ends it with the next role; here the
-        # model stops itself.
+        # A template that leaves the turn open, as GLM's does, ends it with the next role; an answer
+        # has to end itself.
         last = self.tokenizer.eos if self.tokenizer.eos is not None else min(self.stop_tokens)
         return np.append(tokens, np.int32(last))
 
-    def _marks(self, messages: Sequence[Message]) -> str:
-        """Choose two private characters that no message uses, to fence special tokens in; "" if
-        there are none."""
+    def _choose_fence(self, messages: Sequence[Message]) -> str:
+        """Choose two unused characters to fence special tokens in; "" if no message has any."""
         text = "".join(message.content for message in messages)
         if not self._special.search(text):
             return ""
-        free = [mark for mark in PRIVATE_USE if mark not in text][:2]
+        free = [character for character in PRIVATE_USE if character not in text][:2]
         if len(free) < 2:
             raise DataError(
-                "the messages use every private-use character, so special tokens cannot be told from text"
+                "the messages use every private-use character, "
+                "so special tokens cannot be told from text"
             )
         return "".join(free)
 
-    def _marked(self, messages: Sequence[Message], marks: str) -> list[Message]:
-        if not marks:
+    def _fence_specials(self, messages: Sequence[Message], fence: str) -> list[Message]:
+        if not fence:
             return list(messages)
-        fence = f"{marks[0]}\\g<0>{marks[1]}"
-        return [Message(role=m.role, content=self._special.sub(fence, m.content)) for m in messages]
+        fenced = f"{fence[0]}\\g<0>{fence[1]}"
+        return [replace(m, content=self._special.sub(fenced, m.content)) for m in messages]
 
-    def _encode(self, text: str, marks: str) -> Tokens:
+    def _encode(self, text: str, fence: str) -> Tokens:
         """Encode the template's words with special tokens, and what is fenced in as plain text."""
-        if not marks:
+        if not fence:
             return self.tokenizer.encode(text, special=True)
-        parts = re.split(f"{marks[0]}([^{marks}]*){marks[1]}|[{marks}]", text)
+        parts = re.split(f"{fence[0]}([^{fence}]*){fence[1]}|[{fence}]", text)
         tokens = [
             self.tokenizer.encode(part or "", special=index % 2 == 0)
             for index, part in enumerate(parts)
@@ -155,12 +178,165 @@ class ChatFormat:
         return np.concatenate(tokens)
 
 
-def _squashed(text: str) -> str:
+def _remove_space(text: str) -> str:
     return "".join(text.split())
 
 
-def _difference(before: str, after: str) -> str:
-    place = next(
-        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(after)
+def _first_difference(before: str, after: str) -> str:
+    pairs = enumerate(zip(before, after, strict=False))
+    start = next((index for index, (old, new) in pairs if old != new), len(after))
+    return f"{before[start : start + 40]!r} becomes {after[start : start + 40]!r}"
+
+
+class Template:
+    """A compiled chat template, with the variables of transformers: messages, bos_token, ..."""
+
+    def __init__(self, source: str) -> None:
+        self._sandbox = _Sandbox()
+        try:
+            self._compiled = self._sandbox.from_string(source)
+        except (*FAILURES, SyntaxError) as error:
+            raise DataError(f"the chat template does not compile: {_first_line(error)}") from error
+
+    def render(self, variables: Mapping[str, Json]) -> str:
+        """Fill in the template; whatever goes wrong inside it becomes one sentence."""
+        self._sandbox.start()
+        try:
+            return self._compiled.render(variables)
+        except FAILURES as error:
+            raise DataError(
+                f"the chat template refuses these messages: {_first_line(error)}"
+            ) from error
+
+
+class _Generation(Extension):
+    """Accept {% generation %} around what the assistant wrote; here it only opens a scope."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Transformers' environment with counted loop rounds and macro calls, and bounded values."""
+
+    intercepted_binops = frozenset(("*", "**", "+", "%"))
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        )
+        self.filters = {name: _bound(action) for name, action in self.filters.items()}
+        self.filters["tojson"] = _tojson
+        self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        del self.globals["lipsum"]
+        self.start()
+
+    def start(self) -> None:
+        self.steps = 0
+        self.deadline = time.monotonic() + MAX_SECONDS
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > MAX_STEPS or time.monotonic() > self.deadline:
+            raise TemplateError(
+                f"it does not end within {MAX_STEPS:,} loop rounds and {MAX_SECONDS:.0f} s"
+            )
+
+    def join(self, *parts: object) -> str:
+        return _check_size("".join(str(part) for part in parts))
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        """Make every loop round and macro call a step, and every ~ check the size of its result."""
+        tree = super()._parse(source, name, filename)
+        for block in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
+            call = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
+            assert isinstance(block, nodes.For | nodes.Macro | nodes.CallBlock), "as searched for"
+            statement = nodes.ExprStmt(call, lineno=block.lineno)
+            statement.set_environment(self)
+            block.body.insert(0, statement)
+        for join in tree.find_all(nodes.Concat):
+            call = nodes.Call(
+                nodes.EnvironmentAttribute("join"), join.nodes, [], None, None, lineno=join.lineno
+            )
+            call.set_environment(self)
+            join.nodes = [call]
+        return tree
+
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
+        for value, times in ((left, right), (right, left)):
+            if operator == "*" and isinstance(times, int) and isinstance(value, str | list | tuple):
+                _refuse(len(value) * times > MAX_SIZE)
+        if operator == "**":
+            is_small = isinstance(right, int | float) and abs(right) <= 64
+            _refuse(not is_small or _number_above(left, MAX_SIZE))
+        if operator == "%" and isinstance(left, str):
+            _refuse_wide(left)
+        return _check_size(super().call_binop(context, operator, left, right))
+
+    def call(
+        self, context: Context, called: Callable[..., object], /, *args: object, **kwargs: object
+    ) -> object:
+        owner = getattr(called, "__self__", None)
+        if isinstance(owner, str) and called.__name__ in ("format", "format_map"):
+            _refuse_wide(owner)
+        _refuse(any(_number_above(value, MAX_SIZE) for value in (*args, *kwargs.values())))
+        return _check_size(super().call(context, called, *args, **kwargs))
+
+
+def _bound(action: Callable[..., object]) -> Callable[..., object]:
+    """Keep a filter below the largest size: check its numbers beforehand, its result afterwards."""
+
+    @functools.wraps(action)
+    def apply(*args: object, **kwargs: object) -> object:
+        _refuse(any(_number_above(value, MAX_SIZE) for value in (*args[1:], *kwargs.values())))
+        return _check_size(action(*args, **kwargs))
+
+    return apply
+
+
+def _check_size(value: Value) -> Value:
+    _refuse(isinstance(value, str | list | tuple) and len(value) > MAX_SIZE)
+    return value
+
+
+def _refuse(is_too_large: bool) -> None:
+    if is_too_large:
+        raise TemplateError(f"it makes a value of more than {MAX_SIZE:,} characters or items")
+
+
+def _refuse_wide(pattern: str) -> None:
+    """Refuse format strings that could pad: a width of seven digits, or one from an argument."""
+    _refuse(re.search(r"[0-9]{7}|%[-+ #0]*\*|:[^{}]*\{", pattern) is not None)
+
+
+def _number_above(value: object, limit: int) -> bool:
+    return isinstance(value, int | float) and abs(value) > limit
+
+
+def _raise(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)
+
+
+def _tojson(
+    value: Json,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Write JSON for a model to read: unlike in jinja2's own filter, no HTML escapes."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    return f"{before[place : place + 40]!r} becomes {after[place : place + 40]!r}"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0][:300]

@@ -1,66 +1,181 @@
-"""Where the steps of a response stand, and which of its tokens each takes up.
+"""Steps of a response: where they are, which tokens they cover, and the layouts of RL-Tango.
 
-Steps are pieces of the text as it was decoded; tokens are found by their characters, and nothing is
-tokenised again.
+Steps are parts of the decoded text. Their tokens are found by character spans; nothing is tokenised
+again. RL-Tango's solutions and verifications look like this:
+
+    <think><step>…</step><step>…</step></think><answer>\\boxed{…}</answer>
+
+    <step_verification><step>… \\boxed{CORRECT}</step></step_verification>
+    <final_verification>\\boxed{CORRECT}</final_verification>
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from whet.text.final_answer import Span, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
-"""lines and paragraphs (between blank lines) are steps as they are; tags are what stands in
-<step>…</step>."""
+"""A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
+_LINE = re.compile(r"\n")
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
+FEW_STEPS = 3
+_LARGE, _SMALL = 0.8, 0.4
+_VERDICT = re.compile(r"\\box(?:ed)?\{\s*(in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)
+_BOX = re.compile(r"\\boxed\s*\{")
+_LAYOUT = re.compile(
+    r"<step_verification>((?:(?!</step_verification>).)*)</step_verification>\s*"
+    r"<final_verification>((?:(?!<final_verification>).)*)</final_verification>",
+    re.DOTALL,
+)
 
 
 def steps_of(text: str, layout: StepLayout) -> list[Span]:
-    """Cut a response into its steps, without the space around each; empty ones are none.
+    """Cut a response into its steps, stripped; empty ones are left out.
 
     >>> [step.text for step in steps_of("1 + 1 = 2\\n\\n 2 * 3 = 6", "lines")]
     ['1 + 1 = 2', '2 * 3 = 6']
     """
     if layout == "tags":
-        found: Iterator[Span] | list[Span] = find_tags(text, "step")
+        parts: Iterable[Span] = find_tags(text, "step")
     else:
-        found = _between(text, re.compile("\n") if layout == "lines" else _PARAGRAPH)
-    return [step for part in found if (step := _bare(part)).text]
+        parts = _split(text, _LINE if layout == "lines" else _PARAGRAPH)
+    return [step for part in parts if (step := _strip(part)).text]
 
 
 def on_tokens(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Give each step the tokens that hold its characters, end exclusive; `spans` are those of the
-    whole response.
+    """Return each step's range of tokens, given the character span of every token of the response.
 
-    A token that ends one step and begins the next belongs to both. Tokens that only begin a
-    character stand with the one that completes it.
+    A token that ends one step and begins the next belongs to both. Tokens that hold only the first
+    bytes of a character go with the token that completes it.
 
     >>> on_tokens(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]
     """
     starts = [start for start, _ in spans]
     ends = [end for _, end in spans]
-    found = []
+    ranges = []
     for step in steps:
         first = bisect_right(ends, step.start)
         last = bisect_left(starts, step.end)
         while first > 0 and starts[first - 1] == ends[first - 1] == starts[first]:
             first -= 1
-        found.append((first, last))
-    return found
+        ranges.append((first, last))
+    return ranges
 
 
-def _between(text: str, gap: re.Pattern[str]) -> Iterator[Span]:
-    place = 0
+def _split(text: str, gap: re.Pattern[str]) -> Iterator[Span]:
+    start = 0
     for match in gap.finditer(text):
-        yield Span(text=text[place : match.start()], start=place, end=match.start())
-        place = match.end()
-    yield Span(text=text[place:], start=place, end=len(text))
+        yield Span(text=text[start : match.start()], start=start, end=match.start())
+        start = match.end()
+    yield Span(text=text[start:], start=start, end=len(text))
 
 
-def _bare(part: Span) -> Span:
+def _strip(part: Span) -> Span:
     text = part.text.strip()
     start = part.start + len(part.text) - len(part.text.lstrip())
     return Span(text=text, start=start, end=start + len(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The verdicts on each step and on the whole solution; None where none can be read."""
+
+    steps: tuple[bool | None, ...] = ()
+    final: bool | None = None
+
+
+def solution_form(text: str) -> float:
+    """Rate a solution's layout: 1, less 0.8 per large fault and 0.4 for few steps.
+
+    Without an answer block it is 0.
+
+    >>> solution_form("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
+    0.6
+    """
+    start = text.rfind("<answer>")
+    end = text.find("</answer>", start)
+    if start < 0 or end < 0:
+        return 0.0
+    answer = text[start + len("<answer>") : end]
+    num_steps = len(blocks(text, "<step>", "</step>")[0])
+    score = 1.0
+    if len(_BOX.findall(answer)) != 1:
+        score -= _LARGE
+    if num_steps == 0:
+        score -= _LARGE
+    elif num_steps < FEW_STEPS:
+        score -= _SMALL
+    return max(score, 0.0)
+
+
+def verification_form(text: str, num_steps: int | None) -> float:
+    """Rate a verification's layout: 1, less 0.8 per large fault and 0.4 for text between steps.
+
+    `num_steps` is the number of steps of the solution; None ignores it. Any other layout gets 0.
+    """
+    halves = _match_layout(text)
+    if halves is None:
+        return 0.0
+    head, tail = halves
+    steps, outside = blocks(head, "<step>", "</step>")
+    num_judged = sum(_verdict(step) is not None for step in steps)
+    score = 1.0
+    if _verdict(tail) is None:
+        score -= _LARGE
+    if not steps:
+        score -= _LARGE
+    if num_steps is not None and num_judged != num_steps:
+        score -= _LARGE
+    if outside.strip():
+        score -= _SMALL
+    return max(score, 0.0)
+
+
+def read_verification(text: str) -> Verification:
+    """Read the verdicts of a verification; a text in any other layout has none.
+
+    >>> read_verification("<step_verification><step>\\\\boxed{CORRECT}</step></step_verification>"
+    ...                   "<final_verification>\\\\boxed{INCORRECT}</final_verification>")
+    Verification(steps=(True,), final=False)
+    """
+    halves = _match_layout(text)
+    if halves is None:
+        return Verification()
+    head, tail = halves
+    steps, _ = blocks(head, "<step>", "</step>")
+    return Verification(steps=tuple(_verdict(step) for step in steps), final=_verdict(tail))
+
+
+def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
+    """Return the texts between two tags, in order, and all the text outside them.
+
+    >>> blocks("a<b>1</b>c<b>2</b>", "<b>", "</b>")
+    (['1', '2'], 'ac')
+    """
+    inside: list[str] = []
+    outside: list[str] = []
+    position = 0
+    while (start := text.find(opening, position)) >= 0:
+        end = text.find(closing, start)
+        if end < 0:
+            break
+        outside.append(text[position:start])
+        inside.append(text[start + len(opening) : end])
+        position = end + len(closing)
+    outside.append(text[position:])
+    return inside, "".join(outside)
+
+
+def _verdict(block: str) -> bool | None:
+    match = _VERDICT.search(block[-64:])
+    return None if match is None else match[1] is None
+
+
+def _match_layout(text: str) -> tuple[str, str] | None:
+    """Return the inside of the two blocks of a verification, or None if it is anything else."""
+    match = _LAYOUT.fullmatch(text.strip())
+    return (match[1], match[2]) if match else None

@@ -1,5 +1,4 @@
-"""Progress of long work: a bar with rate and time left on a terminal, a line now and then
-elsewhere."""
+"""Progress of long work: a bar with rate and time left on a terminal, elsewhere a line at times."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,45 +20,38 @@ from whet.errors import visible
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 printer = Console(highlight=False, soft_wrap=True)
-"""For what a command was asked for, which goes to stdout; all that is said on the way goes to
-stderr."""
+"""For the output of a command, which goes to stdout; everything else goes to stderr."""
 
 QUIET_SECONDS = 10.0
-"""Where there is no terminal, a line of progress comes this often."""
+"""Without a terminal, a line of progress is printed this often."""
 
 Advance = Callable[[int], None]
 
 
 class RateColumn(ProgressColumn):
-    """How many a second, over the last half minute."""
+    """The rate per second, over the last half minute."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{_rate(speed)}", style="cyan")
+        return Text("" if speed is None else _rate(speed), style="cyan")
 
 
 def say(sentence: str) -> None:
-    """Print a sentence as it is: brackets in a path are no markup, and text of others does not
-    steer the terminal."""
+    """Print a sentence as it is: brackets are no markup, and control characters are escaped."""
     console.print(visible(sentence), markup=False)
 
 
 def screen() -> Console | None:
-    """The console that bars are drawn on, so that lines printed there stand above them; None off a
-    terminal."""
+    """Return the console of the bars, so that lines appear above them; None without a terminal."""
     return console if console.is_terminal else None
 
 
 @contextmanager
 def bar(label: str, total: int, *, done: int = 0) -> Iterator[Advance]:
-    """Show how far work has come; call the yielded function with how much was just done."""
+    """Show the progress of work; call the yielded function with the amount just done."""
     if console.is_terminal:
-        columns = (
-            TextColumn("{task.description:<9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            RateColumn(),
-        )
+        label_column = TextColumn("{task.description:<9}")
+        columns = (label_column, BarColumn(), MofNCompleteColumn(), RateColumn())
         with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
             task = progress.add_task(label, total=total, completed=done)
             yield lambda count: progress.update(task, advance=count)
@@ -79,9 +71,8 @@ def _plain(label: str, total: int, done: int) -> Advance:
             last = now
             speed = (done - first) / (now - start)
             left = (total - done) / speed if speed else float("inf")
-            console.print(
-                f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left"
-            )
+            line = f"{label}: {done:,} of {total:,}, {_rate(speed)}, about {left:.0f} s left"
+            console.print(line)
 
     return advance
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft, finished
+from whet.data.importers.base import Draft
 from whet.data.sources import read_source
 from whet.errors import DataError
-from whet.store.jsonl import to_line
+from whet.store.files import to_line
 from whet.tasks.registry import make_task, names
 from whet.types import Json, Problem, Verdict
 
@@ -81,8 +81,8 @@ def drafts(file: Path) -> list[tuple[str, Draft]]:
 
 def problems(file: Path) -> list[Problem]:
     return [
-        finished(
-            draft, split=FORMATS[file.stem].split, override=None, source=file.stem, place=place
+        draft.to_problem(
+            split=FORMATS[file.stem].split, override=None, source=file.stem, place=place
         )
         for place, draft in drafts(file)
         if draft.unsupported is None
@@ -135,7 +135,7 @@ def test_a_spoilt_row_is_read_or_refused_and_never_raises_anything_else(file: Pa
         for value in JUNK:
             try:
                 draft = layout.draft({**row, place: value})
-                finished(draft, split="test", override=None, source=file.stem, place="a:1")
+                draft.to_problem(split="test", override=None, source=file.stem, place="a:1")
             except DataError:
                 num_refused += 1
     assert num_refused >= 20

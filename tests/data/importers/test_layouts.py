@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft, finished
-from whet.data.importers.graph_text import graph_in
+from whet.data.importers.base import Draft
+from whet.data.importers.graphs import graph_in
 from whet.data.importers.math import last_boxed
 from whet.data.importing import Graders
 from whet.errors import DataError
@@ -35,7 +35,7 @@ LIVE: dict[str, Json] = {
 
 
 def verdict(draft: Draft, response: str) -> Verdict:
-    problem = finished(draft, split="test", override=None, source="x", place="a:1")
+    problem = draft.to_problem(split="test", override=None, source="x", place="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 
@@ -323,7 +323,7 @@ def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
             )
         try:
             draft = layout.draft(row)
-            graders.check(finished(draft, split="rl", override=None, source=name, place="a:1"))
+            graders.check(draft.to_problem(split="rl", override=None, source=name, place="a:1"))
         except (DataError, UnicodeError):
             num_refused += 1
     assert num_refused > 0

@@ -3,9 +3,9 @@ at the row."""
 
 import pytest
 
-from whet.data.importers import FORMATS, format_named
+from whet.data.importers import FORMATS, find_format
 from whet.data.importers.base import Draft
-from whet.data.importers.mapped import mapped
+from whet.data.importers.mapped import parse_mapping
 from whet.errors import ConfigError, DataError
 from whet.types import Json
 
@@ -17,7 +17,7 @@ CHAT: list[Json] = [
 
 
 def draft(pairs: list[str], row: dict[str, Json], task: str | None = "math") -> Draft:
-    return mapped(pairs, task).draft(row)
+    return parse_mapping(pairs, task).draft(row)
 
 
 def test_columns_fill_the_fields_they_are_mapped_to() -> None:
@@ -136,7 +136,7 @@ def test_a_mapping_that_cannot_work_is_refused_before_any_row(
     pairs: list[str], task: str | None, sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        mapped(pairs, task)
+        parse_mapping(pairs, task)
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,4 @@ def test_an_unknown_format_is_refused_with_the_list() -> None:
     with pytest.raises(
         ConfigError, match=r"there is no format 'gsm9k'; known are aime24, .*gsm8k_test"
     ):
-        format_named("gsm9k")
+        find_format("gsm9k")

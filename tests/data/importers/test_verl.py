@@ -6,7 +6,7 @@ import json
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft, finished
+from whet.data.importers.base import Draft
 from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
@@ -35,7 +35,7 @@ def row(
 
 
 def verdict(draft: Draft, response: str) -> Verdict:
-    problem = finished(draft, split="rl", override=None, source="verl", place="a:1")
+    problem = draft.to_problem(split="rl", override=None, source="verl", place="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 

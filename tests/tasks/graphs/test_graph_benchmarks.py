@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graph_cases import asked, task
 
-from whet.data.importers.graph_text import KINDS, graph_in
+from whet.data.importers.graphs import KINDS, graph_in
 from whet.tasks.graphs.numbered import BENCHMARKS
 from whet.types import Message, Problem, Verdict
 

@@ -4,7 +4,7 @@ import pytest
 
 from whet.errors import DataError
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig, steps_of
-from whet.text.step_form import solution_form
+from whet.text.steps import solution_form
 from whet.types import Json, Message, Problem, Verdict
 
 TASK = LastLetter()

@@ -1,22 +1,9 @@
-"""Layouts of other systems' rows, by name. Each family is one small file; a layout is a function
-from a row to a draft.
+"""Formats of other systems' rows, by name; a benchmark has the name of its file.
 
-The benchmarks carry the names of their files.
+Each family is a file here. A format reads a row into a draft of a problem.
 """
 
-from whet.data.importers import (
-    areal,
-    choice,
-    code,
-    graphs,
-    logic,
-    mapped,
-    math,
-    outputs,
-    simulation,
-    tables,
-    verl,
-)
+from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, tables, verl
 from whet.data.importers.base import Format
 from whet.errors import ConfigError
 
@@ -27,16 +14,14 @@ FORMATS: dict[str, Format] = {
     **tables.FORMATS,
     **graphs.FORMATS,
     **code.FORMATS,
-    **simulation.FORMATS,
     **outputs.FORMATS,
     **verl.FORMATS,
-    **areal.FORMATS,
     **mapped.FORMATS,
 }
 
 
-def format_named(name: str) -> Format:
-    """Find a layout; an unknown name is refused with the list of those that are known."""
+def find_format(name: str) -> Format:
+    """Find a format; an unknown name is refused with the list of those that are known."""
     if name not in FORMATS:
         raise ConfigError(f"there is no format {name!r}; known are {', '.join(sorted(FORMATS))}")
     return FORMATS[name]

@@ -1,8 +1,7 @@
-"""What an importer makes of a row: a draft of a problem, and answers to it where the row holds
-some.
+"""What an importer reads and makes: the fields of a row, and a draft of a problem.
 
-Importers ask for fields through the functions here, so that a missing field, or one of another
-kind, is refused in one sentence when the file is read.
+A field that is missing, or of another kind than an importer expects, is refused in one sentence
+when the file is read.
 """
 
 import json
@@ -10,23 +9,123 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from whet.errors import DataError
-from whet.types import Json, Message, Problem, Split, content_id
+from whet.types import Json, Message, Problem, Speaker, Split, content_id
 
-Fields = Mapping[str, Json]
-
+BOXED = "Reason step by step and end with the final answer in \\boxed{}."
+"""Added to a benchmark's own question: where the answer should be. The same for all benchmarks."""
 INDEX = "__index_level_0__"
-"""The column pandas adds to Parquet for its own index."""
+"""The column that pandas adds to Parquet for its own index."""
+ROLES: dict[str, Speaker] = {
+    "system": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+}
+
+
+class Fields(dict[str, Json]):
+    """The fields of a row, read by kind."""
+
+    def text(self, name: str) -> str:
+        """Read a text that is not blank."""
+        value = self._get(name)
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"field {name!r} should be text, not {show(value)}")
+        return value
+
+    def optional_text(self, name: str) -> str:
+        """Read a text that may be missing, null or empty."""
+        return self.text(name) if self.get(name) not in (None, "") else ""
+
+    def scalar(self, name: str) -> str:
+        """Read a text or a number, written as a person would.
+
+        >>> Fields(answer=27.0).scalar("answer"), Fields(answer=" 3/4 ").scalar("answer")
+        ('27', '3/4')
+        """
+        value = self._get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            raise DataError(f"field {name!r} should be text or a number, not {show(value)}")
+        return to_text(value)
+
+    def reference(self, name: str) -> str:
+        """Read a reference answer; empty if the row has none, as a problem without gold."""
+        return "" if name in self and self[name] in (None, "") else self.scalar(name)
+
+    def amount(self, name: str) -> float:
+        """Read a number that may be written as text."""
+        try:
+            return float(self.scalar(name))
+        except ValueError as error:
+            raise DataError(f"field {name!r} should be a number, not {show(self[name])}") from error
+
+    def number(self, name: str) -> float:
+        value = self._get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError(f"field {name!r} should be a number, not {show(value)}")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self._get(name)
+        if not isinstance(value, bool):
+            raise DataError(f"field {name!r} should be true or false, not {show(value)}")
+        return value
+
+    def entries(self, name: str) -> list[Json]:
+        """Read a list."""
+        value = self._get(name)
+        if not isinstance(value, list):
+            raise DataError(f"field {name!r} should be a list, not {show(value)}")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Read a list of at least one text."""
+        values = self.entries(name)
+        texts = [value for value in values if isinstance(value, str)]
+        if not texts or len(texts) < len(values):
+            raise DataError(f"field {name!r} should be a list of texts, not {show(values)}")
+        return texts
+
+    def table(self, name: str) -> "Fields":
+        """Read an object, also one written as JSON text, as some datasets store nested fields."""
+        value = parse_json(self._get(name))
+        if not isinstance(value, dict):
+            raise DataError(f"field {name!r} should be an object like {{...}}, not {show(value)}")
+        return Fields(value)
+
+    def row_id(self, name: str) -> str | None:
+        """Read a row's own id as text; None if it has none."""
+        value = self.get(name)
+        if value is None or value == "":
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise DataError(
+                f"field {name!r} should be an id, a text or a number, not {show(value)}"
+            )
+        return to_text(value)
+
+    def messages(self, name: str) -> tuple[Message, ...]:
+        """Read a chat: role and content, or from and value; content may be a list of text parts."""
+        value = parse_json(self._get(name))
+        if not isinstance(value, list) or not value:
+            raise DataError(f"field {name!r} should be a list of messages, not {show(value)}")
+        return tuple(_message(item, name) for item in value)
+
+    def _get(self, name: str) -> Json:
+        if name not in self:
+            raise DataError(f"has no field {name!r}; its fields are {', '.join(self)}")
+        return self[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that came with the row, and what the row says of it."""
+    """An answer that came with the row, and what the row says about it."""
 
     text: str
     model: str | None = None
     is_good: bool | None = None
-    """True for a chosen or correct answer, False for a rejected or wrong one, None where the row
-    does not say."""
+    """True for a chosen or correct answer, False for a rejected or wrong one, None if unknown."""
     note: str = ""
 
 
@@ -44,10 +143,27 @@ class Draft:
     source_id: str | None = None
     """None takes the file and line."""
     id: str | None = None
-    """Where the task itself names the problem; None hashes prompt, answer and payload."""
+    """Set if the task itself names the problem; None hashes prompt, answer and payload."""
     answers: tuple[Answer, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
+
+    def to_problem(
+        self, *, split: Split, override: Split | None, source: str, place: str
+    ) -> Problem:
+        """Name the problem; `split` is for drafts that have none, `place` for those without id."""
+        asked: Json = [[message.role, message.content] for message in self.prompt]
+        return Problem(
+            id=self.id or content_id(self.task, [asked, self.answer, dict(self.payload)]),
+            task=self.task,
+            prompt=self.prompt,
+            answer=self.answer,
+            payload=self.payload,
+            level=self.level,
+            split=override or self.split or split,
+            source=source,
+            source_id=self.source_id or place,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +176,7 @@ class Format:
     read: Callable[[Fields], Draft]
     split: Split = "test"
 
-    def draft(self, row: Fields) -> Draft:
+    def draft(self, row: Mapping[str, Json]) -> Draft:
         """Read a row, once its fields are known to be those of the format."""
         known = {*self.needs, *self.may, INDEX}
         unknown = [name for name in row if name not in known and not name.endswith("_pass_rate")]
@@ -70,158 +186,52 @@ class Format:
         if unknown:
             names = ", ".join([*self.needs, *self.may])
             raise DataError(
-                f"has the unknown field {unknown[0]!r}; known are {names}; for other columns use --map"
+                f"has the unknown field {unknown[0]!r}; known are {names}; "
+                "for other columns use --map"
             )
-        return self.read(row)
+        return self.read(Fields(row))
 
 
 def layout(
     about: str, read: Callable[[Fields], Draft], needs: str, may: str = "", *, split: Split = "test"
 ) -> Format:
-    """Describe a format whose field names have no spaces."""
+    """Describe a format by field names separated by spaces."""
     return Format(
         about=about, needs=tuple(needs.split()), may=tuple(may.split()), read=read, split=split
     )
 
 
-def finished(
-    draft: Draft, *, split: Split, override: Split | None, source: str, place: str
-) -> Problem:
-    """Name a draft and say where it is from; `split` is for drafts that have none, `place` for
-    those without an id."""
-    asked: Json = [[message.role, message.content] for message in draft.prompt]
-    return Problem(
-        id=draft.id or content_id(draft.task, [asked, draft.answer, dict(draft.payload)]),
-        task=draft.task,
-        prompt=draft.prompt,
-        answer=draft.answer,
-        payload=draft.payload,
-        level=draft.level,
-        split=override or draft.split or split,
-        source=source,
-        source_id=draft.source_id or place,
-    )
-
-
 def user(*parts: str) -> tuple[Message, ...]:
-    """Ask in one user message; parts stand apart, empty ones are left out."""
-    return (
-        Message(role="user", content="\n\n".join(part.strip() for part in parts if part.strip())),
-    )
+    """Make one user message of paragraphs; empty ones are left out."""
+    paragraphs = [part.strip() for part in parts if part.strip()]
+    return (Message(role="user", content="\n\n".join(paragraphs)),)
 
 
-def text(row: Fields, name: str) -> str:
-    """Take a field that must be text and say something."""
-    value = _there(row, name)
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"field {name!r} should be text, not {shown(value)}")
-    return value
+def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...], str]:
+    """Split a chat into its prompt and the assistant's last message."""
+    if chat[-1].role != "assistant" or not chat[-1].content.strip():
+        raise DataError(f"the chat in {name!r} should end with a message of the assistant")
+    return chat[:-1], chat[-1].content
 
 
-def optional_text(row: Fields, name: str) -> str:
-    """Take a text that may be missing, null or empty."""
-    return text(row, name) if row.get(name) not in (None, "") else ""
-
-
-def scalar(row: Fields, name: str) -> str:
-    """Take a text or a number, written as a person would.
-
-    >>> scalar({"answer": 27.0}, "answer"), scalar({"answer": " 3/4 "}, "answer")
-    ('27', '3/4')
-    """
-    value = _there(row, name)
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
-        raise DataError(f"field {name!r} should be text or a number, not {shown(value)}")
-    return written(value)
-
-
-def reference(row: Fields, name: str) -> str:
-    """Take a reference answer as text; empty where the row has none, so that it counts as a problem
-    without gold."""
-    return "" if name in row and row[name] in (None, "") else scalar(row, name)
-
-
-def written(value: str | int | float) -> str:
-    """Write a number without a needless point, exactly."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-def amount(row: Fields, name: str) -> float:
-    """Take a number that may be written as text."""
-    try:
-        return float(scalar(row, name))
-    except ValueError as error:
-        raise DataError(f"field {name!r} should be a number, not {shown(row[name])}") from error
-
-
-def number(row: Fields, name: str) -> float:
-    value = _there(row, name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"field {name!r} should be a number, not {shown(value)}")
-    return float(value)
-
-
-def flag(row: Fields, name: str) -> bool:
-    value = _there(row, name)
-    if not isinstance(value, bool):
-        raise DataError(f"field {name!r} should be true or false, not {shown(value)}")
-    return value
-
-
-def items(row: Fields, name: str) -> list[Json]:
-    value = _there(row, name)
-    if not isinstance(value, list):
-        raise DataError(f"field {name!r} should be a list, not {shown(value)}")
-    return value
-
-
-def texts(row: Fields, name: str) -> list[str]:
-    """Take a list of texts, of which there is at least one."""
-    values = items(row, name)
-    found = [value for value in values if isinstance(value, str)]
-    if not found or len(found) < len(values):
-        raise DataError(f"field {name!r} should be a list of texts, not {shown(values)}")
-    return found
-
-
-def table(row: Fields, name: str) -> dict[str, Json]:
-    """Take an object; one written as JSON text is read, since some sets store nested fields so."""
-    value = parsed(_there(row, name))
-    if not isinstance(value, dict):
-        raise DataError(f"field {name!r} should be an object like {{...}}, not {shown(value)}")
-    return value
-
-
-def row_id(row: Fields, name: str) -> str | None:
-    """Take a row's own id as text; None where it has none."""
-    value = row.get(name)
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DataError(f"field {name!r} should be an id, a text or a number, not {shown(value)}")
-    return written(value)
-
-
-def one_of(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+def check_known(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """Check a name against those that are known."""
     if value not in known:
         raise DataError(f"{kind} {value!r} is not known; known are {', '.join(known)}")
     return value
 
 
-def fifth(step: float, steps: int = 5) -> float:
+def to_level(grade: float, grades: int = 5) -> float:
     """Place the k-th of some grades of difficulty in the middle of its share of [0, 1].
 
-    >>> fifth(1), fifth(5), fifth(2, 3)
+    >>> to_level(1), to_level(5), to_level(2, 3)
     (0.1, 0.9, 0.5)
     """
-    return min(max((step - 0.5) / steps, 0.0), 1.0)
+    return min(max((grade - 0.5) / grades, 0.0), 1.0)
 
 
-def parsed(value: Json) -> Json:
-    """Read a text that holds JSON; any other value is given back."""
+def parse_json(value: Json) -> Json:
+    """Read a text that holds JSON; return any other value as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -231,12 +241,28 @@ def parsed(value: Json) -> Json:
     return inner
 
 
-def shown(value: Json) -> str:
-    """Show a value in a sentence, cut short."""
+def to_text(value: str | int | float) -> str:
+    """Write a number exactly, whole ones without a point."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def show(value: Json) -> str:
+    """Write a value for a message, cut short."""
     return json.dumps(value, ensure_ascii=False, default=str)[:80]
 
 
-def _there(row: Fields, name: str) -> Json:
-    if name not in row:
-        raise DataError(f"has no field {name!r}; its fields are {', '.join(row)}")
-    return row[name]
+def _message(item: Json, name: str) -> Message:
+    if not isinstance(item, dict):
+        raise DataError(
+            f"field {name!r} should hold messages with role and content, not {show(item)}"
+        )
+    role = check_known("role", str(item.get("role", item.get("from"))), ROLES)
+    content = item.get("content", item.get("value"))
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        content = "".join(part for part in parts if isinstance(part, str)) if all(parts) else None
+    if not isinstance(content, str):
+        raise DataError(f"a message in {name!r} should have text as its content, not {show(item)}")
+    return Message(role=ROLES[role], content=content)

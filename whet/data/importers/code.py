@@ -1,181 +1,161 @@
-"""Programming problems: HumanEval, MBPP, LeetCode, Codeforces, LiveCodeBench, TACO and APPS.
+"""Programs to write (HumanEval, MBPP, LeetCode, Codeforces, ...) and to follow (CRUXEval, CodeI/O).
 
-Rows whose tests cannot be run here, or that have several right outputs and no checker, are left out
+Rows whose tests cannot run here, or that have several right outputs and no checker, are left out
 with the reason.
 """
 
 import ast
+import json
 from dataclasses import replace
+from functools import partial
 
 from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    fifth,
-    finished,
-    items,
     layout,
-    optional_text,
-    parsed,
-    row_id,
-    shown,
-    table,
-    text,
-    texts,
+    parse_json,
+    show,
+    to_level,
     user,
 )
-from whet.data.importers.wording import FUNCTION, PROGRAM
 from whet.errors import DataError
-from whet.tasks.code import code_function, code_stdin, tests_text
+from whet.tasks.code import code_function, code_stdin, codeio, cruxeval, tests_text
+from whet.tasks.code.cruxeval import Direction
 from whet.types import Json, Message, Problem
 
+FUNCTION = "Write the function in Python, in one fenced code block, with the imports it needs."
+PROGRAM = (
+    "Write a Python program that reads standard input and writes standard output, "
+    "in one fenced code block."
+)
+ASKED: dict[Direction, str] = {
+    "output": "Without running it, say what it gives for this input. "
+    "End with the output as JSON in a fenced block.",
+    "input": "Find an input that gives this output. "
+    "End with its arguments as a JSON object in a fenced block.",
+}
+PLAIN = "def plain(x):\n    return [plain(y) for y in x] if isinstance(x, (list, tuple)) else x"
+"""JSON cannot tell a tuple from a list, so results are compared as lists."""
 GRADES = {"easy": 1, "medium": 3, "meidum": 3, "hard": 5}
 """One of the LeetCode files misspells its medium."""
 
 
 def humaneval(row: Fields) -> Draft:
-    """What stands in the stub beside the function, imports and helpers, is there for the tests
-    too."""
-    stub = text(row, "prompt")
-    entry = text(row, "entry_point")
+    """Complete a stub; its imports and helpers are there for the tests too."""
+    stub = row.text("prompt")
+    entry = row.text("entry_point")
     return function_draft(
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
-        [text(row, "test")],
+        [row.text("test")],
         setup=_besides(stub, entry),
-        answer=stub + text(row, "canonical_solution"),
-        id=row_id(row, "task_id"),
+        answer=stub + row.text("canonical_solution"),
+        id=row.row_id("task_id"),
     )
 
 
 def mbpp(row: Fields) -> Draft:
-    """The function's name is in the tests only, so the first test is shown."""
-    program = text(row, "code")
-    tests = texts(row, "test_list")
-    called = {node.id for node in ast.walk(tree_of(tests[0])) if isinstance(node, ast.Name)}
-    made = [
-        node.name
-        for node in tree_of(program).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
-    entry = next((name for name in reversed(made) if name in called), "")
-    imports = items(row, "test_imports") if "test_imports" in row else []
+    """Show the first test, which alone has the function's name."""
+    program = row.text("code")
+    tests = row.texts("test_list")
+    used = {node.id for node in ast.walk(tree_of(tests[0])) if isinstance(node, ast.Name)}
+    body = tree_of(program).body
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    entry = next((name for name in reversed(names) if name in used), "")
+    imports = row.entries("test_imports") if "test_imports" in row else []
+    shown = f"It should pass this test:\n\n```python\n{tests[0]}\n```"
     return function_draft(
-        user(
-            text(row, "prompt"),
-            f"It should pass this test:\n\n```python\n{tests[0]}\n```",
-            FUNCTION,
-        ),
+        user(row.text("prompt"), shown, FUNCTION),
         entry,
         tests,
         setup="\n".join(str(line) for line in imports),
         answer=program,
-        id=row_id(row, "task_id"),
+        id=row.row_id("task_id"),
     )
 
 
 def leetcode(row: Fields) -> Draft:
-    level = str(table(row, "meta").get("difficulty", "")).lower() if "meta" in row else ""
+    level = str(row.table("meta").get("difficulty", "")).lower() if "meta" in row else ""
     draft = function_draft(
-        user(text(row, "query")),
-        text(row, "entry_point"),
-        [text(row, "test")],
-        setup=optional_text(row, "prompt"),
-        answer=optional_text(row, "completion") or None,
-        id=row_id(row, "task_id"),
+        user(row.text("query")),
+        row.text("entry_point"),
+        [row.text("test")],
+        setup=row.optional_text("prompt"),
+        answer=row.optional_text("completion") or None,
+        id=row.row_id("task_id"),
     )
-    return replace(draft, level=fifth(GRADES[level]) if level in GRADES else None)
+    return replace(draft, level=_level(level))
 
 
 def stdin_tests(row: Fields) -> Draft:
-    """A list of inputs and outputs, as rllm stores Codeforces; `testtype` functional rows call a
-    function."""
-    return with_cases(
-        text(row, "problem"),
-        items({"tests": parsed(row.get("tests"))}, "tests"),
-        row,
-        row_id(row, "id"),
-    )
+    """Read a list of inputs and outputs, as rllm stores Codeforces."""
+    cases = Fields(tests=parse_json(row.get("tests"))).entries("tests")
+    return with_cases(row.text("problem"), cases, row, row.row_id("id"))
 
 
 def livecodebench(row: Fields) -> Draft:
-    """Hidden tests that are pickled are left alone: nothing here is ever unpickled."""
-    cases = items({"tests": parsed(row.get("public_test_cases"))}, "tests")
-    hidden = parsed(row.get("private_test_cases"))
+    """Read public tests, and hidden ones unless they are pickled: nothing is unpickled here."""
+    cases = Fields(tests=parse_json(row.get("public_test_cases"))).entries("tests")
+    hidden = parse_json(row.get("private_test_cases"))
     cases = [*cases, *hidden] if isinstance(hidden, list) else cases
-    question = f"{text(row, 'question_title')}\n\n{text(row, 'question_content')}"
-    draft = with_cases(question, cases, row, row_id(row, "question_id"))
-    level = optional_text(row, "difficulty")
-    return replace(draft, level=fifth(GRADES[level]) if level in GRADES else None)
+    question = f"{row.text('question_title')}\n\n{row.text('question_content')}"
+    draft = with_cases(question, cases, row, row.row_id("question_id"))
+    return replace(draft, level=_level(row.optional_text("difficulty")))
 
 
 def taco(row: Fields) -> Draft:
-    """TACO and APPS: `input_output` is an object, often written as text, with a function's name
-    where one is called."""
-    solutions = parsed(row.get("solutions"))
-    answer = (
-        solutions[0]
-        if isinstance(solutions, list) and solutions and isinstance(solutions[0], str)
-        else None
-    )
-    id = row_id(row, "problem_id") or row_id(row, "id") or row_id(row, "url")
-    draft = in_and_out(
-        text(row, "question"), table(row, "input_output"), optional_text(row, "starter_code"), id
-    )
-    return replace(draft, answer=answer)
+    """Read TACO and APPS: `input_output` names a function if one is to be called."""
+    solutions = parse_json(row.get("solutions"))
+    first = solutions[0] if isinstance(solutions, list) and solutions else None
+    id = row.row_id("problem_id") or row.row_id("id") or row.row_id("url")
+    starter = row.optional_text("starter_code")
+    draft = in_and_out(row.text("question"), row.table("input_output"), starter, id)
+    return replace(draft, answer=first if isinstance(first, str) else None)
 
 
 def in_and_out(question: str, tests: Fields, starter: str, id: str | None) -> Draft:
-    """Read {"inputs": [...], "outputs": [...]}, with "fn_name" where a function is called with each
-    input."""
-    inputs = items(tests, "inputs")
-    outputs = items(tests, "outputs")
+    """Read {"inputs": [...], "outputs": [...]}, with "fn_name" if a function is to be called."""
+    inputs = tests.entries("inputs")
+    outputs = tests.entries("outputs")
     if len(inputs) != len(outputs):
         raise DataError(f"there are {len(inputs)} inputs and {len(outputs)} outputs")
     if unknown := tests.keys() - {"inputs", "outputs", "fn_name"}:
         raise DataError(
             f"tests have the unknown field {min(unknown)!r}; known are inputs, outputs, fn_name"
         )
+    pairs = list(zip(inputs, outputs, strict=True))
     if not tests.get("fn_name"):
-        pairs = list(zip(inputs, outputs, strict=True))
-        return stdin_draft(
-            question, [{"input": _joined(a), "output": _joined(b)} for a, b in pairs], id
-        )
-    calls = [_call(given, wanted) for given, wanted in zip(inputs, outputs, strict=True)]
-    return _calling(question, text(tests, "fn_name"), calls, starter, id)
+        return stdin_draft(question, pairs, id)
+    calls = [_write_call(given, wanted) for given, wanted in pairs]
+    return _calling(question, tests.text("fn_name"), calls, starter, id)
 
 
 def with_cases(question: str, cases: list[Json], row: Fields, id: str | None) -> Draft:
-    """Read [{"input", "output", "testtype"}]; a functional input has one argument a line, as
-    JSON."""
-    found = [
-        case for case in cases if isinstance(case, dict) and "input" in case and "output" in case
-    ]
-    if not found or len(found) < len(cases):
+    """Read [{"input", "output", "testtype"}]; a functional input has one JSON argument per line."""
+    objects = [case for case in cases if isinstance(case, dict)]
+    pairs = [(c["input"], c["output"]) for c in objects if "input" in c and "output" in c]
+    if not pairs or len(pairs) < len(cases):
         raise DataError(
-            f"tests should be a list of objects with input and output, not {shown(cases)}"
+            f"tests should be a list of objects with input and output, not {show(cases)}"
         )
-    if not any(case.get("testtype") == "functional" for case in found):
-        return stdin_draft(
-            question,
-            [{"input": _joined(c["input"]), "output": _joined(c["output"])} for c in found],
-            id,
-        )
-    about = parsed(row.get("metadata"))
+    if not any(case.get("testtype") == "functional" for case in objects):
+        return stdin_draft(question, pairs, id)
+    about = parse_json(row.get("metadata"))
     name = about.get("func_name") if isinstance(about, dict) else None
     if not isinstance(name, str):
         raise DataError("tests that call a function need its name as metadata.func_name")
     calls = []
-    for case in found:
-        lines = _joined(case["input"]).splitlines()
-        calls.append(
-            _call([parsed(line) for line in lines], parsed(case["output"]), is_wrapped=False)
-        )
-    return _calling(question, name, calls, optional_text(row, "starter_code"), id)
+    for given, wanted in pairs:
+        arguments = [parse_json(line) for line in _join_lines(given).splitlines()]
+        calls.append(_write_call(arguments, parse_json(wanted), is_wrapped=False))
+    return _calling(question, name, calls, row.optional_text("starter_code"), id)
 
 
-def stdin_draft(question: str, cases: list[dict[str, Json]], id: str | None) -> Draft:
-    payload: dict[str, Json] = {"cases": list[Json](cases), **code_stdin.policies(question)}
+def stdin_draft(question: str, pairs: list[tuple[Json, Json]], id: str | None) -> Draft:
+    """Ask for a program that turns the first text of each pair into the second."""
+    cases: list[Json] = [{"input": _join_lines(a), "output": _join_lines(b)} for a, b in pairs]
+    payload: dict[str, Json] = {"cases": cases, **code_stdin.policies(question)}
     draft = Draft(
         task="code_stdin",
         prompt=user(question, PROGRAM),
@@ -201,46 +181,42 @@ def function_draft(
 
 
 def as_problem(draft: Draft) -> Problem:
-    """Make a problem for a task to look at; where it is from is left open."""
-    return finished(draft, split="test", override=None, source="", place="")
+    """Make a problem for a task to look at, without its origin."""
+    return draft.to_problem(split="test", override=None, source="", place="")
 
 
 def _calling(question: str, name: str, calls: list[str], starter: str, id: str | None) -> Draft:
     entry = f"Solution().{name}" if "class Solution" in starter or not starter else name
-    stub = (
-        f"Begin with:\n\n```python\n{starter.rstrip()}\n```" if starter else f"Name it `{entry}`."
-    )
-    return function_draft(
-        user(question, stub, FUNCTION), entry, [_PLAIN, *calls], setup="", answer=None, id=id
-    )
+    begin = f"Begin with:\n\n```python\n{starter.rstrip()}\n```"
+    prompt = user(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
+    return function_draft(prompt, entry, [PLAIN, *calls], setup="", answer=None, id=id)
 
 
-_PLAIN = "def plain(x):\n    return [plain(y) for y in x] if isinstance(x, (list, tuple)) else x"
-"""JSON cannot tell a tuple from a list, so results are compared as lists."""
+def _level(grade: str) -> float | None:
+    return to_level(GRADES[grade]) if grade in GRADES else None
 
 
-def _call(given: Json, wanted: Json, *, is_wrapped: bool = True) -> str:
-    """Write a test of one call; the sets wrap each result in a list of one."""
+def _write_call(given: Json, wanted: Json, *, is_wrapped: bool = True) -> str:
+    """Write a test of one call; datasets wrap each result in a list of one."""
     arguments = given if isinstance(given, list) else [given]
     result = wanted[0] if is_wrapped and isinstance(wanted, list) and len(wanted) == 1 else wanted
     return f"assert plain(candidate(*{arguments!r})) == {result!r}"
 
 
-def _joined(value: Json) -> str:
-    """Take an input or output as text; a list of lines is joined."""
+def _join_lines(value: Json) -> str:
+    """Return an input or output as text; a list of lines is joined."""
     if isinstance(value, list):
-        return "\n".join(_joined(line) for line in value)
+        return "\n".join(_join_lines(line) for line in value)
     return value if isinstance(value, str) else str(value)
 
 
 def _besides(source: str, entry: str) -> str:
-    """Keep what a stub says outside the function itself."""
-    kept = [
-        node
-        for node in tree_of(source).body
-        if not (isinstance(node, ast.FunctionDef) and node.name == entry)
-    ]
-    return "\n".join(ast.unparse(node) for node in kept)
+    """Return the part of a stub outside the function itself."""
+    lines = []
+    for node in tree_of(source).body:
+        if not (isinstance(node, ast.FunctionDef) and node.name == entry):
+            lines.append(ast.unparse(node))
+    return "\n".join(lines)
 
 
 def tree_of(source: str) -> ast.Module:
@@ -252,7 +228,58 @@ def tree_of(source: str) -> ast.Module:
 
 
 _LIVE = "contest_id contest_date platform difficulty starter_code metadata private_test_cases"
-_TACO = "problem_id id url solutions starter_code difficulty source name tags skill_types raw_tags Expected"
+_TACO = (
+    "problem_id id url solutions starter_code difficulty source name tags skill_types raw_tags "
+    "Expected"
+)
+
+
+def read_cruxeval(direction: Direction, row: Fields) -> Draft:
+    for name in ("code", "input", "output"):
+        row.text(name)
+    problem = cruxeval.problem_of({**row, "id": row.get("id", "")}, direction)
+    return Draft(
+        task="cruxeval",
+        prompt=problem.prompt,
+        answer=problem.answer,
+        payload=problem.payload,
+        id=problem.id,
+        source_id=row.row_id("id"),
+        unsupported=cruxeval.unsupported_reason(problem),
+    )
+
+
+def read_codeio(direction: Direction, row: Fields) -> Draft:
+    """Ask about the first of several pairs of input and output."""
+    pairs = row.entries("ios")
+    if not pairs or not isinstance(pairs[0], dict) or not {"input", "output"} <= pairs[0].keys():
+        raise DataError("field 'ios' should be a list of objects with input and output")
+    given: Json = pairs[0]["output" if direction == "input" else "input"]
+    payload: dict[str, Json] = {"program": row.text("refcode"), "direction": direction, **pairs[0]}
+    if row.get("funcname"):
+        payload["entry"] = row.text("funcname")
+    shown = json.dumps(given, ensure_ascii=False)
+    draft = Draft(
+        task="codeio",
+        prompt=user(
+            row.text("problem_description"),
+            row.optional_text("io_requirements"),
+            f"```python\n{row.text('refcode').strip()}\n```",
+            f"The {'output' if direction == 'input' else 'input'} is: {shown}",
+            ASKED[direction],
+        ),
+        answer=json.dumps(pairs[0][direction], ensure_ascii=False),
+        payload=payload,
+        source_id=row.row_id("id"),
+    )
+    return replace(draft, unsupported=codeio.unsupported_reason(as_problem(draft)))
+
+
+_CRUX: tuple[str, str] = ("code input output", "id")
+_CODEIO: tuple[str, str] = (
+    "problem_description refcode ios",
+    "io_requirements funcname id source category meta",
+)
 
 FORMATS: dict[str, Format] = {
     "humaneval": layout(
@@ -277,4 +304,12 @@ FORMATS: dict[str, Format] = {
         _LIVE,
     ),
     "taco": layout("TACO and APPS", taco, "question input_output", _TACO),
+    "cruxeval_i": layout("CRUXEval, find the input", partial(read_cruxeval, "input"), *_CRUX),
+    "cruxeval_o": layout("CRUXEval, tell the output", partial(read_cruxeval, "output"), *_CRUX),
+    "codeio_i": layout(
+        "CodeI/O, find the input", partial(read_codeio, "input"), *_CODEIO, split="rl"
+    ),
+    "codeio_o": layout(
+        "CodeI/O, tell the output", partial(read_codeio, "output"), *_CODEIO, split="rl"
+    ),
 }

@@ -1,7 +1,10 @@
-"""Graph problems: GraphArena's ten tasks, NPG-Muse's rows of them in node-link form, GraphWiz and
-NLGraph."""
+"""Graph problems: GraphArena, NPG-Muse's rows of it in node-link form, GraphWiz and NLGraph.
+
+GraphWiz and NLGraph describe graphs in words; `whet/tasks/graphs/questions.py` has the payload.
+"""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
@@ -9,18 +12,12 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    items,
+    check_known,
     layout,
-    one_of,
-    optional_text,
-    parsed,
-    row_id,
-    shown,
-    table,
-    text,
+    parse_json,
+    show,
     user,
 )
-from whet.data.importers.graph_text import KINDS, graph_in
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
@@ -49,91 +46,102 @@ SIZES: dict[str, Sizes] = {
 }
 LEADS = {
     "tsp": "Find the shortest closed tour that visits every airport once. Answer [A, B, ..., A].",
-    "ged": "Map the atoms of molecule A onto those of molecule B at the least cost of edits. Answer [b0, b1, ...].",
+    "ged": "Map the atoms of molecule A onto those of molecule B at the least cost of edits. "
+    "Answer [b0, b1, ...].",
     "mcp": "Find a largest set of people who all know each other. Answer [A, B, ...].",
     "mis": "Find a largest set of people of whom no two know each other. Answer [A, B, ...].",
-    "mvc": "Find a smallest set of people such that every connection has one of them. Answer [A, B, ...].",
-    "mcs": "Find a largest common induced subgraph of the two molecules. Answer [atoms of A], [atoms of B].",
+    "mvc": "Find a smallest set of people such that every connection has one of them. "
+    "Answer [A, B, ...].",
+    "mcs": "Find a largest common induced subgraph of the two molecules. "
+    "Answer [atoms of A], [atoms of B].",
     "neighbor": "List all common neighbors of {pair}. Answer [A, B, ...].",
     "distance": "Find a shortest path between {pair}. Answer [A, ..., B].",
     "connected": "Name one member of every connected component. Answer [A, B, ...].",
-    "diameter": "Find two entities that are furthest apart, and a shortest path between them. Answer [A, ..., B].",
+    "diameter": "Find two entities that are furthest apart, and a shortest path between them. "
+    "Answer [A, ..., B].",
 }
-LEVELS = ("easy", "medium", "hard")
+KINDS = {
+    **{
+        kind: kind
+        for kind in ["connectivity", "cycle", "bipartite", "shortest", "topology", "triplet"]
+    },
+    **{kind: kind for kind in ["flow", "hamilton", "substructure", "matching"]},
+    "shortest_path": "shortest",
+    "GNN": "gnn",
+}
+"""The tasks of GraphWiz and NLGraph, by their names in the payload."""
+LAYERS = {"one": 1, "two": 2, "three": 3}
+
+_EDGE = re.compile(r"\(\s*(\d+)\s*(?:,|->)\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_LETTERS = re.compile(r"\(\s*([a-z])\s*->\s*([a-z])\s*\)")
+_WEIGHT = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]")
+_EDGE_IN_WORDS = re.compile(
+    r"an edge (?:between|from) node (\d+) (?:and|to) node (\d+) with (?:weight|capacity) (\d+)"
+)
+_BEFORE = re.compile(r"node (\d+) should be visited before node (\d+)")
+_WISH = re.compile(r"Applicant (\d+) is interested in job (\d+)")
+_LAST = re.compile(r"numbered from 0 to (\d+)")
+_PAIR = re.compile(r"(?:between|from) node (\d+) (?:and|to) node (\d+)")
+_EMBEDDING = re.compile(r"node (\d+): \[(\d+),\s*(\d+)\]")
+_STEPS = re.compile(r"after (\w+) layers?")
+LEVELS = {"easy": 0.1, "medium": 0.5, "hard": 0.9}
 _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 
 def grapharena(row: Fields) -> Draft:
-    """A worked example has no prompt of its own; its statement ends with the answer, which is left
-    out."""
-    task = TASKS[one_of("graph task", text(row, "task"), TASKS)]
-    graph = table(row, "graph")
+    """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
+    task = TASKS[check_known("graph task", row.text("task"), TASKS)]
+    graph = row.table("graph")
     value = row.get("optimal_value")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"field 'optimal_value' should be a number, not {shown(value)}")
+        raise DataError(f"field 'optimal_value' should be a number, not {show(value)}")
     if row.get("prompt") is None:
-        pair = " and ".join(str(name) for name in items(graph, "pair")) if "pair" in graph else ""
+        pair = " and ".join(str(name) for name in graph.entries("pair")) if "pair" in graph else ""
         prompt = user(
-            text(row, "statement").rstrip().rpartition("\n")[0], LEADS[task].format(pair=pair)
+            row.text("statement").rstrip().rpartition("\n")[0], LEADS[task].format(pair=pair)
         )
     else:
-        prompt = user(text(row, "prompt"))
+        prompt = user(row.text("prompt"))
     return Draft(
         task=task,
         prompt=prompt,
-        answer=_listed(items(row, "one_optimal_answer")),
+        answer=_write_list(row.entries("one_optimal_answer")),
         payload={**graph, "optimum": value},
         level=level(task, graph),
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def graphwiz(row: Fields) -> Draft:
-    """Where the row has an answer of an independent solver, that one counts: some of the published
-    ones are wrong."""
-    answer = optional_text(row, "checked_answer") or text(row, "answer").removeprefix("###").strip()
-    return _numbered("graphwiz", text(row, "input_prompt"), row, answer)
+    """Prefer the answer of an independent solver: some of the published ones are wrong."""
+    answer = row.optional_text("checked_answer") or row.text("answer").removeprefix("###").strip()
+    return _numbered_graph("graphwiz", row.text("input_prompt"), row, answer)
 
 
 def nlgraph(row: Fields) -> Draft:
-    middle = {"easy": 0.1, "medium": 0.5, "hard": 0.9}[
-        one_of("difficulty", text(row, "difficulty"), LEVELS)
-    ]
-    return replace(
-        _numbered("nlgraph", text(row, "question"), row, text(row, "answer")), level=middle
-    )
+    difficulty = check_known("difficulty", row.text("difficulty"), LEVELS)
+    draft = _numbered_graph("nlgraph", row.text("question"), row, row.text("answer"))
+    return replace(draft, level=LEVELS[difficulty])
 
 
 def node_link(task: str, extra: Fields) -> dict[str, Json]:
-    """Read NPG-Muse's graph of a task; distances and query pairs stand only in the problem's
-    text."""
-    value = parsed(extra.get("graph"))
-    problem = text(extra, "problem_text")
+    """Read NPG-Muse's graph of a task; distances and queried pairs are only in the text."""
+    value = parse_json(extra.get("graph"))
+    problem = extra.text("problem_text")
     if task in ("ged", "mcs"):
         if not isinstance(value, list) or len(value) != 2:
-            raise DataError(f"extra_info.graph should be two graphs for {task}, not {shown(value)}")
-        return {
-            key: _molecule(part, has_labels=task == "ged")
-            for key, part in zip("AB", value, strict=True)
-        }
+            raise DataError(f"extra_info.graph should be two graphs for {task}, not {show(value)}")
+        first, second = (_molecule(part, has_labels=task == "ged") for part in value)
+        return {"A": first, "B": second}
     if not isinstance(value, dict):
-        raise DataError(f"extra_info.graph should be a graph in node-link form, not {shown(value)}")
+        raise DataError(f"extra_info.graph should be a graph in node-link form, not {show(value)}")
     if task == "tsp":
-        legs = [
-            (a, b, int(d))
-            for a, b, d in _LEG.findall(problem.rpartition("**Problem to Solve**")[2])
-        ]
+        legs = _LEG.findall(problem.rpartition("**Problem to Solve**")[2])
         nodes = list(dict.fromkeys(name for a, b, _ in legs for name in (a, b)))
-        return {"nodes": list[Json](nodes), "edges": [[a, b, d] for a, b, d in legs]}
-    names = {shown(_part(node, "id")): _name(node) for node in items(value, "nodes")}
-    edges: list[Json] = []
-    for link in items(value, "links"):
-        ends = [names.get(shown(_part(link, end))) for end in ("source", "target")]
-        if None in ends:
-            raise DataError(
-                f"a link of extra_info.graph should join two of its nodes, not {shown(link)}"
-            )
-        edges.append(list[Json](ends))
+        return {"nodes": list[Json](nodes), "edges": [[a, b, int(d)] for a, b, d in legs]}
+    names = {show(_part(node, "id")): _name(node) for node in Fields(value).entries("nodes")}
+    reason = "a link of extra_info.graph should join two of its nodes"
+    edges = _links(Fields(value), names, reason)
     graph: dict[str, Json] = {"nodes": list[Json](names.values()), "edges": edges}
     if task in ("neighbor", "distance"):
         graph["pair"] = list[Json](pair_in(problem, list(names.values())))
@@ -141,15 +149,15 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
 
 
 def optimum(task: str, payload: dict[str, Json]) -> dict[str, Json]:
-    """Solve a problem whose row does not say how good the best answer is."""
+    """Solve a problem whose row does not give the value of the best answer."""
     solver = make_task(task)
     assert isinstance(solver, GraphTask), "graph tasks know their optima"
-    found = solver.best(payload)
-    return {"optimum": found.value, "proven": found.is_proven}
+    best = solver.best(payload)
+    return {"optimum": best.value, "proven": best.is_proven}
 
 
 def pair_in(problem: str, names: list[str]) -> list[str]:
-    """Find the two nodes that the last sentences ask about, as `A and B`."""
+    """Find the two nodes that the last sentence asks about, as `A and B`."""
     tail = problem.rstrip().rpartition("lease")[2]
     best: tuple[str, str] | None = None
     for a, b in permutations(names, 2):
@@ -158,13 +166,14 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
             best = a, b
     if best is None:
         raise DataError(
-            f"extra_info.problem_text should end with a question about two nodes, not {shown(tail[-80:])}"
+            "extra_info.problem_text should end with a question about two nodes, "
+            f"not {show(tail[-80:])}"
         )
     return [*best]
 
 
-def _numbered(task: str, question: str, row: Fields, answer: str) -> Draft:
-    kind = KINDS[one_of(f"{task} task", text(row, "task"), KINDS)]
+def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Draft:
+    kind = KINDS[check_known(f"{task} task", row.text("task"), KINDS)]
     payload = graph_in(kind, question)
     return Draft(
         task=task,
@@ -172,31 +181,35 @@ def _numbered(task: str, question: str, row: Fields, answer: str) -> Draft:
         answer=answer,
         payload=payload,
         level=level("", {"nodes": [0] * int(str(payload["nodes"]))}),
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def _molecule(value: Json, *, has_labels: bool) -> Json:
     if not isinstance(value, dict):
-        raise DataError(f"a molecule should be a graph in node-link form, not {shown(value)}")
-    nodes = items(value, "nodes")
-    place = {shown(_part(node, "id")): index for index, node in enumerate(nodes)}
-    bonds: list[Json] = []
-    for link in items(value, "links"):
-        ends = [place.get(shown(_part(link, end))) for end in ("source", "target")]
+        raise DataError(f"a molecule should be a graph in node-link form, not {show(value)}")
+    nodes = Fields(value).entries("nodes")
+    indices = {show(_part(node, "id")): index for index, node in enumerate(nodes)}
+    bonds = _links(Fields(value), indices, "a bond should join two atoms of the molecule")
+    if has_labels:
+        return {"labels": [_name(node) for node in nodes], "bonds": bonds}
+    return {"n": len(nodes), "bonds": bonds}
+
+
+def _links(graph: Fields, nodes: Mapping[str, Json], reason: str) -> list[Json]:
+    """Read the two ends of every link, which must be nodes."""
+    links: list[Json] = []
+    for link in graph.entries("links"):
+        ends = [nodes.get(show(_part(link, end))) for end in ("source", "target")]
         if None in ends:
-            raise DataError(f"a bond should join two atoms of the molecule, not {shown(link)}")
-        bonds.append(list[Json](ends))
-    return (
-        {"labels": [_name(node) for node in nodes], "bonds": bonds}
-        if has_labels
-        else {"n": len(nodes), "bonds": bonds}
-    )
+            raise DataError(f"{reason}, not {show(link)}")
+        links.append(list[Json](ends))
+    return links
 
 
 def _part(value: Json, name: str) -> Json:
     if not isinstance(value, dict) or name not in value:
-        raise DataError(f"a node or link of a graph should have {name!r}: {shown(value)}")
+        raise DataError(f"a node or link of a graph should have {name!r}: {show(value)}")
     return value[name]
 
 
@@ -205,25 +218,99 @@ def _name(node: Json) -> str:
     return str(node.get("name", node.get("label", node["id"])))
 
 
-def level(task: str, graph: Fields) -> float:
+def level(task: str, graph: Mapping[str, Json]) -> float:
     """Grade a graph by its size, as the task grades its own."""
-    size = len(items(graph, "nodes")) if "nodes" in graph else _atoms(graph)
+    fields = Fields(graph)
+    if "nodes" in fields:
+        size = len(fields.entries("nodes"))
+    else:
+        size = max(_num_atoms(fields.table("A")), _num_atoms(fields.table("B")))
     return SIZES.get(task, GRAPH_SIZES).level(size)
 
 
-def _atoms(graph: Fields) -> int:
-    sizes = [
-        len(items(part, "labels")) if "labels" in part else int(str(part.get("n", 0)))
-        for part in (table(graph, "A"), table(graph, "B"))
-    ]
-    return max(sizes)
+def _num_atoms(molecule: Fields) -> int:
+    if "labels" in molecule:
+        return len(molecule.entries("labels"))
+    return int(str(molecule.get("n", 0)))
 
 
-def _listed(answer: list[Json]) -> str:
+def _write_list(answer: list[Json]) -> str:
     """Write an answer in square brackets; one for two molecules is two lists."""
     if answer and all(isinstance(part, list) for part in answer):
-        return ", ".join(_listed(part) for part in answer if isinstance(part, list))
+        return ", ".join(_write_list(part) for part in answer if isinstance(part, list))
     return f"[{', '.join(str(part) for part in answer)}]"
+
+
+def graph_in(kind: str, question: str) -> dict[str, Json]:
+    """Read the graph that a question is about.
+
+    >>> graph_in("cycle", "The nodes are numbered from 0 to 2, and the edges are: (0, 1) (1,2).")
+    {'kind': 'cycle', 'nodes': 3, 'edges': [[0, 1], [1, 2]]}
+    """
+    asked = question.rpartition("Q: The nodes")[2] if "Q: The nodes" in question else question
+    if kind == "matching":
+        return _matching(asked)
+    if kind == "substructure":
+        return _substructure(asked)
+    edges = []
+    for pattern in (_EDGE, _EDGE_IN_WORDS, _BEFORE):
+        edges += [[int(part) for part in match if part] for match in pattern.findall(asked)]
+    last = _LAST.search(asked)
+    largest = max((node for edge in edges for node in edge[:2]), default=-1)
+    weights = {int(a): int(b) for a, b in _WEIGHT.findall(asked)} if kind == "triplet" else {}
+    nodes = max(int(last[1]) if last else 0, largest, *weights, 0) + 1
+    payload: dict[str, Json] = {
+        "kind": kind,
+        "nodes": nodes,
+        "edges": [list[Json](edge) for edge in edges],
+    }
+    if kind in ("connectivity", "shortest", "flow"):
+        payload["pair"] = _pair(asked)
+    if kind == "triplet":
+        payload["weights"] = [weights.get(node, 0) for node in range(nodes)]
+    if kind == "gnn":
+        payload |= _convolution(asked, nodes)
+    return payload
+
+
+def _pair(asked: str) -> Json:
+    pairs = _PAIR.findall(asked)
+    if not pairs:
+        raise DataError("the question should name the two nodes it asks about")
+    return [int(node) for node in pairs[-1]]
+
+
+def _matching(asked: str) -> dict[str, Json]:
+    lasts = [int(last) for last in _LAST.findall(asked)]
+    if len(lasts) != 2:
+        raise DataError("a matching question should say how many applicants and jobs there are")
+    edges: list[Json] = [[int(a), int(b)] for a, b in _WISH.findall(asked)]
+    return {"kind": "matching", "nodes": lasts[0] + 1, "jobs": lasts[1] + 1, "edges": edges}
+
+
+def _substructure(asked: str) -> dict[str, Json]:
+    edges = [(int(a), int(b)) for a, b, _ in _EDGE.findall(asked)]
+    letters = [(ord(a) - ord("a"), ord(b) - ord("a")) for a, b in _LETTERS.findall(asked)]
+    last = re.search(r"numbered from a to ([a-z])", asked)
+    numbers = [int(number) for number in _LAST.findall(asked)]
+    nodes = max([*numbers, *(node for edge in edges for node in edge), 0]) + 1
+    size = ord(last[1]) - ord("a") + 1 if last else 1
+    pattern: Json = {"nodes": size, "edges": [[a, b] for a, b in letters]}
+    graph: dict[str, Json] = {"nodes": nodes, "edges": [[a, b] for a, b in edges]}
+    return {"kind": "substructure", **graph, "pattern": pattern}
+
+
+def _convolution(asked: str, nodes: int) -> dict[str, Json]:
+    rows = {int(node): (int(a), int(b)) for node, a, b in _EMBEDDING.findall(asked)}
+    layers = _STEPS.search(asked)
+    if rows.keys() != set(range(nodes)) or not layers or layers[1] not in LAYERS:
+        raise DataError(
+            "a convolution question should give every node's embedding and the number of layers"
+        )
+    return {
+        "embeddings": [list[Json](rows[node]) for node in range(nodes)],
+        "layers": LAYERS[layers[1]],
+    }
 
 
 FORMATS: dict[str, Format] = {

@@ -7,15 +7,9 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    fifth,
-    items,
     layout,
-    number,
-    row_id,
-    shown,
-    table,
-    text,
-    texts,
+    show,
+    to_level,
     user,
 )
 from whet.errors import DataError
@@ -23,100 +17,110 @@ from whet.tasks.game24 import Game24
 from whet.tasks.literals import Tree, parse
 from whet.types import Json
 
-PEOPLE = "End with everyone between answer tags, one a line: <answer>(1) NAME is a knight or knave\n(2) ...</answer>"
-ORDER = "End with the names in order, from left to right, as a list between answer tags: <answer>[...]</answer>"
-PRINTOUT = "Carry out the algorithm and print what belongs behind the last colon, in the same notation, nothing else."
+PEOPLE = (
+    "End with everyone between answer tags, one a line: "
+    "<answer>(1) NAME is a knight or knave\n(2) ...</answer>"
+)
+ORDER = (
+    "End with the names in order, from left to right, as a list between answer tags: "
+    "<answer>[...]</answer>"
+)
+PRINTOUT = (
+    "Carry out the algorithm and print what belongs behind the last colon, in the same notation, "
+    "nothing else."
+)
 TABLE = "End with the whole table as JSON between answer tags: "
 
 
 def knights(row: Fields) -> Draft:
-    """The statements in machine form, nested tuples written as text, become lists."""
-    names = texts(row, "names")
-    roles = items(row, "solution")
+    """Read statements in machine form: nested tuples written as text, which become lists."""
+    names = row.texts("names")
+    roles = row.entries("solution")
     if len(roles) != len(names) or not all(isinstance(role, bool) for role in roles):
         raise DataError(
-            f"field 'solution' should be true or false for each of {len(names)} names, not {shown(roles)}"
+            f"field 'solution' should be true or false for each of {len(names)} names, "
+            f"not {show(roles)}"
         )
-    said = parse(text(row, "statements"))
-    if not isinstance(said, list):
+    statements = parse(row.text("statements"))
+    if not isinstance(statements, list):
         raise DataError(
-            f"field 'statements' should be a list of statements, not {shown(row['statements'])}"
+            f"field 'statements' should be a list of statements, not {show(row['statements'])}"
         )
     return Draft(
         task="knights",
-        prompt=user(text(row, "quiz"), PEOPLE),
-        answer=text(row, "solution_text_format"),
-        payload={"names": list[Json](names), "statements": _statement(said)},
+        prompt=user(row.text("quiz"), PEOPLE),
+        answer=row.text("solution_text_format"),
+        payload={"names": list[Json](names), "statements": _statement(statements)},
         level=_level(len(names), (2, 3, 5, 7)),
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def zebra(row: Fields) -> Draft:
-    """Reasoning360 numbers its clue levels from 1 to 20."""
-    gold = table(row, "ground_truth")
-    clues = texts(row, "clues")
-    header = texts(gold, "header")
-    form = f'<answer>{{"header": {json.dumps(header)}, "rows": [["1", ...], ["2", ...], ...]}}</answer>'
+    """Read Reasoning360's tables, whose levels are numbered from 1 to 20."""
+    gold = row.table("ground_truth")
+    clues = row.texts("clues")
+    header = gold.texts("header")
+    rows = '[["1", ...], ["2", ...], ...]'
+    form = f'<answer>{{"header": {json.dumps(header)}, "rows": {rows}}}</answer>'
     listed = "\n".join(f"{index}. {clue}" for index, clue in enumerate(clues, start=1))
     return Draft(
         task="zebra",
-        prompt=user(text(row, "instruction"), f"The clues are:\n{listed}", TABLE + form),
+        prompt=user(row.text("instruction"), f"The clues are:\n{listed}", TABLE + form),
         answer=json.dumps(
-            {"header": list[Json](header), "rows": items(gold, "rows")}, ensure_ascii=False
+            {"header": list[Json](header), "rows": gold.entries("rows")}, ensure_ascii=False
         ),
-        level=fifth(number(table(row, "config"), "level"), 20),
-        source_id=row_id(row, "id") or row_id(row, "puzzle_id"),
+        level=to_level(row.table("config").number("level"), 20),
+        source_id=row.row_id("id") or row.row_id("puzzle_id"),
     )
 
 
 def ordering(row: Fields) -> Draft:
-    names = texts(row, "ground_truth")
+    names = row.texts("ground_truth")
     return Draft(
         task="ordering",
-        prompt=user(text(row, "instruction"), text(row, "input"), ORDER),
+        prompt=user(row.text("instruction"), row.text("input"), ORDER),
         answer=json.dumps(names, ensure_ascii=False),
         level=_level(len(names), (3, 5, 6, 8)),
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def zebralogic(row: Fields) -> Draft:
-    """ZebraLogic keeps its solutions to itself, so these rows have no answer."""
-    names = ", ".join(f'"{name}": "..."' for name in texts(row, "header")[1:])
+    """Read ZebraLogic's puzzles, whose solutions are not published."""
+    names = ", ".join(f'"{name}": "..."' for name in row.texts("header")[1:])
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
     return Draft(
         task="zebralogic",
         prompt=user(
-            text(row, "puzzle"), f"End with a JSON object of this form, with every house:\n{form}"
+            row.text("puzzle"), f"End with a JSON object of this form, with every house:\n{form}"
         ),
         answer=None,
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def clrs(row: Fields) -> Draft:
-    size = int(number(row, "length"))
+    size = int(row.number("length"))
     return Draft(
         task="clrs",
-        prompt=user(text(row, "question"), PRINTOUT),
-        answer=text(row, "answer").strip(),
-        payload={"algorithm": text(row, "algo_name"), "size": size},
+        prompt=user(row.text("question"), PRINTOUT),
+        answer=row.text("answer").strip(),
+        payload={"algorithm": row.text("algo_name"), "size": size},
         level=_level(size, (4, 7, 10, 13)),
-        source_id=row_id(row, "id"),
+        source_id=row.row_id("id"),
     )
 
 
 def game24(row: Fields) -> Draft:
-    """Read a list of four numbers, a trace with its hand, or a line of the table with human solving
-    rates."""
+    """Read four numbers, a trace with its hand, or a line of the table of human solving rates."""
     output = row.get("output")
-    hand = " ".join(str(card) for card in items(row, "values")) if "values" in row else ""
-    hand = hand or text(row, "Puzzles" if "Puzzles" in row else "input")
+    hand = " ".join(str(card) for card in row.entries("values")) if "values" in row else ""
+    hand = hand or row.text("Puzzles" if "Puzzles" in row else "input")
     problem = Game24().parse_question(hand)
     if problem is None:
         raise DataError(
-            f"a hand of the 24 game is four whole numbers from 1 to 13, not {shown(hand)}"
+            f"a hand of the 24 game is four whole numbers from 1 to 13, not {show(hand)}"
         )
     return Draft(
         task="game24",
@@ -125,14 +129,14 @@ def game24(row: Fields) -> Draft:
         payload=problem.payload,
         level=problem.level,
         split=problem.split,
-        source_id=row_id(row, "Rank"),
+        source_id=row.row_id("Rank"),
         id=problem.id,
-        answers=(Answer(text=text(row, "output")),) if output is not None else (),
+        answers=(Answer(text=row.text("output")),) if output is not None else (),
     )
 
 
 def _statement(tree: Tree) -> Json:
-    """Turn a statement of words into the machine form: the people are numbers."""
+    """Turn a statement of words into lists, in which people are numbers."""
     if isinstance(tree, list):
         return [_statement(part) for part in tree]
     if not isinstance(tree, str):
@@ -141,9 +145,8 @@ def _statement(tree: Tree) -> Json:
 
 
 def _level(size: int, tops: tuple[int, ...]) -> float:
-    """Grade a size by the largest of each fifth but the last, the same as for the task's own
-    problems."""
-    return fifth(1 + sum(size > top for top in tops))
+    """Grade a size by the largest one of each fifth but the last, as the task grades its own."""
+    return to_level(1 + sum(size > top for top in tops))
 
 
 _HUMAN = ("Rank", "AMT (s)", "Solved rate", "1-sigma Mean (s)", "1-sigma STD (s)")

@@ -1,5 +1,4 @@
-"""A user's own rows: `field=column` says which column holds what; chats and preference pairs are
-rows like others.
+"""A user's own rows, mapped by `field=column`; chats and preference pairs are mapped too.
 
 A column name may be a path such as `extra_info.index`.
 """
@@ -12,16 +11,12 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    items,
+    check_known,
     layout,
-    one_of,
-    parsed,
-    row_id,
-    scalar,
-    shown,
-    text,
+    parse_json,
+    show,
+    split_last,
 )
-from whet.data.importers.chats import before_last, messages
 from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Json, Message, Split
 
@@ -41,7 +36,7 @@ FIELDS = {
     "task": "the task that grades the row, where rows differ",
     "id": "the row's own id",
 }
-"""What `--map` can fill, besides payload.NAME."""
+"""The fields of `--map`, besides payload.NAME."""
 
 SPLIT_NAMES: dict[str, Split] = {
     **{split: split for split in SPLITS},
@@ -51,46 +46,44 @@ SPLIT_NAMES: dict[str, Split] = {
     "val": "dev",
 }
 UNGRADED = "judge"
-"""The task of rows that come with answers and without a reference, where none is given."""
+"""The task of rows that have answers but no reference, if none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """Reads a row by a mapping from fields to columns."""
+    """Read rows by a mapping from fields to columns."""
 
     columns: Mapping[str, str]
     task: str | None
 
-    def draft(self, row: Fields) -> Draft:
-        found = {name: _column(row, column) for name, column in self.columns.items()}
+    def draft(self, row: Mapping[str, Json]) -> Draft:
+        fields = Fields({name: _column(row, column) for name, column in self.columns.items()})
         payload = {
-            name.removeprefix("payload."): found[name]
-            for name in found
+            name.removeprefix("payload."): value
+            for name, value in fields.items()
             if name.startswith("payload.")
         }
-        prompt, answers = _asked(found)
-        references = [scalar({"answers": item}, "answers") for item in _several(found, "answers")]
+        prompt, answers = _read_chat(fields)
+        references = [Fields(answers=item).scalar("answers") for item in _list(fields, "answers")]
         if references:
             payload["answers"] = list[Json](references)
-        answer = (
-            scalar(found, "answer")
-            if found.get("answer") not in (None, "")
-            else next(iter(references), None)
-        )
+        answer = references[0] if references else None
+        if fields.get("answer") not in (None, ""):
+            answer = fields.scalar("answer")
         return Draft(
-            task=scalar(found, "task") if "task" in found else self.task or UNGRADED,
+            task=fields.scalar("task") if "task" in fields else self.task or UNGRADED,
             prompt=prompt,
             answer=answer,
             payload=payload,
-            level=_level(found),
-            split=split_named(scalar(found, "split")) if found.get("split") is not None else None,
-            source_id=row_id(found, "id"),
+            level=_level(fields),
+            split=parse_split(fields.scalar("split")) if fields.get("split") is not None else None,
+            source_id=fields.row_id("id"),
             answers=answers,
         )
 
 
-def mapped(pairs: Sequence[str], task: str | None) -> Mapped:
-    """Read `field=column` pairs; what cannot make a problem is refused before any row is read."""
+def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
+    """Parse `field=column` pairs; refuse what cannot make a problem before any row is read."""
     columns: dict[str, str] = {}
     for pair in pairs:
         name, sign, column = (part.strip() for part in pair.partition("="))
@@ -100,7 +93,8 @@ def mapped(pairs: Sequence[str], task: str | None) -> Mapped:
             )
         if name not in FIELDS and not (name.startswith("payload.") and name != "payload."):
             raise ConfigError(
-                f"--map {pair!r}: there is no field {name!r}; fields are {', '.join(FIELDS)}, payload.NAME"
+                f"--map {pair!r}: there is no field {name!r}; "
+                f"fields are {', '.join(FIELDS)}, payload.NAME"
             )
         if name in columns:
             raise ConfigError(f"--map gives {name!r} twice, as {columns[name]!r} and {column!r}")
@@ -117,96 +111,90 @@ def mapped(pairs: Sequence[str], task: str | None) -> Mapped:
     return Mapped(columns=columns, task=task)
 
 
-def split_named(name: str) -> Split:
+def parse_split(name: str) -> Split:
     """Read the name of a split as other systems write it."""
-    return SPLIT_NAMES[one_of("split", name.lower(), SPLIT_NAMES)]
+    return SPLIT_NAMES[check_known("split", name.lower(), SPLIT_NAMES)]
 
 
-def _asked(found: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:
-    """Find the prompt and the answers of a row, whichever way it holds them."""
-    model = scalar(found, "model") if found.get("model") is not None else None
+def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:
+    """Read the prompt and the answers of a row, in whichever form it holds them."""
+    model = fields.scalar("model") if fields.get("model") is not None else None
     answers: list[Answer] = []
-    prompt = _prompt(found)
-    if "messages" in found:
-        chat = messages(found["messages"], "messages")
-        prompt, last = before_last(chat, "messages")
+    prompt = _prompt(fields)
+    if "messages" in fields:
+        prompt, last = split_last(fields.messages("messages"), "messages")
         answers.append(Answer(text=last, model=model))
     for name, is_good in (("chosen", True), ("rejected", False)):
-        if name in found:
-            before, last = _reply(found[name], name)
+        if name in fields:
+            before, last = _read_reply(fields, name)
             if before and prompt and before != prompt:
                 raise DataError(f"the chat in {name!r} does not begin with the prompt")
             prompt = prompt or before
             answers.append(Answer(text=last, model=model, is_good=is_good, note=name))
-    answers += [
-        Answer(text=text({"responses": item}, "responses"), model=model)
-        for item in _several(found, "responses")
-    ]
-    if "response" in found:
-        answers.append(Answer(text=text(found, "response"), model=model))
+    texts = [Fields(responses=item).text("responses") for item in _list(fields, "responses")]
+    if "response" in fields:
+        texts.append(fields.text("response"))
+    answers += [Answer(text=text, model=model) for text in texts]
     if not prompt:
         raise DataError("has no prompt: the chats hold only the answer; map prompt=COLUMN as well")
     return prompt, tuple(answers)
 
 
-def _prompt(found: Fields) -> tuple[Message, ...]:
-    system = (Message(role="system", content=text(found, "system")),) if found.get("system") else ()
-    if "prompt" not in found:
+def _prompt(fields: Fields) -> tuple[Message, ...]:
+    if "prompt" not in fields:
         return ()
-    value = found["prompt"]
-    asked = (
-        messages(value, "prompt")
-        if isinstance(value, list)
-        else (Message(role="user", content=text(found, "prompt")),)
-    )
-    return (*system, *asked)
+    system = fields.text("system") if fields.get("system") else ""
+    before = (Message(role="system", content=system),) if system else ()
+    if isinstance(fields["prompt"], list):
+        return (*before, *fields.messages("prompt"))
+    return (*before, Message(role="user", content=fields.text("prompt")))
 
 
-def _reply(value: Json, name: str) -> tuple[tuple[Message, ...], str]:
-    if isinstance(value, str):
-        return (), text({name: value}, name)
-    return before_last(messages(value, name), name)
+def _read_reply(fields: Fields, name: str) -> tuple[tuple[Message, ...], str]:
+    if isinstance(fields[name], str):
+        return (), fields.text(name)
+    return split_last(fields.messages(name), name)
 
 
-def _several(found: Fields, name: str) -> list[Json]:
-    if found.get(name) is None:
+def _list(fields: Fields, name: str) -> list[Json]:
+    if fields.get(name) is None:
         return []
-    return items({name: parsed(found[name])}, name)
+    return Fields({name: parse_json(fields[name])}).entries(name)
 
 
-def _level(found: Fields) -> float | None:
-    if found.get("level") in (None, ""):
+def _level(fields: Fields) -> float | None:
+    if fields.get("level") in (None, ""):
         return None
     try:
-        level = float(scalar(found, "level"))
+        level = float(fields.scalar("level"))
     except ValueError:
         level = -1.0
     if not 0 <= level <= 1:
         raise DataError(
-            f"level should be a number from 0 (easiest) to 1 (hardest), not {shown(found['level'])}"
+            f"level should be a number from 0 (easiest) to 1 (hardest), not {show(fields['level'])}"
         )
     return level
 
 
-def _column(row: Fields, path: str) -> Json:
-    """Take a column by its name, or step by step along a path with dots."""
+def _column(row: Mapping[str, Json], path: str) -> Json:
+    """Read a column by its name, or by a path with dots."""
     if path in row:
         return row[path]
     value: Json = dict(row)
     for name in path.split("."):
-        inner = parsed(value)
+        inner = parse_json(value)
         if not isinstance(inner, dict) or name not in inner:
             raise DataError(f"has no column {path!r}; its columns are {', '.join(row)}")
         value = inner[name]
     return value
 
 
-def _named(*names: str) -> Callable[[Fields], Draft]:
-    """Read a row whose columns carry the names of fields, as far as it has them."""
+def _by_name(*names: str) -> Callable[[Fields], Draft]:
+    """Read rows whose columns are named like fields, those that are there."""
 
     def read(row: Fields) -> Draft:
-        there = {name: name for name in names if row.get(name) is not None}
-        return Mapped(columns=there, task=None).draft(row)
+        columns = {name: name for name in names if row.get(name) is not None}
+        return Mapped(columns=columns, task=None).draft(row)
 
     return read
 
@@ -214,14 +202,14 @@ def _named(*names: str) -> Callable[[Fields], Draft]:
 FORMATS: dict[str, Format] = {
     "messages": layout(
         "chats; the last message is an answer to imitate",
-        _named("messages", "id", "model", "split"),
+        _by_name("messages", "id", "model", "split"),
         "messages",
         "id model split source",
         split="sft",
     ),
     "preferences": layout(
         "pairs of a chosen and a rejected answer",
-        _named("prompt", "system", "chosen", "rejected", "id", "model", "split"),
+        _by_name("prompt", "system", "chosen", "rejected", "id", "model", "split"),
         "chosen rejected",
         "prompt system id model split source score_chosen score_rejected",
         split="sft",

@@ -1,24 +1,9 @@
-"""Benchmarks of mathematics: word problems, competitions, textbooks, Chinese examinations. All are
-the task `math`."""
+"""Benchmarks of mathematics: word problems, competitions, textbooks, Chinese examinations."""
 
 import re
+from collections.abc import Callable
 
-from whet.data.importers.base import (
-    Draft,
-    Fields,
-    Format,
-    amount,
-    fifth,
-    layout,
-    number,
-    optional_text,
-    reference,
-    row_id,
-    text,
-    texts,
-    user,
-)
-from whet.data.importers.wording import BOXED
+from whet.data.importers.base import BOXED, Draft, Fields, Format, layout, to_level, user
 from whet.errors import DataError
 from whet.text.final_answer import match_braces
 from whet.types import Json
@@ -26,100 +11,54 @@ from whet.types import Json
 _UNIT = re.compile(r"\s\([^()]*\)$")
 
 
-def gsm8k(row: Fields) -> Draft:
-    """The answer stands behind `####` at the end of a worked solution."""
-    _, sign, answer = text(row, "answer").rpartition("####")
-    if not sign or not answer.strip():
-        raise DataError("field 'answer' should end with #### and the answer")
-    return _draft(text(row, "question"), answer)
+def plain(
+    question: str,
+    answer: str = "answer",
+    *,
+    id: str = "id idx",
+    level: Callable[[Fields], float] | None = None,
+    extract: Callable[[str], str] | None = None,
+) -> Callable[[Fields], Draft]:
+    """Read rows by the names of their fields, such as "Body Question" for a text in two fields.
 
+    `extract` takes the answer out of a text that holds more than it.
+    """
 
-def math500(row: Fields) -> Draft:
-    return _draft(
-        text(row, "problem"),
-        reference(row, "answer"),
-        id=row_id(row, "unique_id"),
-        level=_level(row, "level"),
-    )
+    def read(row: Fields) -> Draft:
+        gold = extract(row.text(answer)) if extract else row.reference(answer)
+        ids = [row.row_id(name) for name in id.split()]
+        return _draft(
+            " ".join(row.text(name).strip() for name in question.split()),
+            gold,
+            id=next((value for value in ids if value is not None), None),
+            level=level(row) if level else None,
+        )
 
-
-def math_test(row: Fields) -> Draft:
-    """The answer is only in the solution, in its last box."""
-    answer = last_boxed(text(row, "solution"))
-    return _draft(text(row, "problem"), answer, id=row_id(row, "idx"), level=_level(row, "level"))
-
-
-def minerva_math(row: Fields) -> Draft:
-    return _draft(text(row, "problem"), last_boxed(text(row, "solution")), id=row_id(row, "idx"))
-
-
-def math_train(row: Fields) -> Draft:
-    return _draft(text(row, "problem"), reference(row, "answer"), level=_level(row, "difficulty"))
-
-
-def aime_train(row: Fields) -> Draft:
-    """Difficulty runs from 1 to 10 here."""
-    level = fifth(number(row, "difficulty"), 10)
-    return _draft(text(row, "problem"), reference(row, "answer"), id=row_id(row, "id"), level=level)
-
-
-def competition(row: Fields) -> Draft:
-    return _draft(text(row, "problem"), reference(row, "answer"), id=row_id(row, "id"))
+    return read
 
 
 def olympiadbench(row: Fields) -> Draft:
-    """An error that the row allows is an absolute one."""
+    """Read several answers, and the absolute error that a row allows."""
     question = "\n\n".join(
-        part for part in (optional_text(row, "context"), text(row, "question")) if part
+        part for part in (row.optional_text("context"), row.text("question")) if part
     )
-    allowed: dict[str, Json] = {"error": amount(row, "error")} if row.get("error") else {}
-    return _draft(question, *texts(row, "final_answer"), id=row_id(row, "id"), payload=allowed)
-
-
-def question_answer(row: Fields) -> Draft:
-    return _draft(
-        text(row, "question"), reference(row, "answer"), id=row_id(row, "id") or row_id(row, "idx")
-    )
+    allowed: dict[str, Json] = {"error": row.amount("error")} if row.get("error") else {}
+    return _draft(question, *row.texts("final_answer"), id=row.row_id("id"), payload=allowed)
 
 
 def cloze(row: Fields) -> Draft:
-    """Several blanks stand in one answer, apart by semicolons."""
-    return _draft(text(row, "question"), reference(row, "answer").replace(";", ", "))
-
-
-def cmath(row: Fields) -> Draft:
-    return _draft(
-        text(row, "question"), reference(row, "answer"), level=fifth(number(row, "grade"), 6)
-    )
-
-
-def carp(row: Fields) -> Draft:
-    return _draft(text(row, "content"), reference(row, "answer"))
+    """Read several blanks, separated by semicolons, as one answer."""
+    return _draft(row.text("question"), row.reference("answer").replace(";", ", "))
 
 
 def college_math(row: Fields) -> Draft:
-    """The number of an exercise is its own only together with its book."""
-    id = f"{text(row, 'data_source')}:{text(row, 'question_number')}"
-    return _draft(text(row, "question"), reference(row, "answer"), id=id)
-
-
-def svamp(row: Fields) -> Draft:
-    question = f"{text(row, 'Body').strip()} {text(row, 'Question').strip()}"
-    return _draft(question, reference(row, "Answer"), id=row_id(row, "ID"))
-
-
-def asdiv(row: Fields) -> Draft:
-    """The unit stands in brackets behind the answer, and is not asked for."""
-    question = f"{text(row, 'body').strip()} {text(row, 'question').strip()}"
-    return _draft(question, _UNIT.sub("", text(row, "answer")), id=row_id(row, "idx"))
-
-
-def input_target(row: Fields) -> Draft:
-    return _draft(text(row, "input"), reference(row, "target"), id=row_id(row, "idx"))
+    """Name an exercise by its book and its number."""
+    id = f"{row.text('data_source')}:{row.text('question_number')}"
+    return _draft(row.text("question"), row.reference("answer"), id=id)
 
 
 def last_boxed(solution: str) -> str:
-    r"""Take what stands in the last box of a solution.
+    r"""Return the content of the last box of a solution.
 
     >>> last_boxed(r"so \boxed{\frac{1}{2}} it is")
     '\\frac{1}{2}'
@@ -136,20 +75,27 @@ def last_boxed(solution: str) -> str:
     return rest[1:end].strip()
 
 
-def unboxed(answer: str) -> str:
-    """Take an answer out of its box, where it stands in one."""
-    return last_boxed(answer) if "\\boxed" in answer else answer.strip()
+def after_hashes(solution: str) -> str:
+    """Return the answer behind `####` at the end of a worked solution."""
+    _, sign, answer = solution.rpartition("####")
+    if not sign or not answer.strip():
+        raise DataError("field 'answer' should end with #### and the answer")
+    return answer
 
 
-def _level(row: Fields, name: str) -> float:
-    """Read one of five levels, as 3, 3.0 or "Level 3"."""
-    value = row.get(name)
-    if isinstance(value, str):
-        found = re.fullmatch(r"(?:Level )?([1-5])", value)
-        if found is None:
-            raise DataError(f"field {name!r} should be a level from 1 to 5, not {value!r}")
-        return fifth(int(found[1]))
-    return fifth(number(row, name))
+def _grade(name: str, grades: int = 5) -> Callable[[Fields], float]:
+    """Read a level among some grades, written as 3, 3.0 or, of five, "Level 3"."""
+
+    def level(row: Fields) -> float:
+        value = row.get(name)
+        if isinstance(value, str) and grades == 5:
+            match = re.fullmatch(r"(?:Level )?([1-5])", value)
+            if match is None:
+                raise DataError(f"field {name!r} should be a level from 1 to 5, not {value!r}")
+            return to_level(int(match[1]))
+        return to_level(row.number(name), grades)
+
+    return level
 
 
 def _draft(
@@ -174,27 +120,47 @@ def _draft(
 
 _AIME = "id year aime_number problem_number solution url question"
 _QUESTION = "question answer"
+_gsm8k = plain("question", id="", extract=after_hashes)
+_competition = plain("problem", id="id")
+_target = plain("input", "target", id="idx")
 
 FORMATS: dict[str, Format] = {
-    "gsm8k_test": layout("grade school word problems", gsm8k, _QUESTION),
-    "gsm8k_train": layout("grade school word problems", gsm8k, _QUESTION, split="rl"),
+    "gsm8k_test": layout("grade school word problems", _gsm8k, _QUESTION),
+    "gsm8k_train": layout("grade school word problems", _gsm8k, _QUESTION, split="rl"),
     "math500": layout(
-        "MATH-500 by level", math500, "problem answer level", "solution subject unique_id"
+        "MATH-500 by level",
+        plain("problem", id="unique_id", level=_grade("level")),
+        "problem answer level",
+        "solution subject unique_id",
     ),
     "math_test": layout(
-        "MATH, answers boxed in solutions", math_test, "problem solution level", "type idx"
+        "MATH, answers boxed in solutions",
+        plain("problem", "solution", id="idx", level=_grade("level"), extract=last_boxed),
+        "problem solution level",
+        "type idx",
     ),
     "math_train": layout(
-        "MATH, for training", math_train, "problem answer difficulty", "type", split="rl"
+        "MATH, for training",
+        plain("problem", id="", level=_grade("difficulty")),
+        "problem answer difficulty",
+        "type",
+        split="rl",
     ),
     "aime_train": layout(
-        "AIME up to 2023", aime_train, "problem answer difficulty", _AIME, split="rl"
+        "AIME up to 2023",
+        plain("problem", id="id", level=_grade("difficulty", 10)),
+        "problem answer difficulty",
+        _AIME,
+        split="rl",
     ),
-    "aime24": layout("AIME 2024", competition, "problem answer", _AIME),
-    "aime25": layout("AIME 2025", competition, "problem answer", _AIME),
-    "amc23": layout("AMC 2023", competition, "problem answer", _AIME),
+    "aime24": layout("AIME 2024", _competition, "problem answer", _AIME),
+    "aime25": layout("AIME 2025", _competition, "problem answer", _AIME),
+    "amc23": layout("AMC 2023", _competition, "problem answer", _AIME),
     "minerva_math": layout(
-        "university problems with units", minerva_math, "problem solution", "type idx"
+        "university problems with units",
+        plain("problem", "solution", id="idx", extract=last_boxed),
+        "problem solution",
+        "type idx",
     ),
     "olympiadbench": layout(
         "olympiad problems, with units and tolerances",
@@ -203,16 +169,25 @@ FORMATS: dict[str, Format] = {
         "id subfield context solution is_multiple_answer unit answer_type error",
     ),
     "gaokao2023en": layout(
-        "Chinese entrance exam, in English", question_answer, _QUESTION, "source sourcename id lang"
+        "Chinese entrance exam, in English",
+        plain("question"),
+        _QUESTION,
+        "source sourcename id lang",
     ),
     "gaokao_math_cloze": layout(
         "Chinese entrance exam, blanks", cloze, _QUESTION, "passage options label other"
     ),
     "cmath": layout(
-        "Chinese primary school", cmath, "question answer grade", "reasoning_step num_digits"
+        "Chinese primary school",
+        plain("question", id="", level=_grade("grade", 6)),
+        "question answer grade",
+        "reasoning_step num_digits",
     ),
     "carp_en": layout(
-        "middle school algebra", carp, "content answer", "steps expr_cands exprs edges"
+        "middle school algebra",
+        plain("content", id=""),
+        "content answer",
+        "steps expr_cands exprs edges",
     ),
     "college_math": layout(
         "college textbooks",
@@ -221,14 +196,17 @@ FORMATS: dict[str, Format] = {
         "license data_topic",
     ),
     "svamp": layout(
-        "word problems with distractors", svamp, "Body Question Answer", "Equation Type ID idx"
+        "word problems with distractors",
+        plain("Body Question", "Answer", id="ID"),
+        "Body Question Answer",
+        "Equation Type ID idx",
     ),
     "asdiv": layout(
         "word problems, units in brackets",
-        asdiv,
+        plain("body question", id="idx", extract=lambda answer: _UNIT.sub("", answer)),
         "body question answer",
         "solution_type formula idx",
     ),
-    "mawps": layout("word problems", input_target, "input target", "type idx"),
-    "gsm_hard": layout("GSM8K with large numbers", input_target, "input target", "code idx"),
+    "mawps": layout("word problems", _target, "input target", "type idx"),
+    "gsm_hard": layout("GSM8K with large numbers", _target, "input target", "code idx"),
 }

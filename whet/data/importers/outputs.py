@@ -1,108 +1,90 @@
-"""Model answers with labels: the question becomes a problem, the answers become rollouts that carry
-the label."""
+"""Answers of models with labels: questions become problems, answers become labelled rollouts."""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
 
 from whet.data.importers.base import (
+    BOXED,
     Answer,
     Draft,
     Fields,
     Format,
-    flag,
-    items,
+    check_known,
     layout,
-    number,
-    one_of,
-    optional_text,
-    row_id,
-    scalar,
-    text,
-    texts,
     user,
 )
 from whet.data.importers.choice import bbh_logic
 from whet.data.importers.logic import game24
 from whet.data.importers.tables import tablebench
-from whet.data.importers.wording import BOXED, LISTED
 from whet.types import Message
+
+LISTED = "End with a list of texts in quotes, in order, between answer tags: <answer>[...]</answer>"
 
 
 def gsm8k_model_solutions(row: Fields) -> Draft:
-    gold = text(row, "ground_truth").rpartition("A:")[2]
+    gold = row.text("ground_truth").rpartition("A:")[2]
     answer = Answer(
-        text=text(row, "solution"), model=text(row, "model"), is_good=flag(row, "is_correct")
+        text=row.text("solution"), model=row.text("model"), is_good=row.flag("is_correct")
     )
     return _math(row, gold, answer)
 
 
 def qwen_math_outputs(row: Fields) -> Draft:
-    """Eight samples a problem, each with the label of the upstream grader."""
-    samples = [sample for sample in items(row, "samples") if isinstance(sample, dict)]
-    answers = [
-        Answer(text=text(each, "response"), is_good=flag(each, "correct")) for each in samples
-    ]
-    return _math(row, scalar(row, "gt"), *answers, system=optional_text(row, "system"))
+    """Read eight samples per problem, each with the label of the upstream grader."""
+    samples = [Fields(sample) for sample in row.entries("samples") if isinstance(sample, dict)]
+    answers = [Answer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
+    return _math(row, row.scalar("gt"), *answers, system=row.optional_text("system"))
 
 
 def tora_gsm8k_outputs(row: Fields) -> Draft:
-    """A trace with programs and their output; whether it is right is left to the grader."""
-    return _math(
-        row,
-        scalar(row, "gt"),
-        *(Answer(text=each, model="tora-70b") for each in texts(row, "code")),
-    )
+    """Read traces with programs and their output, without labels."""
+    answers = [Answer(text=text, model="tora-70b") for text in row.texts("code")]
+    return _math(row, row.scalar("gt"), *answers)
 
 
 def step_errors_math(row: Fields) -> Draft:
-    """Every final answer is right here, though half of the solutions are not; the label is that of
-    the answer."""
-    good = text(row, "model_output_answer_correctness") == "correct"
-    answer = Answer(text=text(row, "model_output"), model=text(row, "generator"), is_good=good)
-    return _math(row, scalar(row, "ground_truth_answer"), answer)
+    """Read the label of the final answer, which is right even where the solution is not."""
+    good = row.text("model_output_answer_correctness") == "correct"
+    answer = Answer(text=row.text("model_output"), model=row.text("generator"), is_good=good)
+    return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def step_labels_prm800k(row: Fields) -> Draft:
-    """Steps are lists of one text; the labels of steps are a matter for verifiers and stay
-    behind."""
-    steps = [texts({"step": step}, "step")[0] for step in items(row, "model_output_step_format")]
-    return _math(
-        row,
-        scalar(row, "ground_truth_answer"),
-        Answer(text="\n".join(steps), model=text(row, "generator")),
-    )
+    """Read steps, which are lists of one text, without their labels."""
+    steps = [Fields(step=step).texts("step")[0] for step in row.entries("model_output_step_format")]
+    answer = Answer(text="\n".join(steps), model=row.text("generator"))
+    return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def game24_outputs(row: Fields) -> Draft:
-    draft = game24({"input": text(row, "puzzle")})
+    draft = game24(Fields(input=row.text("puzzle")))
     answer = Answer(
-        text=text(row, "output"),
-        model=text(row, "method"),
-        is_good=number(row, "checked_reward") == 1,
+        text=row.text("output"),
+        model=row.text("method"),
+        is_good=row.number("checked_reward") == 1,
     )
-    return replace(draft, answers=(answer,), source_id=row_id(row, "idx"))
+    return replace(draft, answers=(answer,), source_id=row.row_id("idx"))
 
 
 def game24_search_outputs(row: Fields) -> Draft:
-    draft = game24({"values": items(row, "hand")})
+    draft = game24(Fields(values=row.entries("hand")))
     answer = Answer(
-        text=text(row, "output"), model=text(row, "run"), is_good=flag(row, "final_correct")
+        text=row.text("output"), model=row.text("run"), is_good=row.flag("final_correct")
     )
-    return replace(draft, answers=(answer,), source_id=row_id(row, "idx"))
+    return replace(draft, answers=(answer,), source_id=row.row_id("idx"))
 
 
 def tablebench_outputs(row: Fields) -> Draft:
-    answer = Answer(text=text(row, "prediction"), model=text(row, "model_name"))
+    answer = Answer(text=row.text("prediction"), model=row.text("model_name"))
     return replace(tablebench(row), answers=(answer,))
 
 
 def bigbench_mistake(row: Fields) -> Draft:
-    """Five tasks of BIG-Bench with a trace each. The label is that of the answer, not of the steps
-    before it."""
-    kind = text(row, "task")
-    asked = text(row, "input").strip()
-    target = text(row, "target").strip()
+    """Read traces of five tasks of BIG-Bench; the label is that of the answer, not of the steps."""
+    kind = row.text("task")
+    asked = row.text("input").strip()
+    target = row.text("target").strip()
     known: dict[str, Callable[[], Draft]] = {
         "logical_deduction": lambda: bbh_logic(row),
         "tracking_shuffled_objects": lambda: bbh_logic(row),
@@ -114,9 +96,9 @@ def bigbench_mistake(row: Fields) -> Draft:
             f"Close what is open here, and nothing else: {asked}", target
         ),
     }
-    is_good = optional_text(row, "answer").strip().rstrip(".") == target
-    answer = Answer(text="\n".join(texts(row, "steps")), is_good=is_good)
-    return replace(known[one_of("task", kind, known)](), answers=(answer,))
+    is_good = row.optional_text("answer").strip().rstrip(".") == target
+    answer = Answer(text="\n".join(row.texts("steps")), is_good=is_good)
+    return replace(known[check_known("task", kind, known)](), answers=(answer,))
 
 
 def _sequence(question: str, target: str) -> Draft:
@@ -132,14 +114,17 @@ def _math(row: Fields, gold: str, *answers: Answer, system: str = "") -> Draft:
     before = (Message(role="system", content=system),) if system else ()
     return Draft(
         task="math",
-        prompt=(*before, *user(text(row, "question"), "" if system else BOXED)),
+        prompt=(*before, *user(row.text("question"), "" if system else BOXED)),
         answer=gold.strip(),
-        source_id=row_id(row, "id") or row_id(row, "idx"),
+        source_id=row.row_id("id") or row.row_id("idx"),
         answers=answers,
     )
 
 
-_STEPS = "model_output_step_format model_output_solution_correctness model_output_solution_first_error_step id"
+_STEPS = (
+    "model_output_step_format model_output_solution_correctness "
+    "model_output_solution_first_error_step id"
+)
 _SEARCH = "idx expression claims_success n_steps first_wrong_arithmetic_line"
 _TABLE = "id qsubtype chart_type instruction_type instruction parsed_result"
 

@@ -1,4 +1,4 @@
-"""Evaluate a player on a split, once or every few steps of training."""
+"""Evaluate a policy on a split of problems, once or every few steps of training."""
 
 from collections.abc import Sequence
 
@@ -16,22 +16,20 @@ from whet.types import Group, Problem, Split
 
 
 class ValidationConfig(Config):
-    """Validation during training; it alone picks the checkpoint that is kept as the result."""
+    """Validation during training, which picks the checkpoint that is kept as the result."""
 
     every: int = Field(default=0, ge=0)
-    """Steps between two validations, the first before training; 0 validates after the last step
-    only."""
+    """Steps between validations, the first before training; 0 validates after the last step only."""
     split: Split = Field(default="dev", json_schema_extra=CONSTANT)
-    """Whose problems are asked; those known to have no solution are left out."""
+    """The split to validate on, without problems that are known to have no solution."""
     samples: int = Field(default=4, ge=1)
-    """Answers to each problem; the validation is their mean, with an interval over problems."""
+    """Answers per problem; the result is their mean, with an interval over problems."""
     temperature: float = Field(default=1.0, ge=0.0)
-    """Temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
+    """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
 
 
 class Validator:
-    """Validates a policy on held-out problems with the same random numbers every time, so that validations
-    compare."""
+    """Validate a policy on held-out problems, with the same random numbers every time."""
 
     def __init__(
         self,
@@ -49,8 +47,7 @@ class Validator:
         self.problems = solvable(problems)
 
     def is_due(self, step: int, steps: int) -> bool:
-        """Whether to validate after `step` of `steps` have been done; never without problems to
-        ask."""
+        """Tell whether to validate after `step` of `steps`; never without problems."""
         return bool(self.problems) and (
             step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
         )

@@ -1,0 +1,388 @@
+"""The metrics of a step: what its rollouts and its clock say, and where the numbers go.
+
+The run's JSON lines and the console always get them, TensorBoard and Weights & Biases on demand.
+"""
+
+import importlib
+import math
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean, pstdev
+from types import ModuleType, TracebackType
+from typing import Literal, Protocol, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from whet.config import Config
+from whet.errors import ConfigError
+from whet.types import Finish, Group, Rollout, Score, Verdict
+
+Metrics = Mapping[str, float]
+"""Numbers of one step by `area/name`, such as `reward/mean`."""
+Part = Literal["sample", "grade", "score", "update"]
+TIMES: dict[Part, str] = {
+    "sample": "time/sample",
+    "grade": "time/grade",
+    "score": "time/score",
+    "update": "time/update",
+}
+"""The parts of a step and their metrics."""
+MAX_SHOWN = 2_000
+"""Characters of a prompt or an answer that a table of samples shows."""
+
+
+class TrackConfig(Config):
+    """Where metrics go besides the run folder and the console."""
+
+    sinks: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Further places, each an optional package."""
+    project: str = "whet"
+    """The Weights & Biases project; nothing else uses it."""
+
+
+class Run(Protocol):
+    """The parts of a run that a tracker uses: its folder, its unique id and its metrics file."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str: ...
+
+    def log_metrics(self, step: int, metrics: Metrics) -> None: ...
+
+
+class Clock:
+    """Measure where the time of a step goes. Parts never overlap: an inner one pauses the outer.
+
+    with clock.measure("sample"):
+        groups = sample()
+    tracker.log(step, clock.lap())
+    """
+
+    def __init__(
+        self,
+        *,
+        peak_bytes: Callable[[], int] | None = None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Take the peak of memory from `peak_bytes`, such as CUDA's; by default of this process."""
+        self._peak_bytes = peak_bytes or _peak_resident_bytes
+        self._now = now
+        self._open: list[Part] = []
+        self._start = self._last = now()
+        self._clear()
+
+    @contextmanager
+    def measure(self, part: Part) -> Iterator[None]:
+        """Count the seconds of a block as `time/<part>`."""
+        self._charge()
+        self._open.append(part)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
+        """Add what a call of an engine did: `useful` of its `row_steps` gave a token."""
+        self._tokens += tokens
+        self._row_steps += row_steps
+        self._useful += useful
+
+    def lap(self) -> dict[str, float]:
+        """Return the metrics of the step that ends here, and start the next one."""
+        self._charge()
+        metrics = {name: self._seconds[part] for part, name in TIMES.items()}
+        metrics["time/step"] = self._last - self._start
+        metrics["memory/peak_gb"] = self._peak_bytes() / 1e9
+        if self._row_steps:
+            seconds = metrics["time/sample"]
+            metrics["engine/tokens_per_s"] = self._tokens / seconds if seconds else 0.0
+            metrics["engine/slots_busy"] = self._useful / self._row_steps
+        self._start = self._last
+        self._clear()
+        return metrics
+
+    def _clear(self) -> None:
+        self._seconds: dict[Part, float] = defaultdict(float)
+        self._tokens = 0
+        self._row_steps = 0
+        self._useful = 0
+
+    def _charge(self) -> None:
+        now = self._now()
+        if self._open:
+            self._seconds[self._open[-1]] += now - self._last
+        self._last = now
+
+
+def _peak_resident_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # Linux counts in KiB
+
+
+def rollup(groups: Sequence[Group]) -> dict[str, float]:
+    """Average rewards, scores and lengths over all rollouts, and count what carries no signal.
+
+    Where a step has problems of several tasks or sources, the main figures are also given for each
+    of them, as `score/correct/<task>` and `score/correct/source/<source>`.
+    """
+    rollouts = [rollout for group in groups for rollout in group]
+    rewards = _rewards(rollouts)
+    graded = _grades(rollouts)
+    names = sorted({name for score in graded for name in score.parts})
+    metrics = {
+        "reward/mean": fmean(rewards) if rewards else 0.0,
+        "reward/deviation": pstdev(rewards) if rewards else 0.0,
+        "score/unscored": float(len(rollouts) - len(graded)),
+        "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
+        "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
+        "groups/equal": fmean(len(set(_rewards(group))) <= 1 for group in groups),
+    }
+    for name in names:
+        metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)
+    by_task = _split(rollouts, lambda rollout: rollout.problem.task)
+    by_source = _split(rollouts, lambda rollout: f"source/{rollout.problem.source}")
+    for label, part in (by_task | by_source).items():
+        metrics |= _main_figures(part, label)
+    return metrics
+
+
+def _split(rollouts: Sequence[Rollout], key: Callable[[Rollout], str]) -> dict[str, list[Rollout]]:
+    """Split rollouts by a label; nothing where all have the same."""
+    parts: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        parts[key(rollout)].append(rollout)
+    return dict(parts) if len(parts) > 1 else {}
+
+
+def _main_figures(rollouts: Sequence[Rollout], label: str) -> dict[str, float]:
+    rewards = _rewards(rollouts)
+    figures = {f"length/mean/{label}": fmean(len(r.completion.tokens) for r in rollouts)}
+    if rewards:
+        figures[f"reward/mean/{label}"] = fmean(rewards)
+    if graded := _grades(rollouts):
+        figures[f"score/correct/{label}"] = fmean(s.parts.get("correct", 0.0) for s in graded)
+    return figures
+
+
+def _grades(rollouts: Sequence[Rollout]) -> list[Score]:
+    return [r.score for r in rollouts if r.score and r.score.verdict != Verdict.UNSCORED]
+
+
+def _rewards(rollouts: Sequence[Rollout]) -> list[float]:
+    return [rollout.reward for rollout in rollouts if rollout.reward is not None]
+
+
+class Tracker(Protocol):
+    """Receives the metrics of each step, and now and then some sample answers."""
+
+    def log(self, step: int, metrics: Metrics) -> None: ...
+
+    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        """Show some graded answers; not every tracker can."""
+        return
+
+    def close(self) -> None:
+        """Flush what is buffered."""
+        return
+
+
+class Trackers(Tracker):
+    """Pass every step on to several trackers, in order; close all when left as a context."""
+
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self._trackers = tuple(trackers)
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        for tracker in self._trackers:
+            tracker.log(step, metrics)
+
+    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        for tracker in self._trackers:
+            tracker.log_answers(step, rollouts)
+
+    def close(self) -> None:
+        for tracker in self._trackers:
+            tracker.close()
+
+    def __enter__(self) -> "Trackers":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_trackers(
+    cfg: TrackConfig,
+    run: Run,
+    columns: Mapping[str, str],
+    *,
+    every: int = 1,
+    console: Console | None = None,
+) -> Trackers:
+    """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
+    trackers: list[Tracker] = [
+        JsonlTracker(run),
+        ConsoleTracker(columns, every=every, console=console),
+    ]
+    if "tensorboard" in cfg.sinks:
+        trackers.append(TensorBoardTracker(run))
+    if "wandb" in cfg.sinks:
+        trackers.append(WandbTracker(run, cfg.project))
+    return Trackers(trackers)
+
+
+class JsonlTracker(Tracker):
+    """Write the run's own metrics file, from which the report is drawn."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        self._run.log_metrics(step, metrics)
+
+
+class ConsoleTracker(Tracker):
+    """Print an aligned line with a few metrics, every step or every few steps."""
+
+    def __init__(
+        self,
+        columns: Mapping[str, str],
+        *,
+        every: int = 1,
+        console: Console | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._columns = dict(columns)
+        self._every = every
+        self._stream = stream or sys.stderr
+        self._console = console or (Console(file=self._stream) if self._stream.isatty() else None)
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        labels = {name: label for name, label in self._columns.items() if name in metrics}
+        if not labels or step % self._every:
+            return
+        line = Text(f"step {step:>6}", style="bold")
+        for name, label in labels.items():
+            line.append(f"  {label} ", style="dim not bold")
+            line.append(f"{format_number(metrics[name]):<8}", style="cyan not bold")
+        if self._console is None:
+            print(line.plain, file=self._stream, flush=True)
+        else:
+            self._console.print(line, soft_wrap=True)
+
+
+class TensorBoardTracker(Tracker):
+    """Write event files to `tensorboard/` in the run folder, without TensorFlow or torch."""
+
+    def __init__(self, run: Run) -> None:
+        self._folder = run.folder / "tensorboard"
+        writers = _load_optional("tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._open = writers.EventFileWriter
+        self._events = _load_optional("tensorboard.compat.proto.event_pb2", "tensorboard")
+        self._summaries = _load_optional("tensorboard.compat.proto.summary_pb2", "tensorboard")
+        self._tensors = _load_optional("tensorboard.compat.proto.tensor_pb2", "tensorboard")
+        self._writer: _EventWriter | None = None
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        value = self._summaries.Summary.Value
+        self._write(step, [value(tag=name, simple_value=x) for name, x in metrics.items()])
+
+    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        metadata = self._summaries.SummaryMetadata
+        markdown = _markdown(rollouts).encode()
+        text = self._tensors.TensorProto(dtype="DT_STRING", string_val=[markdown])
+        plugin = metadata(plugin_data=metadata.PluginData(plugin_name="text"))
+        value = self._summaries.Summary.Value(tag="answers", metadata=plugin, tensor=text)
+        self._write(step, [value])
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, step: int, values: list[object]) -> None:
+        if self._writer is None:
+            self._writer = self._open(str(self._folder))
+            # A session that starts at a step makes TensorBoard forget that step and the later ones
+            # of the session before.
+            session = self._events.SessionLog(status=self._events.SessionLog.START)
+            self._add(step, session_log=session)
+        self._add(step, summary=self._summaries.Summary(value=values))
+
+    def _add(self, step: int, **content: object) -> None:
+        assert self._writer is not None, "events are added to an open writer"
+        self._writer.add_event(self._events.Event(wall_time=time.time(), step=step, **content))
+
+
+class WandbTracker(Tracker):
+    """Send metrics to Weights & Biases; a resumed run continues under the same id."""
+
+    def __init__(self, run: Run, project: str) -> None:
+        self._wandb = _load_optional("wandb", "wandb")
+        self._session = self._wandb.init(
+            project=project, name=run.folder.name, id=run.id, dir=str(run.folder), resume="allow"
+        )
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        self._session.log(dict(metrics), step=step)
+
+    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        table = self._wandb.Table(columns=list(COLUMNS), data=[_cells(r) for r in rollouts])
+        self._session.log({"answers": table}, step=step)
+
+    def close(self) -> None:
+        self._session.finish()
+
+
+COLUMNS = ("task", "prompt", "answer", "verdict", "note")
+
+
+def _cells(rollout: Rollout) -> list[str]:
+    prompt = rollout.problem.prompt[-1].content if rollout.problem.prompt else ""
+    verdict = rollout.score.verdict.value if rollout.score else Verdict.UNSCORED.value
+    note = rollout.score.note if rollout.score else ""
+    return [rollout.problem.task, prompt[:MAX_SHOWN], rollout.text[:MAX_SHOWN], verdict, note]
+
+
+def _markdown(rollouts: Sequence[Rollout]) -> str:
+    rows = [list(COLUMNS), ["---"] * len(COLUMNS), *(_cells(rollout) for rollout in rollouts)]
+    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
+    return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
+
+
+def format_number(value: float) -> str:
+    """Write a metric in about eight characters: whole numbers as such, others with four digits.
+
+    >>> format_number(512.0), format_number(0.123456), format_number(1.5e-7)
+    ('512', '0.1235', '1.5e-07')
+    """
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e8:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+class _EventWriter(Protocol):
+    def add_event(self, event: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _load_optional(module: str, package: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'track.sinks names "{package}", which is not installed: '
+            f"pip install {package}, or leave it out"
+        ) from error
