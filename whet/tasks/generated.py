@@ -13,10 +13,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import derive, stream
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import ConfiguredTask, data_error
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class Generator(Protocol):
         ...
 
 
-class GeneratedTask(Task):
+class GeneratedTask(ConfiguredTask):
     """A task that draws its problems one at a time, each from a stream of its own."""
 
     is_bounded = True
@@ -105,7 +104,7 @@ def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> 
     """Read the gold answer; `needs` says in an error what it should be."""
     gold = read(problem.answer or "")
     if gold is None:
-        raise DataError(f"problem {problem.id} needs {needs} as its answer, not {problem.answer!r}")
+        raise data_error(problem, f"{needs} as its answer", problem.answer)
     return gold
 
 

@@ -38,10 +38,7 @@ class CodeFunction(CodeTask):
     """Run the tests of a row against the last program of a response that defines the entry."""
 
     name = "code_function"
-
-    def __init__(self, config: CodeFunctionConfig | None = None) -> None:
-        self.config = config or CodeFunctionConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CodeFunctionConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the program passes every test. Parts: `correct` 0 or 1."""
@@ -53,7 +50,9 @@ class CodeFunction(CodeTask):
         source = program.last_definition(text, root(tests.entry))
         if source is None:
             return unread("there is no fenced program")
-        return to_score(run_tests(self._sandbox, tests, source, self.config.limits), source)
+        return to_score(
+            run_tests(Sandbox(self.config.sandbox), tests, source, self.config.limits), source
+        )
 
 
 def root(entry: str) -> str:

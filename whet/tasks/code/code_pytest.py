@@ -34,10 +34,7 @@ class CodePytest(CodeTask):
     """Run a test module against the last program of a response."""
 
     name = "code_pytest"
-
-    def __init__(self, config: CodePytestConfig | None = None) -> None:
-        self.config = config or CodePytestConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CodePytestConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether every test passes. Parts: `correct` 0 or 1."""
@@ -47,7 +44,9 @@ class CodePytest(CodeTask):
         source = program.last_program(text)
         if source is None:
             return unread("there is no fenced program")
-        return to_score(run_tests(self._sandbox, tests, source, self.config.limits), source)
+        return to_score(
+            run_tests(Sandbox(self.config.sandbox), tests, source, self.config.limits), source
+        )
 
 
 def tests_of(problem: Problem) -> Tests:

@@ -47,10 +47,6 @@ class CodeStdin(CodeTask):
     name = "code_stdin"
     config: CodeStdinConfig
 
-    def __init__(self, config: CodeStdinConfig | None = None) -> None:
-        self.config = config or CodeStdinConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
-
     def score(self, problem: Problem, text: str) -> Score:
         """State whether every case comes out right. Parts: `correct` 0 or 1."""
         cases = cases_of(problem)
@@ -69,7 +65,9 @@ class CodeStdin(CodeTask):
                 file.write(stdin.encode("utf-8", "replace"))
                 file.flush()
                 with Path(file.name).open("rb") as read_only:
-                    result = self._sandbox.run_script(source, read_only, limits, deadline)
+                    result = Sandbox(self.config.sandbox).run_script(
+                        source, read_only, limits, deadline
+                    )
             if result.fault:
                 return Outcome(passed=False, note=f"case {number}: {result.fault}")
             if not self._is_same(problem, result.output, wanted):

@@ -37,10 +37,7 @@ class CodeIO(CodeTask):
     """Compare a predicted output, or run the program on a predicted input."""
 
     name = "codeio"
-
-    def __init__(self, config: CodeIOConfig | None = None) -> None:
-        self.config = config or CodeIOConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CodeIOConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
@@ -65,7 +62,7 @@ class CodeIO(CodeTask):
         source = text_of(problem, "program")
         entry = text_of(problem, "entry", "main_solution")
         data: list[object] = list(plain.encode(((), value)))
-        reply = call(self._sandbox, source, entry, data, self.config.limits)
+        reply = call(Sandbox(self.config.sandbox), source, entry, data, self.config.limits)
         if isinstance(reply, str):
             return Outcome(passed=False, note=reply)
         output = read_reply(reply)

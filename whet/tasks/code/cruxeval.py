@@ -58,10 +58,7 @@ class CruxEval(CodeTask):
     """Compare a predicted output, or run the function on a predicted input."""
 
     name = "cruxeval"
-
-    def __init__(self, config: CruxEvalConfig | None = None) -> None:
-        self.config = config or CruxEvalConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CruxEvalConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
@@ -91,7 +88,13 @@ class CruxEval(CodeTask):
 
     def _run(self, problem: Problem, arguments: Arguments, wanted: object) -> Outcome:
         source = text_of(problem, "program")
-        reply = call(self._sandbox, source, "f", list(plain.encode(arguments)), self.config.limits)
+        reply = call(
+            Sandbox(self.config.sandbox),
+            source,
+            "f",
+            list(plain.encode(arguments)),
+            self.config.limits,
+        )
         if isinstance(reply, str):
             return Outcome(passed=False, note=reply)
         value = read_reply(reply)

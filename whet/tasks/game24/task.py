@@ -6,9 +6,8 @@ from random import Random
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import StepNote, Task
+from whet.tasks.base import ConfiguredTask, StepNote, data_error
 from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
 from whet.tasks.game24.rules import Grade, grade
 from whet.tasks.game24.traces import (
@@ -60,14 +59,12 @@ class Game24Config(Config):
     """How deep gold searches go: 2 judges two numbers at a glance instead of trying all joins."""
 
 
-class Game24(Task):
+class Game24(ConfiguredTask):
     """The fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
 
     name = "game24"
     is_bounded = True
-
-    def __init__(self, config: Game24Config | None = None) -> None:
-        self.config = config or Game24Config()
+    config: Game24Config
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """List the hands of a split, each with its numbers in a fixed random order."""
@@ -157,6 +154,4 @@ def _numbers(problem: Problem) -> tuple[int, ...]:
         whole = tuple(number for number in numbers if type(number) is int)
         if len(whole) == 4:
             return whole
-    raise DataError(
-        f"problem {problem.id} needs four whole numbers in payload.numbers, not {numbers!r}"
-    )
+    raise data_error(problem, "four whole numbers in payload.numbers", numbers)

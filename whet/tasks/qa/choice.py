@@ -7,18 +7,17 @@ two letters are wrong where one is asked for.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
 from whet.text.doubt import CHOICE, TURN, any_of
-from whet.types import Problem, Score, Split
+from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _USUAL = LETTERS[:10]
@@ -67,16 +66,11 @@ class Picked:
     """The options picked are written alike, so that picking by text cannot tell them apart."""
 
 
-class Choice(Task):
+class Choice(FileTask):
     """Grades letters; its problems come from files."""
 
     name = "choice"
-
-    def __init__(self, config: ChoiceConfig | None = None) -> None:
-        self.config = config or ChoiceConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
+    config: ChoiceConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
@@ -119,19 +113,14 @@ def options_of(problem: Problem) -> dict[str, str]:
     if isinstance(given, list) and len(given) <= len(LETTERS):
         given = dict(zip(LETTERS, given, strict=False))
     if not isinstance(given, dict) or not all(len(key) == 1 and key in LETTERS for key in given):
-        raise DataError(
-            f"problem {problem.id} needs options by letter, or as a list, not {str(given)[:100]}"
-        )
+        raise data_error(problem, "options by letter, or as a list", given)
     return {key: str(text) for key, text in given.items()}
 
 
 def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
     picked = pick(problem.answer or "", options, must_be_whole=True)
     if picked is None or picked.is_hedged:
-        raise DataError(
-            f"problem {problem.id} needs a letter of its options as the answer, "
-            f"not {problem.answer!r}"
-        )
+        raise data_error(problem, "a letter of its options as the answer", problem.answer)
     return picked.letters
 
 

@@ -15,7 +15,7 @@ import secrets
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message as Headers
 from typing import IO, Literal
@@ -24,11 +24,11 @@ from pydantic import Field, field_validator
 
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
 from whet.tasks.qa.table import Rule, accepted_answers, agrees
 from whet.text.final_answer import visible_text
-from whet.types import Json, Problem, Score, Split, Verdict
+from whet.types import Json, Problem, Score, Verdict
 
 MAX_REPLY_BYTES = 1 << 20
 _AGAIN = frozenset((408, 409, 425, 429))
@@ -71,20 +71,15 @@ class JudgeConfig(Config):
     endpoint: EndpointConfig = EndpointConfig()
 
 
-class Judge(Task):
+class Judge(FileTask):
     """Grades by asking a model; its problems come from files."""
 
     name = "judge"
-
-    def __init__(self, config: JudgeConfig | None = None) -> None:
-        self.config = config or JudgeConfig()
+    config: JudgeConfig
 
     @property
     def seconds(self) -> float:
         return self.config.endpoint.budget
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
@@ -98,9 +93,6 @@ class Judge(Task):
         if verdict is None:
             return Score(verdict=Verdict.UNSCORED, parts={}, answer=answer[:1000], note=note)
         return to_score(verdict, {"asked": 1.0}, answer, note)
-
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
 
     def _ask(self, problem: Problem, golds: Sequence[str], answer: str) -> tuple[bool | None, str]:
         """Ask for a verdict, and once more within the budget where the reply has none."""

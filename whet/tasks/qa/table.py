@@ -8,18 +8,17 @@ b`) is free in its order, one with commas is not unless the payload says `"order
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.final_answer import after_verb, only_number, visible_text
-from whet.types import Problem, Score, Split
+from whet.types import Problem, Score
 
 MAX_NUMBER_CHARS = 64
 
@@ -80,16 +79,11 @@ class Quantity:
         return "percent" in self.unit
 
 
-class Table(Task):
+class Table(FileTask):
     """Grades numbers, texts and lists; its problems come from files."""
 
     name = "table"
-
-    def __init__(self, config: TableConfig | None = None) -> None:
-        self.config = config or TableConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
+    config: TableConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
@@ -103,17 +97,12 @@ class Table(Task):
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, (stated or whole or "").strip(), note)
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
-
     def _rule(self, problem: Problem) -> Rule:
         unit = problem.payload.get("unit")
         tolerance = problem.payload.get("tolerance") or 0
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if not is_number or not 0 <= float(str(tolerance)) < 1:
-            raise DataError(
-                f"problem {problem.id} needs a tolerance from 0 to 1, not {tolerance!r}"
-            )
+            raise data_error(problem, "a tolerance from 0 to 1", tolerance)
         return Rule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),
             tolerance=Fraction(str(tolerance)),
@@ -129,7 +118,7 @@ def accepted_answers(problem: Problem) -> list[str]:
     golds = dict.fromkeys(str(text) for text in texts if text is not None)
     golds = {text: None for text in golds if text.strip()}
     if not golds:
-        raise DataError(f"problem {problem.id} needs an answer, not {problem.answer!r}")
+        raise data_error(problem, "an answer", problem.answer)
     return list(golds)
 
 

@@ -11,8 +11,8 @@ from itertools import combinations
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.base import data_error
 from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
 from whet.types import Json, Problem, Score, Split
@@ -46,9 +46,6 @@ class Countdown(GeneratedTask):
     name = "countdown"
     has_one_answer = False
     config: CountdownConfig
-
-    def __init__(self, config: CountdownConfig | None = None) -> None:
-        self.config = config or CountdownConfig()
 
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
@@ -87,10 +84,7 @@ class Countdown(GeneratedTask):
                 if len(whole) == len(numbers):
                     use = problem.payload.get("use", self.config.use)
                     return whole, target, "some" if use == "some" else "all"
-        raise DataError(
-            f"problem {problem.id} needs payload.numbers and payload.target, "
-            f"not {dict(problem.payload)!r}"
-        )
+        raise data_error(problem, "payload.numbers and payload.target", dict(problem.payload))
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
