@@ -4,7 +4,7 @@ import pytest
 
 from whet.tasks.code import mini_pytest
 from whet.tasks.code.mini_pytest import Approx, Raises
-from whet.tasks.code.program import blocks, fenced, last_definition, last_program
+from whet.tasks.code.program import blocks, fence, last_definition, last_program
 from whet.tasks.code.tests_text import free_names, runs_text, unsupported_reason
 
 
@@ -15,7 +15,7 @@ def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
 
 
 def test_reasoning_is_not_read() -> None:
-    draft, final = fenced("draft"), fenced("final")
+    draft, final = fence("draft"), fence("final")
 
     assert last_program(f"<think>{draft}</think>\n{final}") == "final"
     assert last_program(f"<think>\n{draft}\n</think>\nnothing") is None

@@ -21,7 +21,7 @@ from whet.data.importers.base import (
     texts,
 )
 from whet.errors import DataError
-from whet.tasks.code import code_pytest, tests_text
+from whet.tasks.code import code_tests, tests_text
 from whet.types import Json, Message
 
 
@@ -100,7 +100,7 @@ def program(truth: Truth) -> Draft:
         return code.function_draft(truth.prompt, entry, [source], setup=setup, answer=None, id=None)
     if "pytest" in tests:
         draft = _draft("code_pytest", None, {"tests": text(tests, "pytest")})
-        return replace(draft, unsupported=code_pytest.unsupported_reason(code.as_problem(draft)))
+        return replace(draft, unsupported=code_tests.unsupported_reason(code.as_problem(draft)))
     starter = truth.extra.get("starter_code")
     plain: dict[str, Json] = {
         name: tests[name] for name in tests if not name.startswith("complete_")

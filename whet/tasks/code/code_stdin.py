@@ -10,7 +10,6 @@ exactly but for what the whitespace setting leaves out; numbers within a toleran
 case, only where the row says so.
 """
 
-import json
 import re
 import tempfile
 import time
@@ -18,9 +17,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from whet.errors import DataError
+from whet.tasks.base import data_error
 from whet.tasks.code import program
-from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, guard, to_score, unread
+from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, score_run, unread
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
 
@@ -51,11 +50,11 @@ class CodeStdin(CodeTask):
         """State whether every case comes out right. Parts: `correct` 0 or 1."""
         cases = cases_of(problem)
         if not cases:
-            raise DataError(f"problem {problem.id} has no cases in payload.cases")
+            raise data_error(problem, "cases in payload.cases", cases)
         source = program.last_program(text)
         if source is None:
             return unread("there is no fenced program")
-        return to_score(guard(lambda: self._run_cases(problem, cases, source)), source)
+        return score_run(lambda: self._run_cases(problem, cases, source), source)
 
     def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Outcome:
         limits = self.config.limits
@@ -141,10 +140,7 @@ def cases_of(problem: Problem) -> list[tuple[str, str]]:
         if isinstance(row, dict) and row.keys() >= {"input", "output"}:
             pairs.append((str(row["input"]), str(row["output"])))
     if not isinstance(given, list) or len(pairs) < len(given):
-        raise DataError(
-            f"problem {problem.id} needs a list of inputs and outputs in payload.cases, "
-            f"not {json.dumps(given)[:60]}"
-        )
+        raise data_error(problem, "a list of inputs and outputs in payload.cases", given)
     return pairs
 
 

@@ -11,7 +11,7 @@ _FENCES = ("```", "~~~")
 _LANGUAGES = {"", "python", "python3", "py"}
 
 
-def fenced(program: str) -> str:
+def fence(program: str) -> str:
     """Write a program as a response does."""
     return f"```python\n{program.strip()}\n```"
 
@@ -85,7 +85,5 @@ def _is_program(block: str) -> bool:
 def _defines(block: str, name: str) -> bool:
     if not name.isidentifier():
         return False
-    return (
-        re.search(rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*=", block, re.MULTILINE)
-        is not None
-    )
+    definition = rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*="
+    return re.search(definition, block, re.MULTILINE) is not None

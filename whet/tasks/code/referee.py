@@ -150,7 +150,7 @@ def _run(relay: Relay, job: dict[str, str]) -> str:
     sys.modules["tests"] = module
     names = vars(module)
     exec(compile(job["setup"], "setup.py", "exec"), names)  # noqa: S102  # in the sandbox
-    root = job["entry"].partition(".")[0].removesuffix("()")
+    root = tests_text.entry_root(job["entry"])
     relay.records = {name: kind for name, kind in own_classes(module).items() if name != root}
     sys.modules["pytest"] = mini_pytest.make_module()
     sys.modules[job["module"]] = SolutionModule(job["module"], relay)
