@@ -11,7 +11,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import ConfigError
-from whet.tasks.code import isolation, sandbox, seccomp
+from whet.tasks.code import isolation, sandbox
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import (
@@ -241,11 +241,11 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
 
 def test_the_filter_knows_both_machine_types_and_no_other() -> None:
     for machine in ("x86_64", "aarch64"):
-        program = seccomp.filter_for(machine)
+        program = isolation.filter_for(machine)
         assert len(program) % 8 == 0
         assert len(program) // 8 < 4096
     with pytest.raises(OSError, match="no system call filter for vax"):
-        seccomp.filter_for("vax")
+        isolation.filter_for("vax")
 
 
 def test_the_new_root_is_made_of_libraries_and_devices_only() -> None:

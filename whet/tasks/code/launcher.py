@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.tasks.code import harness, isolation, referee, seccomp
+from whet.tasks.code import harness, isolation, referee
 
 CHANNEL = 3
 """The program's socket to the grader; 0 and 1 are its input and output, 2 goes nowhere."""
@@ -35,7 +35,8 @@ _PRELOADED = (
     "heapq io itertools math numbers operator queue random re statistics string threading time "
     "traceback typing unittest"
 )
-_FIRST_UID, _NUM_UIDS = 100_000, 50_000
+_FIRST_UID = 100_000
+_NUM_UIDS = 50_000
 _STACK = 64 << 20
 _LIMITS = ("role", "seconds", "memory", "file_size")
 _TRANSIENT = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC)
@@ -97,7 +98,7 @@ def run_in_bubblewrap() -> None:
     isolation.try_mount_scratch()
     isolation.surrender(row["uid"])
     _limit(request)
-    seccomp.install()
+    isolation.install_filter()
     os.write(2, isolation.READY.encode())
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 2)
@@ -137,7 +138,7 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         _open_streams()
         _limit(request)
         if mode == "namespaces":
-            seccomp.install()
+            isolation.install_filter()
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         _report(request.watch, {"failed": str(error), "refused": int(number in _REFUSED)})
