@@ -208,7 +208,9 @@ class WorkerPool:
             self._is_ready = True
             self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
             return []
-        slot, answer, why = message["slot"], message["answer"], message["why"]
+        slot = message["slot"]
+        answer = message["answer"]
+        why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
         assert isinstance(why, str), "our own message"
         return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]

@@ -87,7 +87,7 @@ class Table(FileTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
-        golds = accepted_answers(problem)
+        golds = list_references(problem)
         rule = self._rule(problem)
         stated, whole, in_prose = answers_in(text)
         spans = [span for span in (stated, whole, *in_prose) if span]
@@ -111,12 +111,11 @@ class Table(FileTask):
         )
 
 
-def accepted_answers(problem: Problem) -> list[str]:
+def list_references(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
-    golds = dict.fromkeys(str(text) for text in texts if text is not None)
-    golds = {text: None for text in golds if text.strip()}
+    golds = dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
     if not golds:
         raise data_error(problem, "an answer", problem.answer)
     return list(golds)
@@ -238,9 +237,8 @@ def plain_text(text: str) -> str:
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     if latex.count("$") % 2:
         latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
-    return (
-        unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_SIGNS)
-    )
+    plain = unicodedata.normalize("NFKC", strip_markup(latex))
+    return plain.replace("\ue000", "$").translate(_SIGNS)
 
 
 def text_form(text: str) -> str:

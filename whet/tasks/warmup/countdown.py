@@ -113,11 +113,11 @@ def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, i
         for value, text in terms:
             if value == (target, 1) and (use == "some" or len(terms) == 1):
                 return text, num_tried
-        for (i, (a, a_text)), (j, (b, b_text)) in combinations(enumerate(terms), 2):
+        for (i, a), (j, b) in combinations(enumerate(terms), 2):
             rest = [term for index, term in enumerate(terms) if index not in (i, j)]
-            for value, text in _joins(a, a_text, b, b_text):
+            for joined in _joins(a, b):
                 num_tried += 1
-                state = [*rest, (value, text)]
+                state = [*rest, joined]
                 key = tuple(sorted(term[0] for term in state))
                 if key not in seen:
                     seen.add(key)
@@ -125,18 +125,12 @@ def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, i
     return None, num_tried
 
 
-def _joins(a: Value, a_text: str, b: Value, b_text: str) -> Iterator[Term]:
-    for left, one, symbol, right, other in (
-        (a, a_text, "+", b, b_text),
-        (a, a_text, "*", b, b_text),
-        (a, a_text, "-", b, b_text),
-        (b, b_text, "-", a, a_text),
-        (a, a_text, "/", b, b_text),
-        (b, b_text, "/", a, a_text),
-    ):
-        value = combine(left, symbol, right)
-        if value is not None:
-            yield value, f"({one} {symbol} {other})"
+def _joins(a: Term, b: Term) -> Iterator[Term]:
+    for symbol in "+*-/":
+        for (left, one), (right, other) in ((a, b), (b, a))[: 1 if symbol in "+*" else 2]:
+            value = combine(left, symbol, right)
+            if value is not None:
+                yield value, f"({one} {symbol} {other})"
 
 
 def _parse(span: str, target: int) -> Expression | None:
