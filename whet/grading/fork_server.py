@@ -162,12 +162,8 @@ def main() -> None:
 
 def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
     kind = attrgetter(name)(import_module(module))
-    if settings is None:
-        task: Task = kind()
-    else:
-        config = settings_class(kind)
-        assert config is not None, "a task with settings has a class for them"
-        task = kind(config.model_validate(settings))
+    config = None if settings is None else settings_class(kind)
+    task: Task = kind() if config is None else kind(config.model_validate(settings))
     return task
 
 

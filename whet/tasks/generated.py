@@ -76,7 +76,17 @@ class GeneratedTask(ConfiguredTask):
     def make_problem(
         self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
     ) -> Problem:
-        return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
+        """Make a problem of one user message, named by it."""
+        return Problem(
+            id=content_id(self.name, prompt),
+            task=self.name,
+            prompt=(Message(role="user", content=prompt),),
+            answer=answer,
+            payload=payload,
+            level=level,
+            split=split,
+            source=self.name,
+        )
 
 
 def grade(
@@ -129,7 +139,6 @@ def split_of(task: str, core: Json) -> Split:
 
 
 def split_of_id(id: str) -> Split:
-    """Tell which split a content id belongs to."""
     percentile = int(id.rpartition("/")[2], 16) % 100
     return next(split for end, split in _BANDS if percentile < end)
 
@@ -146,19 +155,3 @@ def fifth(level: float) -> int:
     [0, 0, 1, 4, 4]
     """
     return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
-
-
-def question(
-    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
-) -> Problem:
-    """Make a problem of one user message, named by it."""
-    return Problem(
-        id=content_id(task, content),
-        task=task,
-        prompt=(Message(role="user", content=content),),
-        answer=answer,
-        payload=payload,
-        level=level,
-        split=split,
-        source=task,
-    )

@@ -13,6 +13,7 @@ case, only where the row says so.
 import re
 import tempfile
 import time
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -103,11 +104,8 @@ def same_output(
         return True
     if not tolerance or [len(line) for line in left] != [len(line) for line in right]:
         return False
-    for left_line, right_line in zip(left, right, strict=True):
-        for one, other in zip(left_line, right_line, strict=True):
-            if one != other and not _is_near(one, other, tolerance):
-                return False
-    return True
+    pairs = zip(chain(*left), chain(*right), strict=True)
+    return all(one == other or _is_near(one, other, tolerance) for one, other in pairs)
 
 
 def policies(statement: str) -> dict[str, Json]:

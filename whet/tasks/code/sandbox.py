@@ -1,5 +1,4 @@
-"""Run programs a model wrote, contained: no network, no files but a scratch folder, no other
-processes, hard limits.
+"""Run programs a model wrote, contained: a scratch folder, no network, no other processes, limits.
 
     grader -> launcher, a bare Python for each grader process (see `launcher`)
                 -> watcher -> program: namespaces, system call filter, limits
@@ -136,12 +135,8 @@ def describe(mode: Mode = "namespaces") -> str:
         kind = choose_mode(mode)
     except RefusedError as error:
         return str(error)
-    words = {
-        "namespaces": "in Linux namespaces of their own",
-        "bubblewrap": "in bubblewrap",
-        "none": "unprotected",
-    }
-    return f"programs of models run {words[kind]}"
+    words = {"namespaces": "in Linux namespaces of their own", "bubblewrap": "in bubblewrap"}
+    return f"programs of models run {words.get(kind, 'unprotected')}"
 
 
 def find_trouble(mode: Mode) -> str:

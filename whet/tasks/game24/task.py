@@ -8,17 +8,10 @@ from typing import Literal
 from whet.config import Config
 from whet.rng import stream
 from whet.tasks.base import ConfiguredTask, StepNote, data_error
+from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
 from whet.tasks.game24.rules import Grade, grade
-from whet.tasks.game24.traces import (
-    BUDGETS,
-    NO_SOLUTION,
-    SHORTEST,
-    WIDEST,
-    Format,
-    Length,
-    trace,
-)
+from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 _RULES = (
@@ -129,9 +122,9 @@ class Game24(ConfiguredTask):
         """Write a gold response in the configured format."""
         numbers = _numbers(problem)
         rng = stream(seed, "game24", "solve", *numbers)
-        budget = _budget(self.config.length, rng)
         cfg = self.config
-        return trace(numbers, rng, format=cfg.format, budget=budget, depth=cfg.depth)
+        budget = _budget(cfg.length, rng)
+        return traces.trace(numbers, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _grade(self, problem: Problem, text: str) -> Grade:
         return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
@@ -139,8 +132,8 @@ class Game24(ConfiguredTask):
 
 def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
     if length == "wide":
-        return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
-    spans = [span for name, span in BUDGETS.items() if length in (name, "mixed")]
+        return int(traces.SHORTEST * (traces.WIDEST / traces.SHORTEST) ** rng.random())
+    spans = [span for name, span in traces.BUDGETS.items() if length in (name, "mixed")]
     return rng.choice([steps for span in spans for steps in span])
 
 

@@ -24,8 +24,8 @@ _USUAL = LETTERS[:10]
 
 _LEAD = re.compile(
     r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
-    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)"
-    r"[\s:：,，]*)+",
+    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])"
+    r"|选项|选|是)[\s:：,，]*)+",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
@@ -83,10 +83,9 @@ class Choice(FileTask):
         if picked is None:
             return to_score(False, {}, statement.text, "the answer is none of the options")
         shown = " or ".join(sorted(picked.letters))
+        is_right = picked.letters == gold and not picked.is_hedged
         if picked.is_same_text:
             is_right = len(gold) == 1 and gold <= picked.letters
-        else:
-            is_right = not picked.is_hedged and picked.letters == gold
         note = f"picks {shown}" if not picked.is_hedged else f"does not decide: {shown}"
         return to_score(is_right, {}, shown, note)
 
@@ -149,8 +148,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    run = _read_run(words, options)
-    if run is not None:
+    if (run := _read_run(words, options)) is not None:
         return run
     letters, end, is_hedged = _letters(words, options)
     if not letters:
@@ -240,8 +238,7 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
-    other = _second(tail, letter, options)
-    if other is not None:
+    if other := _second(tail, letter, options):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
     is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)

@@ -14,14 +14,7 @@ from typing import Literal
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.rationals import combine, read
-from whet.tasks.generated import (
-    GeneratedConfig,
-    GeneratedTask,
-    fifth,
-    question,
-    read_gold,
-    split_of,
-)
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.types import Json, Problem, Score, Split
 
 _SHAPES = (
@@ -94,7 +87,7 @@ class Arithmetic(GeneratedTask):
         asked = _ASK.format(expression=expression)
         payload: dict[str, Json] = {"expression": expression, "steps": [*_steps(tree)]}
         answer = str(tree.value)
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def write(node: Node) -> str:

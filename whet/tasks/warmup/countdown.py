@@ -14,7 +14,7 @@ from typing import Literal
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
 from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
@@ -100,7 +100,7 @@ class Countdown(GeneratedTask):
         (target, _), answer = term
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:

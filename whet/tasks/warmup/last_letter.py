@@ -12,7 +12,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -82,7 +82,7 @@ class LastLetter(GeneratedTask):
         asked = _ASK.format(words=" ".join(words))
         answer = "".join(word[-1] for word in words)
         payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def steps_of(words: Sequence[str]) -> list[str]:

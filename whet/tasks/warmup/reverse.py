@@ -10,7 +10,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -74,7 +74,7 @@ class Reverse(GeneratedTask):
             return None
         asked = _ASK[unit].format(text=text) + _ASK_END
         payload: dict[str, Json] = {"text": text}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def _draw_text(rng: Random, length: int, unit: Unit) -> str:
