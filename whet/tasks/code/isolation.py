@@ -206,7 +206,7 @@ def bubblewrap_command(tool: str, paths: Mapping[str, str], uid: int | None, job
 
 
 def become_bubblewrap(
-    tool: str, paths: Mapping[str, str], uid: int | None, job: Mapping[str, str | int]
+    tool: str, paths: Mapping[str, str], uid: int | None, job: Mapping[str, object]
 ) -> None:
     """Replace this process by bubblewrap.
 

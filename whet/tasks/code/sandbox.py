@@ -207,12 +207,8 @@ class Launcher:
         """Start a process; `streams` are its standard input and output, empty without them."""
         mine, channel = socket.socketpair()
         watch, watcher = socket.socketpair()
-        request = {
-            "role": side,
-            "seconds": int(limits.seconds) + 2,
-            "memory": limits.memory_mb << 20,
-            "file_size": limits.output_bytes,
-        }
+        bounds = {"CPU": int(limits.seconds) + 2, "AS": limits.memory_mb << 20}
+        request = {"role": side, "limits": {**bounds, "FSIZE": limits.output_bytes}}
         process = Process(mine, watch)
         try:
             with channel, watcher, self._lock:
