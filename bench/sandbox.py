@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from statistics import median, quantiles
 
-from whet.tasks.code.code_function import CodeFunction
-from whet.tasks.code.program import fenced
+from whet.tasks.code.code_tests import CodeFunction
+from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import ProgramLimits, Sandbox
 from whet.types import Problem, Verdict
 
@@ -59,7 +59,7 @@ def script() -> None:
 
 
 def function() -> None:
-    score = CodeFunction().score(PROBLEM, fenced("def f(x):\n    return x + 1"))
+    score = CodeFunction().score(PROBLEM, fence("def f(x):\n    return x + 1"))
     assert score.verdict is Verdict.CORRECT, score.note
 
 

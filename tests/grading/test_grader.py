@@ -28,7 +28,7 @@ from troublesome import (
 from whet.errors import ConfigError, DataError, TrainError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.testing.fakes import sum_problem
 from whet.types import Problem, Score, Verdict

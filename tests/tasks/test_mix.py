@@ -9,8 +9,7 @@ import pytest
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.mix import Mix
-from whet.tasks.registry import build, settings
+from whet.tasks.registry import Mix, build, settings
 from whet.testing.contracts import check_task
 from whet.types import Verdict
 

@@ -71,15 +71,8 @@ class Variant(StrEnum):
     RANDOM = "random text"
 
 
-EXCUSABLE = (
-    Variant.TRUNCATED,
-    Variant.SHIFTED,
-    Variant.DOUBLED,
-    Variant.OUTSIDE,
-    Variant.ECHO,
-    Variant.RANDOM,
-)
 SELDOM = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
+INEXCUSABLE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
 
 OnGraded = Callable[[int], None]
 """Called with how many responses have just been graded."""
@@ -157,19 +150,15 @@ def check_grader(
         trials = [*golds.values(), *_list_trials(problems, golds, read, seed)]
         scores = [*read.values(), *grade(trials[len(golds) :])]
         results = list(zip(trials, scores, strict=True))
-        swaps = {
-            trial: _Trial(row=trial.other, variant=Variant.OTHER, text=golds[trial.row].text)
-            for trial, score in results
-            if trial.other is not None and score.verdict is Verdict.CORRECT
-        }
-        swapped_scores = grade(list(swaps.values()))
-    mutual = {
-        trial
-        for trial, score in zip(swaps, swapped_scores, strict=True)
-        if score.verdict is Verdict.CORRECT
-    }
+        swaps: dict[_Trial, _Trial] = {}
+        for trial, score in results:
+            if trial.other is not None and score.verdict is Verdict.CORRECT:
+                text = golds[trial.row].text
+                swaps[trial] = _Trial(row=trial.other, variant=Variant.OTHER, text=text)
+        swapped = zip(swaps, grade(list(swaps.values())), strict=True)
+    mutual = {trial for trial, score in swapped if score.verdict is Verdict.CORRECT}
     evidence = _Evidence(task=task, golds=golds, read=read, mutual=mutual)
-    faults = [*broken, *_list_faults(evidence, results)]
+    faults = sorted([*broken, *_list_faults(evidence, results)], key=lambda fault: fault[0].row)
     return GraderReport(
         num_problems=len(problems),
         num_without_gold=len(problems) - len(golds) - len(broken),
@@ -178,7 +167,7 @@ def check_grader(
             Failure(
                 problem=problems[trial.row], variant=trial.variant, text=trial.text, score=score
             )
-            for trial, score in sorted(faults, key=lambda fault: fault[0].row)
+            for trial, score in faults
         ),
     )
 
@@ -213,7 +202,7 @@ class _Evidence:
         if trial.variant is Variant.VERDICT:
             return _is_same(trial.text, self.golds[trial.row].text)
         is_same = _is_same(score.answer, self.read[trial.row].answer)
-        return trial.variant in EXCUSABLE and is_same
+        return is_same and trial.variant not in INEXCUSABLE
 
 
 def _write_golds(
@@ -226,9 +215,8 @@ def _write_golds(
         try:
             text = task.solve(problem, seed)
         except DataError as error:
-            broken.append(
-                (_Trial(row=row, variant=Variant.GOLD, text=""), unscored_because(str(error)))
-            )
+            trial = _Trial(row=row, variant=Variant.GOLD, text="")
+            broken.append((trial, unscored_because(str(error))))
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)
@@ -269,9 +257,8 @@ def _list_trials(
 
 def _list_faults(evidence: _Evidence, results: Sequence[_Result]) -> Iterator[_Result]:
     num_tried = Counter(trial.variant for trial, _ in results)
-    num_right = Counter(
-        trial.variant for trial, score in results if score.verdict is Verdict.CORRECT
-    )
+    right = [trial for trial, score in results if score.verdict is Verdict.CORRECT]
+    num_right = Counter(trial.variant for trial in right)
     common = {v for v in SELDOM if num_right[v] > max(2, RARE * num_tried[v])}
     for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT

@@ -1,5 +1,4 @@
-"""The fork server: a process that has the tasks loaded, forks grading workers, and watches their
-clocks.
+"""The fork server: it has the tasks loaded, forks grading workers, and watches their clocks.
 
 It is a fresh interpreter without torch, its workers are its copies, and a new one is there in about
 a millisecond. It sits in a session of its own, so that Ctrl-C is its parent's to answer, and exits
@@ -30,7 +29,8 @@ from whet.user_code import load_file
 
 TICK_SECONDS = 0.02
 """How often the clocks of the workers are read."""
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class ForkServer:
@@ -162,12 +162,8 @@ def main() -> None:
 
 def _make_task(module: str, name: str, settings: dict[str, Json] | None) -> Task:
     kind = attrgetter(name)(import_module(module))
-    if settings is None:
-        task: Task = kind()
-    else:
-        config = settings_class(kind)
-        assert config is not None, "a task with settings has a class for them"
-        task = kind(config.model_validate(settings))
+    config = None if settings is None else settings_class(kind)
+    task: Task = kind() if config is None else kind(config.model_validate(settings))
     return task
 
 

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from types import TracebackType
 from typing import TypeVar
 
 from whet.errors import DataError, TrainError
@@ -72,12 +71,7 @@ class Grader:
     def __enter__(self) -> "Grader":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -155,12 +149,8 @@ class Grader:
 
     def _take_batch(self, size: int) -> list[_Job]:
         jobs = [self._queue.popleft()]
-        while (
-            len(jobs) < size
-            and self._queue
-            and not jobs[0].suspicions
-            and not self._queue[0].suspicions
-        ):
+        is_alone = jobs[0].suspicions > 0
+        while not is_alone and len(jobs) < size and self._queue and not self._queue[0].suspicions:
             jobs.append(self._queue.popleft())
         return jobs
 
@@ -197,9 +187,8 @@ class Grader:
             out = {
                 number: replace(job, suspicions=job.suspicions + 1) for number, job in out.items()
             }
-            blamed = next(
-                (number for number, job in out.items() if job.suspicions == MAX_SUSPICIONS), None
-            )
+            guilty = (n for n, job in out.items() if job.suspicions == MAX_SUSPICIONS)
+            blamed = next(guilty, None)
         if blamed in out:
             del out[blamed]
             self._finished.append((blamed, unscored_because(event.why)))
@@ -214,21 +203,18 @@ class Grader:
         if self._recent[-1]:
             num = sum(self._recent)
             of = len(self._recent)
-            limits = self.limits
-            if num >= limits.unscored_count and num > limits.unscored_share * of:
+            share = self.limits.unscored_share
+            if num >= self.limits.unscored_count and num > share * of:
                 raise TrainError(
                     f"{num} of the last {of} answers could not be scored, this one because "
-                    f"{score.note}; fix that, or allow more than "
-                    f"unscored_share = {limits.unscored_share:g} of them"
+                    f"{score.note}; fix that, or allow more than unscored_share = {share:g} of them"
                 )
         return score
 
     def _task_of(self, problem: Problem) -> Task:
         if problem.task not in self._tasks:
-            known = ", ".join(sorted(self._tasks))
-            raise DataError(
-                f"problem {problem.id} is of the task {problem.task!r}; this grader has {known}"
-            )
+            task = f"problem {problem.id} is of the task {problem.task!r}"
+            raise DataError(f"{task}; this grader has {', '.join(sorted(self._tasks))}")
         return self._tasks[problem.task]
 
 

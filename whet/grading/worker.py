@@ -1,5 +1,4 @@
-"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the parent
-closes the socket.
+"""Grade answers inside a worker process: batches of JSON lines in, scores out, until the end.
 
 Only plain data crosses the border. Starting and ending processes is the fork server's work.
 """

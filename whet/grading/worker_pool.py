@@ -30,12 +30,8 @@ START = (
 )
 # One thread each: the workers are the parallel part. A fixed hash seed keeps the order of sets the
 # same every time.
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT |= {"PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +162,7 @@ class WorkerPool:
     def _kill_silent(self) -> None:
         """Kill workers that are stuck at no answer, where the clock of answers does not reach."""
         if not self._is_ready:
-            raise TrainError(
-                f"the tasks took more than {PATIENCE_SECONDS:g} s to load in the grading process"
-            )
+            raise TrainError(f"the tasks took more than {PATIENCE_SECONDS:g} s to load for grading")
         for slot, heard_at in self._heard_at.items():
             if time.monotonic() - heard_at > self._silence:
                 self._kill(slot)
@@ -208,7 +202,9 @@ class WorkerPool:
             self._is_ready = True
             self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
             return []
-        slot, answer, why = message["slot"], message["answer"], message["why"]
+        slot = message["slot"]
+        answer = message["answer"]
+        why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
         assert isinstance(why, str), "our own message"
         return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]
@@ -242,11 +238,10 @@ def _read_scores(slot: int, text: bytes) -> Scored:
 def _recipe(task: Task) -> dict[str, Json]:
     """Describe a task so that it can be made anew: its class, and its settings as plain values."""
     kind = type(task)
+    trouble = f"the task {task.name} cannot be sent to grading processes: its"
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
-        raise ConfigError(
-            f"the task {task.name} cannot be sent to grading processes: its class "
-            f"{kind.__qualname__} should stand at the top of a file of its own"
-        )
+        name = kind.__qualname__
+        raise ConfigError(f"{trouble} class {name} should stand at the top of a file of its own")
     settings = vars(task).get("config")
     if isinstance(settings, Config) and settings_class(kind) is type(settings):
         table: Json = to_table(settings)
@@ -254,7 +249,7 @@ def _recipe(task: Task) -> dict[str, Json]:
         table = None
     else:
         raise ConfigError(
-            f"the task {task.name} cannot be sent to grading processes: its constructor should "
-            "take nothing, or `config`, annotated with a class of settings and kept as self.config"
+            f"{trouble} constructor should take nothing, or `config`, annotated with a class of "
+            "settings and kept as self.config"
         )
     return {"module": kind.__module__, "name": kind.__qualname__, "settings": table}

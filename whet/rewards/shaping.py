@@ -93,13 +93,14 @@ class Tags(Shaping):
     kind: Literal["think_format", "think_answer_format", "tag_count"]
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        match self.kind:
-            case "tag_count":
-                return text_stats.tag_count(rollout.text)
-            case "think_format":
-                return float(text_stats.is_think_format(rollout.text))
-            case "think_answer_format":
-                return float(text_stats.is_think_answer_format(rollout.text))
+        return float(_TAG_RULES[self.kind](rollout.text))
+
+
+_TAG_RULES: dict[str, Callable[[str], float]] = {
+    "think_format": text_stats.is_think_format,
+    "think_answer_format": text_stats.is_think_answer_format,
+    "tag_count": text_stats.tag_count,
+}
 
 
 class WeightedTags(Shaping):
@@ -181,9 +182,9 @@ class Cosine(Shaping):
     """Value of a wrong answer at the limit."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        short, long = self.wrong_short, self.wrong_long
-        if score.verdict is Verdict.CORRECT:
-            short, long = self.correct_short, self.correct_long
+        is_right = score.verdict is Verdict.CORRECT
+        short = self.correct_short if is_right else self.wrong_short
+        long = self.correct_long if is_right else self.wrong_long
         progress = min(_length(rollout) / self.max_tokens, 1.0)
         return long + (short - long) * (1.0 + cos(pi * progress)) / 2
 
@@ -254,9 +255,9 @@ class UserTerm(Shaping):
                 "inherits from whet.rewards.shaping.Shaping"
             )
         if settings:
+            given = ", ".join(settings)
             raise ConfigError(
-                f"the term {self.path} is a function and takes no settings, and is given "
-                f"{', '.join(settings)}"
+                f"{self.path} is a function and takes no settings, and is given {given}"
             )
         return value
 

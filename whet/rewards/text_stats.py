@@ -28,9 +28,7 @@ def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MI
     >>> repeated_share(6 * "so it is. " + "Then: 4", min_unit=10)
     0.8955223880597015
     """
-    assert min_repeats >= 5, (
-        "the search looks at anchors that only five-fold repeats are sure to hold"
-    )
+    assert min_repeats >= 5, "only five-fold repeats are sure to hold an anchor of the search"
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     if len(codes) < min_unit * min_repeats or min_unit < 1:
         return 0.0
@@ -77,8 +75,8 @@ def is_think_format(text: str) -> bool:
 
 def is_think_answer_format(text: str) -> bool:
     """Apply Open R1's rule: a thinking and an answer block, each tag on a line of its own."""
-    opening, middle = "<think>\n", "\n</think>\n<answer>\n"
-    start = text.find(middle, len(opening)) if text.startswith(opening) else -1
+    middle = "\n</think>\n<answer>\n"
+    start = text.find(middle, len("<think>\n")) if text.startswith("<think>\n") else -1
     return start >= 0 and _ANSWER_END.search(text, start + len(middle)) is not None
 
 
@@ -157,10 +155,7 @@ def _proposals(hashes: Hashes, scale: int) -> list[tuple[int, int]]:
     periods = scale + same[hits].argmax(axis=1)
     third = anchors + 2 * periods
     inside = third < len(hashes)
-    anchors = anchors[inside]
-    periods = periods[inside]
-    third = third[inside]
-    fits = hashes[third] == hashes[anchors]
+    fits = inside & (hashes[np.where(inside, third, 0)] == hashes[anchors])
     return list(zip(anchors[fits].tolist(), periods[fits].tolist(), strict=True))
 
 

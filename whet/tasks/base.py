@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, get_args, get_type_hints
 
 from whet.config import Config
+from whet.errors import DataError
 from whet.types import Problem, Score, Split
 
 
@@ -71,15 +72,42 @@ class Task(Protocol):
         return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]
 
 
+class ConfiguredTask(Task):
+    """A task whose settings are the class that its `config` is annotated with."""
+
+    config: Config
+
+    def __init__(self, config: Config | None = None) -> None:
+        kind = settings_class(type(self))
+        assert kind is not None, f"{type(self).__name__} annotates its `config`"
+        self.config = config or kind()
+
+
+class FileTask(ConfiguredTask):
+    """A task whose problems come from files."""
+
+    def problems(self, split: Split) -> Iterable[Problem]:
+        return ()
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
+
+
+def data_error(problem: Problem, needs: str, value: object) -> DataError:
+    """Say what a problem lacks to be graded, and what it has instead."""
+    return DataError(f"problem {problem.id} needs {needs}, not {repr(value)[:100]}")
+
+
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
     return [problem for problem in problems if problem.payload.get("solvable") is not False]
 
 
 def settings_class(kind: type[Task]) -> type[Config] | None:
-    """Find the class of a task's settings: the annotation of its constructor's `config`."""
+    """Find the class of a task's settings: the annotation of `config`, its constructor's first."""
     annotation = get_type_hints(kind.__init__).get("config")
-    for option in (annotation, *get_args(annotation)):
-        if isinstance(option, type) and issubclass(option, Config):
+    own = get_type_hints(kind).get("config") if issubclass(kind, ConfiguredTask) else None
+    for option in (annotation, *get_args(annotation), own):
+        if isinstance(option, type) and issubclass(option, Config) and option is not Config:
             return option
     return None

@@ -13,10 +13,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import derive, stream
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import ConfiguredTask, data_error
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class Generator(Protocol):
         ...
 
 
-class GeneratedTask(Task):
+class GeneratedTask(ConfiguredTask):
     """A task that draws its problems one at a time, each from a stream of its own."""
 
     is_bounded = True
@@ -77,7 +76,17 @@ class GeneratedTask(Task):
     def make_problem(
         self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
     ) -> Problem:
-        return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
+        """Make a problem of one user message, named by it."""
+        return Problem(
+            id=content_id(self.name, prompt),
+            task=self.name,
+            prompt=(Message(role="user", content=prompt),),
+            answer=answer,
+            payload=payload,
+            level=level,
+            split=split,
+            source=self.name,
+        )
 
 
 def grade(
@@ -105,7 +114,7 @@ def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> 
     """Read the gold answer; `needs` says in an error what it should be."""
     gold = read(problem.answer or "")
     if gold is None:
-        raise DataError(f"problem {problem.id} needs {needs} as its answer, not {problem.answer!r}")
+        raise data_error(problem, f"{needs} as its answer", problem.answer)
     return gold
 
 
@@ -130,7 +139,6 @@ def split_of(task: str, core: Json) -> Split:
 
 
 def split_of_id(id: str) -> Split:
-    """Tell which split a content id belongs to."""
     percentile = int(id.rpartition("/")[2], 16) % 100
     return next(split for end, split in _BANDS if percentile < end)
 
@@ -147,19 +155,3 @@ def fifth(level: float) -> int:
     [0, 0, 1, 4, 4]
     """
     return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
-
-
-def question(
-    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
-) -> Problem:
-    """Make a problem of one user message, named by it."""
-    return Problem(
-        id=content_id(task, content),
-        task=task,
-        prompt=(Message(role="user", content=content),),
-        answer=answer,
-        payload=payload,
-        level=level,
-        split=split,
-        source=task,
-    )

@@ -27,17 +27,12 @@ def parse(text: str) -> Tree | None:
     >>> parse("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
     """
-    if len(text) > MAX_CHARS:
-        return None
-    pieces = _pieces(text)
-    if pieces is None:
-        return None
+    pieces = _to_json(text) if len(text) <= MAX_CHARS else None
     try:
-        parser = _Parser(pieces)
-        tree = parser.tree(0)
-    except _SyntaxError:
+        tree: Tree = json.loads("".join(pieces or ()), object_pairs_hook=_to_table)
+    except ValueError:
         return None
-    return tree if parser.is_done else None
+    return tree
 
 
 def last_object(text: str) -> str | None:
@@ -69,26 +64,42 @@ def plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class _SyntaxError(Exception):
-    """Raised and caught in this file only."""
-
-
-def _pieces(text: str) -> list[tuple[str, bool]] | None:
-    """Cut a text into marks and words; the flag tells that a piece is a word."""
-    pieces: list[tuple[str, bool]] = []
+def _to_json(text: str) -> list[str] | None:
+    """Rewrite a text piece by piece as JSON in which every leaf is a text."""
+    pieces: list[str] = []
+    waiting: list[str] = []
     position = 0
     text = text.rstrip()
     while position < len(text):
         match = _PIECE.match(text, position)
         if not match:
             return None
-        mark, quoted, bare = match.groups()
-        if mark:
-            pieces.append((mark, False))
-        else:
-            pieces.append((_unquote(quoted) if quoted else bare.strip(), True))
         position = match.end()
+        mark, quoted, bare = match.groups()
+        if not mark:
+            word = _unquote(quoted) if quoted else bare.strip()
+            pieces.append(json.dumps(word, ensure_ascii=False))
+        elif mark in _CLOSING:
+            waiting.append(_CLOSING[mark])
+            pieces.append("{" if mark == "{" else "[")
+        elif mark in ",:":
+            pieces.append(mark)
+        elif not waiting or mark != waiting.pop():
+            return None
+        else:
+            if pieces[-1] == "," and pieces[-2] not in "[{":  # JSON allows no comma at the end
+                pieces.pop()
+            pieces.append("}" if mark == "}" else "]")
+        if len(waiting) > MAX_DEPTH:
+            return None
     return pieces
+
+
+def _to_table(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a key is repeated")
+    return table
 
 
 def _unquote(quoted: str) -> str:
@@ -98,57 +109,3 @@ def _unquote(quoted: str) -> str:
         except ValueError:
             pass
     return re.sub(r"\\(.)", r"\1", quoted[1:-1], flags=re.DOTALL)
-
-
-class _Parser:
-    def __init__(self, pieces: list[tuple[str, bool]]) -> None:
-        self._pieces = [*pieces, ("", False)]
-        self._position = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self._position == len(self._pieces) - 1
-
-    def tree(self, depth: int) -> Tree:
-        piece, is_word = self._next()
-        if is_word:
-            return piece
-        if depth == MAX_DEPTH or piece not in _CLOSING:
-            raise _SyntaxError
-        return self._table(depth) if piece == "{" else self._list(_CLOSING[piece], depth)
-
-    def _list(self, closing: str, depth: int) -> list[Tree]:
-        items: list[Tree] = []
-        while not self._takes(closing):
-            items.append(self.tree(depth + 1))
-            if not self._takes(",") and self._peek() != closing:
-                raise _SyntaxError
-        return items
-
-    def _table(self, depth: int) -> dict[str, Tree]:
-        items: dict[str, Tree] = {}
-        while not self._takes("}"):
-            key, is_word = self._next()
-            if not is_word or key in items or not self._takes(":"):
-                raise _SyntaxError
-            items[key] = self.tree(depth + 1)
-            if not self._takes(",") and self._peek() != "}":
-                raise _SyntaxError
-        return items
-
-    def _peek(self) -> str:
-        piece, is_word = self._pieces[self._position]
-        return "" if is_word else piece
-
-    def _takes(self, mark: str) -> bool:
-        if self._peek() != mark:
-            return False
-        self._position += 1
-        return True
-
-    def _next(self) -> tuple[str, bool]:
-        if self.is_done:
-            raise _SyntaxError
-        piece = self._pieces[self._position]
-        self._position += 1
-        return piece

@@ -5,19 +5,24 @@ Several tasks at once are a mix:
 `task = { name = "mix", tasks = ["math", { name = "zebra", count = 50 }] }`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from whet.config import Config
-from whet.errors import ConfigError
-from whet.tasks.base import Task, settings_class
-from whet.tasks.mix import Mix
+from whet.errors import ConfigError, DataError
+from whet.tasks.base import StepNote, Task, settings_class
 from whet.tasks.user_task import UserTaskConfig, load_user_task
+from whet.types import Problem, Score, Split
 from whet.user_code import is_reference
 
+GRAPH_TASKS = (
+    *("tsp", "ged", "mcp", "mis", "mvc", "mcs"),
+    *("neighbor", "distance", "connected", "diameter"),
+)
 TASKS = {
     "math": "whet.tasks.math.task:Math",
     "game24": "whet.tasks.game24.task:Game24",
@@ -25,16 +30,7 @@ TASKS = {
     "arithmetic": "whet.tasks.warmup.arithmetic:Arithmetic",
     "last_letter": "whet.tasks.warmup.last_letter:LastLetter",
     "reverse": "whet.tasks.warmup.reverse:Reverse",
-    "tsp": "whet.tasks.graphs.task:GraphTask",
-    "ged": "whet.tasks.graphs.task:GraphTask",
-    "mcp": "whet.tasks.graphs.task:GraphTask",
-    "mis": "whet.tasks.graphs.task:GraphTask",
-    "mvc": "whet.tasks.graphs.task:GraphTask",
-    "mcs": "whet.tasks.graphs.task:GraphTask",
-    "neighbor": "whet.tasks.graphs.task:GraphTask",
-    "distance": "whet.tasks.graphs.task:GraphTask",
-    "connected": "whet.tasks.graphs.task:GraphTask",
-    "diameter": "whet.tasks.graphs.task:GraphTask",
+    **dict.fromkeys(GRAPH_TASKS, "whet.tasks.graphs.task:GraphTask"),
     "graphwiz": "whet.tasks.graphs.numbered:NumberedTask",
     "nlgraph": "whet.tasks.graphs.numbered:NumberedTask",
     "zebra": "whet.tasks.logic.zebra:Zebra",
@@ -46,9 +42,9 @@ TASKS = {
     "clrs": "whet.tasks.algorithms.clrs:Clrs",
     "codeio": "whet.tasks.code.codeio:CodeIO",
     "cruxeval": "whet.tasks.code.cruxeval:CruxEval",
-    "code_function": "whet.tasks.code.code_function:CodeFunction",
+    "code_function": "whet.tasks.code.code_tests:CodeFunction",
     "code_stdin": "whet.tasks.code.code_stdin:CodeStdin",
-    "code_pytest": "whet.tasks.code.code_pytest:CodePytest",
+    "code_pytest": "whet.tasks.code.code_tests:CodePytest",
     "table": "whet.tasks.qa.table:Table",
     "choice": "whet.tasks.qa.choice:Choice",
     "yes_no": "whet.tasks.qa.yes_no:YesNo",
@@ -63,15 +59,7 @@ def _load(entry: str) -> type[Task]:
     return kind
 
 
-def _settings_class(kind: type[Task]) -> type[Config]:
-    config = settings_class(kind)
-    assert config is not None, f"{kind.__name__} takes its settings as `config`"
-    return config
-
-
-_CLASSES: dict[type[Config], type[Task]] = {
-    _settings_class(kind): kind for kind in map(_load, TASKS.values())
-}
+_CLASSES = {settings_class(kind): kind for kind in map(_load, TASKS.values())}
 
 if TYPE_CHECKING:
     PartConfig: TypeAlias = Config
@@ -140,3 +128,48 @@ def settings(given: object) -> TaskConfig:
     """Read a task's settings from a table, or from its bare name."""
     cfg: TaskConfig = TypeAdapter(TaskConfig).validate_python(given)
     return cfg
+
+
+class Mix(Task):
+    """Hands every problem to the part that it names as its task."""
+
+    name = "mix"
+    has_one_answer = False
+
+    def __init__(self, parts: Sequence[Task]) -> None:
+        self._parts = {part.name: part for part in parts}
+        assert len(self._parts) == len(parts) > 0, "the parts of a mix have different names"
+
+    @property
+    def parts(self) -> tuple[Task, ...]:
+        return tuple(self._parts.values())
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        """List one problem of each part, then the next of each; a part with fewer ends earlier."""
+        for row in zip_longest(*(part.problems(split) for part in self.parts)):
+            yield from (problem for problem in row if problem is not None)
+
+    def score(self, problem: Problem, text: str) -> Score:
+        return self._of(problem).score(problem, text)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return self._of(problem).solve(problem, seed)
+
+    def parse_question(self, question: str) -> Problem | None:
+        """Ask the first part that takes the question."""
+        problems = (part.parse_question(question) for part in self.parts)
+        return next((problem for problem in problems if problem is not None), None)
+
+    def vary(self, problem: Problem, seed: int) -> Problem:
+        return self._of(problem).vary(problem, seed)
+
+    def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
+        return self._of(problem).notes(problem, text)
+
+    def _of(self, problem: Problem) -> Task:
+        if problem.task not in self._parts:
+            raise DataError(
+                f"problem {problem.id} is of the task {problem.task!r}, "
+                f"and the mix has {', '.join(self._parts)}"
+            )
+        return self._parts[problem.task]

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.rng import stream
-from whet.tasks.base import Task
+from whet.tasks.answers import no_answer, to_score
+from whet.tasks.base import ConfiguredTask, Task
 from whet.text.final_answer import Span, after_thought
 from whet.text.steps import StepLayout, Verification, read_verification, steps_of, verification_form
 from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
@@ -49,14 +50,12 @@ class VerifyConfig(Config):
     """A solution of more steps is not judged."""
 
 
-class Verify(Task):
+class Verify(ConfiguredTask):
     """Make problems of solutions, and grade verifications of them."""
 
     name = "verify"
     is_bounded = True
-
-    def __init__(self, config: VerifyConfig | None = None) -> None:
-        self.config = config or VerifyConfig()
+    config: VerifyConfig
 
     def problems(self, split: Split) -> Iterable[Problem]:
         """List none: `mint` makes them of solutions."""
@@ -97,19 +96,14 @@ class Verify(Task):
         """
         final = self.read(text).final
         if final is None:
-            parts = {"correct": 0.0, "format": 0.0, "consistent": 0.0}
-            note = "no final verdict in the layout asked for"
-            return Score(verdict=Verdict.NO_ANSWER, parts=parts, note=note)
-        is_right = WORDS[final] == problem.answer
+            return no_answer("format", "consistent")
         marks = self.marks(problem, text)
         parts = {
-            "correct": float(is_right),
             "format": verification_form(_after_thinking(text), _num_steps(problem)),
             "consistent": float(marks is not None and all(marks) == final),
         }
         note = f"the solution is {problem.answer}"
-        verdict = Verdict.CORRECT if is_right else Verdict.WRONG
-        return Score(verdict=verdict, parts=parts, answer=WORDS[final], note=note)
+        return to_score(WORDS[final] == problem.answer, parts, WORDS[final], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a verification with the true final verdict, for a model to learn the layout from.
@@ -140,14 +134,15 @@ class Verify(Task):
     def labels(self, task: Task, rollout: Rollout) -> list[bool | None]:
         """Look up what the solution's own task says of each step, where it can tell."""
         notes = list(task.notes(rollout.problem, rollout.text))
-        lines = [_strip_tags(note.line) for note in notes]
+        lines = [re.sub("</?step>", "", note.line).strip() for note in notes]
         labels: list[bool | None] = []
         start = 0
         for step in self.steps(rollout):
-            is_there = step.text in lines[start:]
-            index = lines.index(step.text, start) if is_there else None
-            labels.append(None if index is None else notes[index].ok)
-            start = start if index is None else index + 1
+            if step.text in lines[start:]:
+                start = lines.index(step.text, start) + 1
+                labels.append(notes[start - 1].ok)
+            else:
+                labels.append(None)
         return labels
 
 
@@ -172,10 +167,6 @@ def _after_thinking(text: str) -> str:
     """Cut off the thinking part; nothing is left where it does not end, or the text is too long."""
     start = after_thought(text) if len(text) <= MAX_CHARS else None
     return "" if start is None else text[start:]
-
-
-def _strip_tags(line: str) -> str:
-    return line.replace("<step>", "").replace("</step>", "").strip()
 
 
 def _num_steps(problem: Problem) -> int:

@@ -76,9 +76,8 @@ def cut(text: str, start: int, end: int) -> Span:
 
 def after_thought(text: str) -> int | None:
     """Find where the thought ends: 0 without one, None where one is opened and never closed."""
-    start = 0
-    for match in _THOUGHT_END.finditer(text):
-        start = match.end()
+    ends = [match.end() for match in _THOUGHT_END.finditer(text)]
+    start = ends[-1] if ends else 0
     return None if _THOUGHT_START.search(text, start) else start
 
 
@@ -147,11 +146,8 @@ def has_open_box(text: str) -> bool:
 
 
 def _last_box_start(text: str) -> int | None:
-    start = None
-    for command in _BOX.finditer(text):
-        if text.startswith("{", command.end()):
-            start = command.end()
-    return start
+    starts = [command.end() for command in _BOX.finditer(text)]
+    return next((start for start in reversed(starts) if text.startswith("{", start)), None)
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:
@@ -180,10 +176,8 @@ def find_marks(text: str) -> list[Span]:
 
 def after_heading(text: str) -> str | None:
     """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
-    end = -1
-    for match in _HEADING.finditer(text):
-        end = match.end()
-    return None if end < 0 else text[end:]
+    ends = [match.end() for match in _HEADING.finditer(text)]
+    return text[ends[-1] :] if ends else None
 
 
 def last_line(text: str) -> Span | None:

@@ -34,5 +34,5 @@ def namespaces() -> None:
 def mode(request: pytest.FixtureRequest) -> Mode:
     if request.param == "bubblewrap" and shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
-    found: Mode = request.param
-    return found
+    chosen: Mode = request.param
+    return chosen

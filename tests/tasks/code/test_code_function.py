@@ -7,8 +7,8 @@ import pytest
 from code_rows import humaneval, leetcode, make, mbpp
 
 from whet.errors import DataError
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig, unsupported_reason
-from whet.tasks.code.program import fenced
+from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig, unsupported_reason
+from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import ProgramLimits, Sandbox
 from whet.types import Json, Verdict
 
@@ -52,8 +52,8 @@ FIVE = make(
 def test_a_right_function_passes_and_a_wrong_one_fails_with_the_line() -> None:
     task = CodeFunction()
 
-    right = task.score(FIVE, fenced("def f(x):\n    return 2 * x + 1"))
-    wrong = task.score(FIVE, fenced("def f(x):\n    return 4"))
+    right = task.score(FIVE, fence("def f(x):\n    return 2 * x + 1"))
+    wrong = task.score(FIVE, fence("def f(x):\n    return 4"))
 
     assert (right.verdict, right.parts["correct"]) == (Verdict.CORRECT, 1.0)
     assert (wrong.verdict, wrong.note) == (Verdict.WRONG, "assert f(2) == 5: AssertionError: ")
@@ -68,7 +68,7 @@ def test_an_early_exit_passes_the_original_rule_and_not_this_one(program: str) -
         ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
-    assert CodeFunction().score(FIVE, fenced(program)).verdict == Verdict.WRONG
+    assert CodeFunction().score(FIVE, fence(program)).verdict == Verdict.WRONG
 
 
 def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> None:
@@ -79,12 +79,12 @@ def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> N
         ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
-    assert CodeFunction().score(FIVE, fenced(program)).verdict == Verdict.WRONG
+    assert CodeFunction().score(FIVE, fence(program)).verdict == Verdict.WRONG
 
 
 def test_the_same_answers_come_every_time_from_a_program_that_draws_lots() -> None:
     task = CodeFunction()
-    program = fenced(
+    program = fence(
         "import random\ndef f(x):\n    return 5 if hash('a') % 2 == random.getrandbits(1) else 4"
     )
 
@@ -92,8 +92,8 @@ def test_the_same_answers_come_every_time_from_a_program_that_draws_lots() -> No
 
 
 def test_the_last_block_that_defines_the_entry_counts() -> None:
-    right, wrong = fenced("def f(x):\n    return 2 * x + 1"), fenced("def f(x):\n    return 0")
-    usage = fenced("print(f(2))")
+    right, wrong = fence("def f(x):\n    return 2 * x + 1"), fence("def f(x):\n    return 0")
+    usage = fence("print(f(2))")
 
     assert CodeFunction().score(FIVE, f"{wrong}\n{right}\n{usage}").verdict == Verdict.CORRECT
     assert CodeFunction().score(FIVE, f"{right}\n{wrong}").verdict == Verdict.WRONG
@@ -101,7 +101,7 @@ def test_the_last_block_that_defines_the_entry_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "```python\ndef f(x):\n    return 5", "<think>" + fenced("def f(x): pass"), "f"]
+    "text", ["", "```python\ndef f(x):\n    return 5", "<think>" + fence("def f(x): pass"), "f"]
 )
 def test_a_response_without_a_closed_block_has_no_answer(text: str) -> None:
     assert CodeFunction().score(FIVE, text).verdict == Verdict.NO_ANSWER
@@ -119,7 +119,7 @@ def test_a_row_is_refused_with_the_reason() -> None:
 def test_tests_that_never_call_the_program_leave_it_unscored() -> None:
     row = make("code_function", {"entry": "f", "tests": ["if 1 > 2:\n    f(1)"]})
 
-    assert CodeFunction().score(row, fenced("def f(x): pass")).verdict == Verdict.UNSCORED
+    assert CodeFunction().score(row, fence("def f(x): pass")).verdict == Verdict.UNSCORED
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_tests_that_never_call_the_program_leave_it_unscored() -> None:
 def test_tests_may_use_objects_exceptions_and_every_plain_type(tests: str, program: str) -> None:
     row = make("code_function", {"entry": "f", "tests": [tests]})
 
-    score = CodeFunction().score(row, fenced(program))
+    score = CodeFunction().score(row, fence(program))
 
     assert score.verdict == (Verdict.CORRECT if "Stack" not in tests else Verdict.WRONG), score.note
 
@@ -162,7 +162,7 @@ def test_arguments_are_copies_so_that_a_program_cannot_edit_the_tests() -> None:
     row = make("code_function", {"entry": "f", "tests": ["a = [3, 1]\nassert f(a) == sorted(a)"]})
 
     assert (
-        CodeFunction().score(row, fenced("def f(a):\n    a.clear()\n    return []")).verdict
+        CodeFunction().score(row, fence("def f(a):\n    a.clear()\n    return []")).verdict
         == Verdict.WRONG
     )
 
@@ -182,7 +182,7 @@ def test_arguments_are_copies_so_that_a_program_cannot_edit_the_tests() -> None:
 def test_a_payload_of_another_shape_is_the_problems_fault_whatever_the_response(
     payload: dict[str, Json],
 ) -> None:
-    for text in ("", fenced("def f(n):\n    return 2 * n")):
+    for text in ("", fence("def f(n):\n    return 2 * n")):
         with pytest.raises(DataError, match=r"problem code_function/x needs .* in payload\."):
             CodeFunction().score(make("code_function", payload), text)
 
@@ -191,7 +191,7 @@ def test_random_text_never_raises_and_is_never_right() -> None:
     source, task = random.Random(0), CodeFunction()
     for number in range(10_000):
         text = "".join(source.choices(string.printable, k=source.randrange(120)))
-        text = fenced(f"def f(x): {text}") if number % 100 == 0 else text
+        text = fence(f"def f(x): {text}") if number % 100 == 0 else text
         assert task.score(FIVE, text).verdict != Verdict.CORRECT
 
 

@@ -1,8 +1,8 @@
 import pytest
 from code_rows import make
 
-from whet.tasks.code.code_pytest import CodePytest, unsupported_reason
-from whet.tasks.code.program import fenced
+from whet.tasks.code.code_tests import CodePytest, unsupported_reason
+from whet.tasks.code.program import fence
 from whet.types import Verdict
 
 TESTS = """
@@ -58,7 +58,7 @@ def test_the_reference_passes() -> None:
     ],
 )
 def test_a_program_with_one_fault_fails_that_test(old: str, new: str, failing: str) -> None:
-    score = CodePytest().score(ROW, fenced(PROGRAM.replace(old, new)))
+    score = CodePytest().score(ROW, fence(PROGRAM.replace(old, new)))
 
     assert score.verdict == Verdict.WRONG
     assert score.note.startswith(failing)
@@ -72,8 +72,8 @@ def test_unittest_cases_run() -> None:
     row = make("code_pytest", {"tests": tests})
     right = "def double(n):\n    if n < 0:\n        raise ValueError(n)\n    return 2 * n"
 
-    assert CodePytest().score(row, fenced(right)).verdict == Verdict.CORRECT
-    assert CodePytest().score(row, fenced(right.replace("2 * n", "n"))).verdict == Verdict.WRONG
+    assert CodePytest().score(row, fence(right)).verdict == Verdict.CORRECT
+    assert CodePytest().score(row, fence(right.replace("2 * n", "n"))).verdict == Verdict.WRONG
 
 
 def test_a_star_import_does_not_let_a_program_into_the_tests() -> None:
@@ -86,8 +86,8 @@ def test_a_star_import_does_not_let_a_program_into_the_tests() -> None:
     )
     cheat = "def order(a):\n    return 'same'\nsorted = order"
 
-    assert CodePytest().score(row, fenced(cheat)).verdict == Verdict.WRONG
-    assert CodePytest().score(row, fenced("order = sorted")).verdict == Verdict.CORRECT
+    assert CodePytest().score(row, fence(cheat)).verdict == Verdict.WRONG
+    assert CodePytest().score(row, fence("order = sorted")).verdict == Verdict.CORRECT
 
 
 def test_a_module_of_another_name_can_be_tested_whole() -> None:
@@ -96,7 +96,7 @@ def test_a_module_of_another_name_can_be_tested_whole() -> None:
         {"tests": "import thing\ndef test_it():\n    assert thing.f(2) == 4", "module": "thing"},
     )
 
-    assert CodePytest().score(row, fenced("def f(n):\n    return n * n")).verdict == Verdict.CORRECT
+    assert CodePytest().score(row, fence("def f(n):\n    return n * n")).verdict == Verdict.CORRECT
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_tests_that_need_more_are_refused_with_the_reason(tests: str, reason: st
 def test_a_module_without_tests_is_wrong_and_text_without_a_program_is_no_answer() -> None:
     row = make("code_pytest", {"tests": "from solution import f\nf()"})
 
-    assert CodePytest().score(row, fenced("def f():\n    pass")).note == "there are no tests"
+    assert CodePytest().score(row, fence("def f():\n    pass")).note == "there are no tests"
     assert CodePytest().score(row, "nothing").verdict == Verdict.NO_ANSWER

@@ -2,9 +2,9 @@ import ast
 
 import pytest
 
-from whet.tasks.code import mini_pytest
-from whet.tasks.code.mini_pytest import Approx, Raises
-from whet.tasks.code.program import blocks, fenced, last_definition, last_program
+from whet.tasks.code import referee
+from whet.tasks.code.program import blocks, fence, last_definition, last_program
+from whet.tasks.code.referee import Approx, Raises
 from whet.tasks.code.tests_text import free_names, runs_text, unsupported_reason
 
 
@@ -15,7 +15,7 @@ def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
 
 
 def test_reasoning_is_not_read() -> None:
-    draft, final = fenced("draft"), fenced("final")
+    draft, final = fence("draft"), fence("final")
 
     assert last_program(f"<think>{draft}</think>\n{final}") == "final"
     assert last_program(f"<think>\n{draft}\n</think>\nnothing") is None
@@ -114,13 +114,13 @@ def test_raises_wants_the_kind_and_the_message() -> None:
 def test_cases_multiply_and_the_first_failure_is_told() -> None:
     seen: list[tuple[int, int]] = []
 
-    @mini_pytest.parametrize("a", [1, 2])
-    @mini_pytest.parametrize(["b"], [3, mini_pytest.param(4)])
+    @referee.parametrize("a", [1, 2])
+    @referee.parametrize(["b"], [3, referee.param(4)])
     def test_both(a: int, b: int) -> None:
         seen.append((a, b))
         if a == 2:
-            mini_pytest.fail("two")
+            referee.fail("two")
 
-    assert mini_pytest.run({"test_both": test_both}) == "test_both: AssertionError: two"
+    assert referee.run_pytest({"test_both": test_both}) == "test_both: AssertionError: two"
     assert seen == [(1, 3), (1, 4), (2, 3)]
-    assert mini_pytest.run({}) == "there are no tests"
+    assert referee.run_pytest({}) == "there are no tests"

@@ -12,7 +12,7 @@ from whet.tasks.code.code_stdin import (
     same_output,
     unsupported_reason,
 )
-from whet.tasks.code.program import fenced
+from whet.tasks.code.program import fence
 from whet.types import Json, Verdict
 
 SUM = make(
@@ -24,7 +24,7 @@ SUM = make(
 
 def verdict(program: str, payload: dict[str, Json] | None = None) -> Verdict:
     problem = SUM if payload is None else make("code_stdin", payload)
-    return CodeStdin().score(problem, fenced(program)).verdict
+    return CodeStdin().score(problem, fence(program)).verdict
 
 
 def test_the_reference_passes_and_a_program_that_knows_one_case_does_not() -> None:
@@ -169,14 +169,14 @@ def test_a_program_that_prints_the_recorded_outputs_is_right_on_codeforces_rows(
         known = {case["input"]: case["output"] for case in row["tests"]}
         program = f"import sys\nprint({known!r}[sys.stdin.read()])"
 
-        assert CodeStdin().score(problem, fenced(program)).verdict == Verdict.CORRECT
+        assert CodeStdin().score(problem, fence(program)).verdict == Verdict.CORRECT
 
 
 def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
     empty = make("code_stdin", {"cases": []})
 
     assert unsupported_reason("", empty) == "there are no cases of input and output"
-    assert score_safely(CodeStdin(), empty, fenced("print(1)")).verdict == Verdict.UNSCORED
+    assert score_safely(CodeStdin(), empty, fence("print(1)")).verdict == Verdict.UNSCORED
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_row_without_cases_is_refused_and_left_unscored() -> None:
 def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(
     payload: dict[str, Json],
 ) -> None:
-    for text in ("", fenced("print(1)")):
+    for text in ("", fence("print(1)")):
         with pytest.raises(DataError, match=r"problem code_stdin/x .* in payload\.cases"):
             CodeStdin().score(make("code_stdin", payload), text)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
 from whet.tasks.code.code_stdin import CodeStdin, CodeStdinConfig
-from whet.tasks.code.program import fenced
+from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import Mode
 from whet.types import Json, Problem, Verdict
 
@@ -163,14 +163,14 @@ CHEATS = {
 
 
 def test_the_harmless_program_passes(quick: CodeFunctionConfig) -> None:
-    score = CodeFunction(quick).score(ADD, fenced(START + "pass\n" + HONEST))
+    score = CodeFunction(quick).score(ADD, fence(START + "pass\n" + HONEST))
 
     assert score.verdict == Verdict.CORRECT
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_program_does_not_get_away_when_it(attack: str, quick: CodeFunctionConfig) -> None:
-    score = CodeFunction(quick).score(ADD, fenced(START + ATTACKS[attack] + "\n" + HONEST))
+    score = CodeFunction(quick).score(ADD, fence(START + ATTACKS[attack] + "\n" + HONEST))
 
     assert score.verdict == Verdict.WRONG, score.note
 
@@ -178,7 +178,7 @@ def test_a_program_does_not_get_away_when_it(attack: str, quick: CodeFunctionCon
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig) -> None:
     score = CodeFunction(quick.model_copy(update={"seconds": 1.5})).score(
-        ADD, fenced(CHEATS[cheat] + "\n")
+        ADD, fence(CHEATS[cheat] + "\n")
     )
 
     assert score.verdict == Verdict.WRONG, score.note
@@ -187,9 +187,9 @@ def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig
 def test_grading_goes_on_after_every_attack(quick: CodeFunctionConfig) -> None:
     task = CodeFunction(quick)
     for cheat in ("kills its parent", "kills everyone", "crashes"):
-        task.score(ADD, fenced(CHEATS[cheat]))
+        task.score(ADD, fence(CHEATS[cheat]))
 
-    assert task.score(ADD, fenced("def f(x):\n    return 7 * x + 3")).verdict == Verdict.CORRECT
+    assert task.score(ADD, fence("def f(x):\n    return 7 * x + 3")).verdict == Verdict.CORRECT
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_server_on_the_machine_is_out_of_reach(
     port = listening.getsockname()[1]
     attack = f"socket.create_connection(('127.0.0.1', {port}), 1)"
 
-    score = CodeFunction(quick).score(ADD, fenced(START + attack + "\n" + HONEST))
+    score = CodeFunction(quick).score(ADD, fence(START + attack + "\n" + HONEST))
 
     assert score.verdict == Verdict.WRONG
     with pytest.raises(TimeoutError):
@@ -217,8 +217,8 @@ def test_nothing_is_left_for_the_next_program(quick: CodeFunctionConfig) -> None
     leave = "open('/tmp/left', 'w').write('7')\ndef f(x):\n    return 7 * x + 3"
     take = "number = int(open('/tmp/left').read())\ndef f(x):\n    return number * x + 3"
 
-    assert task.score(ADD, fenced(leave)).verdict == Verdict.CORRECT
-    assert task.score(ADD, fenced(take)).verdict == Verdict.WRONG
+    assert task.score(ADD, fence(leave)).verdict == Verdict.CORRECT
+    assert task.score(ADD, fence(take)).verdict == Verdict.WRONG
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,6 @@ def test_nothing_is_left_for_the_next_program(quick: CodeFunctionConfig) -> None
 def test_a_script_is_wrong_however_it_misbehaves(script: str, mode: Mode) -> None:
     eight = problem("code_stdin", {"cases": [{"input": "5\n", "output": "8\n"}]})
 
-    score = CodeStdin(CodeStdinConfig(seconds=1.5, sandbox=mode)).score(eight, fenced(script))
+    score = CodeStdin(CodeStdinConfig(seconds=1.5, sandbox=mode)).score(eight, fence(script))
 
     assert score.verdict == Verdict.WRONG, score.note

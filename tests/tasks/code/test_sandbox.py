@@ -11,9 +11,9 @@ import pytest
 from code_rows import make
 
 from whet.errors import ConfigError
-from whet.tasks.code import isolation, sandbox, seccomp
-from whet.tasks.code.code_function import CodeFunction, CodeFunctionConfig
-from whet.tasks.code.program import fenced
+from whet.tasks.code import isolation, sandbox
+from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
+from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import (
     Launcher,
     LostError,
@@ -182,7 +182,7 @@ def test_a_sandbox_that_is_lost_leaves_the_answer_unscored(monkeypatch: pytest.M
     monkeypatch.setattr(Process, "status", lost)
     row = make("code_function", {"entry": "f", "tests": ["assert f(1) == 1"]})
 
-    score = CodeFunction().score(row, fenced("import os\nos._exit(0)"))
+    score = CodeFunction().score(row, fence("import os\nos._exit(0)"))
 
     assert (score.verdict, score.note) == (Verdict.UNSCORED, "the sandbox ended without a word")
 
@@ -232,7 +232,7 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
     unprotected = CodeFunction(CodeFunctionConfig(sandbox="none"))
 
     assert CodeFunction().config.sandbox == "namespaces"
-    assert unprotected.score(row, fenced("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
+    assert unprotected.score(row, fence("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
     assert (
         run("while True: pass", within=Sandbox("none"), limits=ProgramLimits(seconds=0.5)).fault
         == "not done after 0.5 s"
@@ -241,11 +241,11 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
 
 def test_the_filter_knows_both_machine_types_and_no_other() -> None:
     for machine in ("x86_64", "aarch64"):
-        program = seccomp.filter_for(machine)
+        program = isolation.filter_for(machine)
         assert len(program) % 8 == 0
         assert len(program) // 8 < 4096
     with pytest.raises(OSError, match="no system call filter for vax"):
-        seccomp.filter_for("vax")
+        isolation.filter_for("vax")
 
 
 def test_the_new_root_is_made_of_libraries_and_devices_only() -> None:

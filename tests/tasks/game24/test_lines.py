@@ -1,6 +1,6 @@
 import pytest
 
-from whet.tasks.game24.lines import (
+from whet.tasks.game24.rules import (
     AnswerLine,
     Left,
     RollBackLine,

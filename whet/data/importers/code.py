@@ -20,7 +20,7 @@ from whet.data.importers.base import (
     user,
 )
 from whet.errors import DataError
-from whet.tasks.code import code_function, code_stdin, codeio, cruxeval, tests_text
+from whet.tasks.code import code_stdin, code_tests, codeio, cruxeval, tests_text
 from whet.tasks.code.cruxeval import Direction
 from whet.types import Json, Message, Problem
 
@@ -177,7 +177,7 @@ def function_draft(
 ) -> Draft:
     payload: dict[str, Json] = {"entry": entry, "tests": list[Json](tests), "setup": setup}
     draft = Draft(task="code_function", prompt=prompt, answer=answer, payload=payload, source_id=id)
-    return replace(draft, unsupported=code_function.unsupported_reason(as_problem(draft)))
+    return replace(draft, unsupported=code_tests.unsupported_reason(as_problem(draft)))
 
 
 def as_problem(draft: Draft) -> Problem:

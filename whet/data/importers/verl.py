@@ -25,7 +25,7 @@ from whet.data.importers.base import (
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_boxed
 from whet.errors import DataError
-from whet.tasks.code import code_pytest, tests_text
+from whet.tasks.code import code_tests, tests_text
 from whet.types import Json, Message
 
 STYLES = ("rule", "rule-based", "model")
@@ -170,7 +170,7 @@ def program(truth: Truth) -> Draft:
         return code.function_draft(truth.prompt, entry, [source], setup=setup, answer=None, id=None)
     if "pytest" in tests:
         draft = _draft("code_pytest", None, {"tests": tests.text("pytest")})
-        return replace(draft, unsupported=code_pytest.unsupported_reason(code.as_problem(draft)))
+        return replace(draft, unsupported=code_tests.unsupported_reason(code.as_problem(draft)))
     starter = truth.extra.get("starter_code")
     plain = Fields({k: v for k, v in tests.items() if not k.startswith("complete_")})
     return code.in_and_out(truth.question, plain, starter if isinstance(starter, str) else "", None)

@@ -10,17 +10,17 @@ exactly but for what the whitespace setting leaves out; numbers within a toleran
 case, only where the row says so.
 """
 
-import json
 import re
 import tempfile
 import time
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from whet.errors import DataError
+from whet.tasks.base import data_error
 from whet.tasks.code import program
-from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, guard, to_score, unread
+from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, score_run, unread
 from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Problem, Score
 
@@ -47,19 +47,15 @@ class CodeStdin(CodeTask):
     name = "code_stdin"
     config: CodeStdinConfig
 
-    def __init__(self, config: CodeStdinConfig | None = None) -> None:
-        self.config = config or CodeStdinConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
-
     def score(self, problem: Problem, text: str) -> Score:
         """State whether every case comes out right. Parts: `correct` 0 or 1."""
         cases = cases_of(problem)
         if not cases:
-            raise DataError(f"problem {problem.id} has no cases in payload.cases")
+            raise data_error(problem, "cases in payload.cases", cases)
         source = program.last_program(text)
         if source is None:
             return unread("there is no fenced program")
-        return to_score(guard(lambda: self._run_cases(problem, cases, source)), source)
+        return score_run(lambda: self._run_cases(problem, cases, source), source)
 
     def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Outcome:
         limits = self.config.limits
@@ -69,7 +65,9 @@ class CodeStdin(CodeTask):
                 file.write(stdin.encode("utf-8", "replace"))
                 file.flush()
                 with Path(file.name).open("rb") as read_only:
-                    result = self._sandbox.run_script(source, read_only, limits, deadline)
+                    result = Sandbox(self.config.sandbox).run_script(
+                        source, read_only, limits, deadline
+                    )
             if result.fault:
                 return Outcome(passed=False, note=f"case {number}: {result.fault}")
             if not self._is_same(problem, result.output, wanted):
@@ -106,11 +104,8 @@ def same_output(
         return True
     if not tolerance or [len(line) for line in left] != [len(line) for line in right]:
         return False
-    for left_line, right_line in zip(left, right, strict=True):
-        for one, other in zip(left_line, right_line, strict=True):
-            if one != other and not _is_near(one, other, tolerance):
-                return False
-    return True
+    pairs = zip(chain(*left), chain(*right), strict=True)
+    return all(one == other or _is_near(one, other, tolerance) for one, other in pairs)
 
 
 def policies(statement: str) -> dict[str, Json]:
@@ -143,10 +138,7 @@ def cases_of(problem: Problem) -> list[tuple[str, str]]:
         if isinstance(row, dict) and row.keys() >= {"input", "output"}:
             pairs.append((str(row["input"]), str(row["output"])))
     if not isinstance(given, list) or len(pairs) < len(given):
-        raise DataError(
-            f"problem {problem.id} needs a list of inputs and outputs in payload.cases, "
-            f"not {json.dumps(given)[:60]}"
-        )
+        raise data_error(problem, "a list of inputs and outputs in payload.cases", given)
     return pairs
 
 

@@ -1,20 +1,20 @@
-"""What tasks that run programs share: settings, and two sandboxes with a relay of plain data
-between them, one for the program and one for the tests."""
+"""What tasks that run programs share: settings, and calls of a program in its sandbox."""
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from whet.config import Config
-from whet.errors import DataError
-from whet.tasks.base import Task
-from whet.tasks.code import frames, program
+from whet.tasks.base import FileTask, data_error
+from whet.tasks.code import frames, plain, program
 from whet.tasks.code.sandbox import LostError, Mode, Process, ProgramLimits, Sandbox, choose_mode
-from whet.types import Problem, Score, Split, Verdict
+from whet.types import Problem, Score, Verdict
+
+Arguments = tuple[Sequence[object], Mapping[str, object]]
+"""The arguments of a call, by position and by name."""
 
 
 class CodeConfig(Config):
@@ -33,7 +33,7 @@ class CodeConfig(Config):
         return ProgramLimits(seconds=self.seconds, memory_mb=self.memory_mb)
 
 
-class CodeTask(Task):
+class CodeTask(FileTask):
     """A task that runs programs: its problems come from files, and many programs are right."""
 
     has_one_answer = False
@@ -43,30 +43,13 @@ class CodeTask(Task):
     def seconds(self) -> float:
         return self.config.seconds
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
-
     def warm(self) -> None:
         """Refuse, in one sentence, to run on a machine that does not allow the sandbox."""
         choose_mode(self.config.sandbox)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         """Give the reference program."""
-        return None if problem.answer is None else program.fenced(problem.answer)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tests:
-    """The tests of a problem as source.
-
-    `entry` is what `candidate` stands for, `module` what they may import.
-    """
-
-    kind: Literal["function", "pytest"]
-    tests: str
-    setup: str = ""
-    entry: str = ""
-    module: str = "solution"
+        return None if problem.answer is None else program.fence(problem.answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,46 +61,13 @@ class Outcome:
     is_ours: bool = False
 
 
-def guard(run: Callable[[], Outcome]) -> Outcome:
-    """Run a check; where the sandbox itself is lost, the failure is ours."""
+def score_run(run: Callable[[], Outcome], answer: str) -> Score:
+    """Run a check and score it; where the sandbox itself is lost, the failure is ours."""
     try:
-        return run()
+        outcome = run()
     except LostError as error:
-        return Outcome(passed=False, note=str(error), is_ours=True)
-
-
-def run_tests(sandbox: Sandbox, tests: Tests, source: str, limits: ProgramLimits) -> Outcome:
-    """Run tests against a program; all but an answer in time, as plain data, is a failure."""
-
-    def run() -> Outcome:
-        deadline = time.monotonic() + limits.seconds
-        with (
-            sandbox.process("program", limits) as model,
-            sandbox.process("referee", limits) as referee,
-        ):
-            job = {"setup": tests.setup, "program": source, "entry": tests.entry}
-            fault = _load(model, job, deadline, limits)
-            if fault:
-                return Outcome(passed=False, note=fault)
-            return _relay(model, referee, tests, deadline, limits)
-
-    return guard(run)
-
-
-def call(
-    sandbox: Sandbox, source: str, entry: str, data: list[object], limits: ProgramLimits
-) -> bytes | str:
-    """Call a function of a program with encoded arguments: its answer as bytes, or why not."""
-    deadline = time.monotonic() + limits.seconds
-    with sandbox.process("program", limits) as model:
-        fault = _load(model, {"setup": "", "program": source, "entry": entry}, deadline, limits)
-        if fault:
-            return fault
-        try:
-            model.send(b"C" + json.dumps({"call": [""], "data": data}).encode(), deadline)
-            return model.receive(deadline)
-        except (frames.ClosedError, frames.LateError) as error:
-            return _describe_loss(model, error, limits)
+        outcome = Outcome(passed=False, note=str(error), is_ours=True)
+    return to_score(outcome, answer)
 
 
 def to_score(outcome: Outcome, answer: str) -> Score:
@@ -138,54 +88,50 @@ def text_of(problem: Problem, key: str, default: str = "") -> str:
     """Read a text of the payload; a value that is no text is refused."""
     value = problem.payload.get(key)
     if value is not None and not isinstance(value, str):
-        raise DataError(
-            f"problem {problem.id} needs a text in payload.{key}, not {json.dumps(value)[:60]}"
-        )
+        raise data_error(problem, f"a text in payload.{key}", value)
     return default if value is None else value
 
 
-def _load(model: Process, job: dict[str, str], deadline: float, limits: ProgramLimits) -> str:
-    """Give the program to its process; return why it does not load, or ""."""
+def check_call(
+    config: CodeConfig, job: dict[str, str], args: Arguments, is_right: Callable[[object], bool]
+) -> Outcome:
+    """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
+    data = plain.encode(args)
+    limits = config.limits
+    deadline = time.monotonic() + limits.seconds
+    with Sandbox(config.sandbox).process("program", limits) as model:
+        fault = load_program(model, {"setup": "", **job}, deadline, limits)
+        if fault:
+            return Outcome(passed=False, note=fault)
+        try:
+            model.send(b"C" + json.dumps({"call": [""], "data": data}).encode(), deadline)
+            reply = model.receive(deadline)
+        except (frames.ClosedError, frames.LateError) as error:
+            return Outcome(passed=False, note=describe_loss(model, error, limits))
+    wrong = Outcome(passed=False, note="does not give the output")
+    try:
+        value = plain.decode(json.loads(reply)["value"])
+    except (ValueError, TypeError, KeyError, RecursionError, plain.NotPlainError):
+        return wrong
+    return Outcome(passed=True, note="gives the output") if is_right(value) else wrong
+
+
+def load_program(
+    model: Process, job: dict[str, str], deadline: float, limits: ProgramLimits
+) -> str:
+    """Give a program to its process; return why it does not load, or ""."""
     try:
         model.send(json.dumps({"kind": "function", **job}).encode(), deadline)
         reply = model.receive(deadline)
     except (frames.ClosedError, frames.LateError) as error:
-        return _describe_loss(model, error, limits)
+        return describe_loss(model, error, limits)
     if reply[:1] == b"R":
         return ""
     return reply[1:].decode("utf-8", "replace")[:300] or "the program does not load"
 
 
-def _describe_loss(model: Process, error: Exception, limits: ProgramLimits) -> str:
+def describe_loss(model: Process, error: Exception, limits: ProgramLimits) -> str:
     if isinstance(error, frames.LateError):
         return f"not done after {limits.seconds:g} s"
     status = model.status(time.monotonic() + 0.2)
     return str(error) if status is None else f"the program's process ended with status {status}"
-
-
-def _relay(
-    model: Process, referee: Process, tests: Tests, deadline: float, limits: ProgramLimits
-) -> Outcome:
-    """Pass the calls of the tests to the program and its answers back, until there is a verdict."""
-    num_calls = 0
-    try:
-        referee.send(json.dumps(asdict(tests)).encode(), deadline)
-        while (message := referee.receive(deadline))[:1] == b"C":
-            num_calls += 1
-            try:
-                model.send(message, deadline)
-                answer = model.receive(deadline)
-            except (frames.ClosedError, frames.LateError) as error:
-                return Outcome(passed=False, note=_describe_loss(model, error, limits))
-            referee.send(answer, deadline)
-    except frames.LateError:
-        note = f"the tests are not done after {limits.seconds:g} s"
-        return Outcome(passed=False, note=note, is_ours=num_calls == 0)
-    except frames.ClosedError:
-        referee.status(time.monotonic() + 1)
-        return Outcome(passed=False, note="the tests' process is gone", is_ours=num_calls == 0)
-    report = json.loads(message[1:])
-    if report["passed"] and num_calls == 0:
-        return Outcome(passed=False, note="the tests never called the program", is_ours=True)
-    note = report["note"] or f"all tests pass, {num_calls} calls"
-    return Outcome(passed=report["passed"], note=note)

@@ -13,19 +13,18 @@ import json
 from typing import Literal
 
 from whet.tasks.answers import read_final
-from whet.tasks.code import plain, tests_text
+from whet.tasks.code import tests_text
 from whet.tasks.code.code_task import (
     CodeConfig,
     CodeTask,
     Outcome,
-    call,
-    guard,
+    check_call,
+    score_run,
     text_of,
     to_score,
     unread,
 )
-from whet.tasks.code.cruxeval import Direction, direction_of, read_reply
-from whet.tasks.code.sandbox import Sandbox
+from whet.tasks.code.cruxeval import Direction, direction_of
 from whet.types import Json, Problem, Score
 
 
@@ -37,10 +36,7 @@ class CodeIO(CodeTask):
     """Compare a predicted output, or run the program on a predicted input."""
 
     name = "codeio"
-
-    def __init__(self, config: CodeIOConfig | None = None) -> None:
-        self.config = config or CodeIOConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CodeIOConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
@@ -53,7 +49,7 @@ class CodeIO(CodeTask):
             return to_score(Outcome(passed=True, note=f"the recorded {direction}"), span)
         if direction == "output":
             return to_score(Outcome(passed=False, note="another output"), span)
-        return to_score(guard(lambda: self._run(problem, value)), span)
+        return score_run(lambda: self._run(problem, value), span)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         direction = text_of(problem, "direction")
@@ -62,16 +58,10 @@ class CodeIO(CodeTask):
     def _run(self, problem: Problem, value: Json) -> Outcome:
         if not isinstance(value, dict):
             return Outcome(passed=False, note="the input is not an object of arguments")
-        source = text_of(problem, "program")
         entry = text_of(problem, "entry", "main_solution")
-        data: list[object] = list(plain.encode(((), value)))
-        reply = call(self._sandbox, source, entry, data, self.config.limits)
-        if isinstance(reply, str):
-            return Outcome(passed=False, note=reply)
-        output = read_reply(reply)
-        is_right = output is not None and equal(output[0], problem.payload.get("output"))
-        note = "gives the output" if is_right else "does not give the output"
-        return Outcome(passed=is_right, note=note)
+        job = {"program": text_of(problem, "program"), "entry": entry}
+        wanted = problem.payload.get("output")
+        return check_call(self.config, job, ((), value), lambda output: equal(output, wanted))
 
 
 def unsupported_reason(problem: Problem) -> str | None:

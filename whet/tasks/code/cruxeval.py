@@ -11,25 +11,24 @@ literals only. An assertion about another call than the one asked, or another ou
 """
 
 import ast
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
-from whet.errors import DataError
 from whet.tasks.answers import read_final
+from whet.tasks.base import data_error
 from whet.tasks.code import plain, program, tests_text
 from whet.tasks.code.code_task import (
+    Arguments,
     CodeConfig,
     CodeTask,
     Outcome,
-    call,
-    guard,
+    check_call,
+    score_run,
     text_of,
     to_score,
     unread,
 )
-from whet.tasks.code.sandbox import Sandbox
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 Direction = Literal["input", "output"]
@@ -38,8 +37,6 @@ _ASKED: dict[Direction, str] = {
     "output": "Complete the assertion with the literal that the call returns.",
 }
 _MAX_CHARS = 4096
-
-Arguments = tuple[tuple[object, ...], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +55,14 @@ class CruxEval(CodeTask):
     """Compare a predicted output, or run the function on a predicted input."""
 
     name = "cruxeval"
-
-    def __init__(self, config: CruxEvalConfig | None = None) -> None:
-        self.config = config or CruxEvalConfig()
-        self._sandbox = Sandbox(self.config.sandbox)
+    config: CruxEvalConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
         marked = text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
         wanted = literal(text_of(problem, "output"))
         if wanted is None:
-            raise DataError(f"problem {problem.id} needs a Python literal in payload.output")
+            raise data_error(problem, "a literal in payload.output", text_of(problem, "output"))
         if direction_of(problem) == "output":
             predicted = read_final(marked, read_output)
             if predicted is None:
@@ -82,22 +76,16 @@ class CruxEval(CodeTask):
         if claimed is not None and has_call and not same(claimed[1].value, wanted[0]):
             outcome = Outcome(passed=False, note="the assertion is about another output")
             return to_score(outcome, arguments[0])
-        outcome = guard(lambda: self._run(problem, arguments[1], wanted[0]))
-        return to_score(outcome, arguments[0])
+        job = {"program": text_of(problem, "program"), "entry": "f"}
+        span, args = arguments
+        return score_run(
+            lambda: check_call(self.config, job, args, lambda value: same(value, wanted[0])), span
+        )
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        text = f"assert f({text_of(problem, 'input')}) == {text_of(problem, 'output')}"
-        return program.fenced(text)
-
-    def _run(self, problem: Problem, arguments: Arguments, wanted: object) -> Outcome:
-        source = text_of(problem, "program")
-        reply = call(self._sandbox, source, "f", list(plain.encode(arguments)), self.config.limits)
-        if isinstance(reply, str):
-            return Outcome(passed=False, note=reply)
-        value = read_reply(reply)
-        is_right = value is not None and same(value[0], wanted)
-        note = "gives the output" if is_right else "does not give the output"
-        return Outcome(passed=is_right, note=note)
+        return program.fence(
+            f"assert f({text_of(problem, 'input')}) == {text_of(problem, 'output')}"
+        )
 
 
 def direction_of(problem: Problem) -> Direction:
@@ -107,10 +95,8 @@ def direction_of(problem: Problem) -> Direction:
         return "input"
     if direction == "output":
         return "output"
-    raise DataError(
-        f"problem {problem.id} needs input or output in payload.direction, not {direction!r}, "
-        "and for an input the program"
-    )
+    needs = "input with its program, or output, in payload.direction"
+    raise data_error(problem, needs, direction)
 
 
 def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "test") -> Problem:
@@ -141,15 +127,6 @@ def unsupported_reason(problem: Problem) -> str | None:
     if literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"
     return tests_text.runs_text(text_of(problem, "program"))
-
-
-def read_reply(reply: bytes) -> tuple[object] | None:
-    """Read the answer of a program's process; None where it raised or is not plain."""
-    try:
-        row = json.loads(reply)
-        return (plain.decode(row["value"]),) if isinstance(row, dict) and "value" in row else None
-    except (ValueError, RecursionError, plain.NotPlainError):
-        return None
 
 
 def _compare(problem: Problem, claim: Claim, wanted: object) -> Outcome:
@@ -225,7 +202,11 @@ def is_same_call(call: ast.Call, given: str, source: str) -> bool:
     if not isinstance(asked, ast.Call):
         return True
     names = _parameters(source)
-    return _same_arguments(_bind(call, names), _bind(asked, names))
+    one = _bind(call, names)
+    other = _bind(asked, names)
+    if one.keys() != other.keys():
+        return False
+    return all(_same_nodes(node, other[name]) for name, node in one.items())
 
 
 def _is_call(node: ast.expr | None) -> TypeGuard[ast.Call]:
@@ -276,12 +257,6 @@ def _bind(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
     for position, node in enumerate(call.args):
         bound[names[position] if position < len(names) else str(position)] = node
     return bound | {keyword.arg or "**": keyword.value for keyword in call.keywords}
-
-
-def _same_arguments(one: dict[str, ast.expr], other: dict[str, ast.expr]) -> bool:
-    if one.keys() != other.keys():
-        return False
-    return all(_same_nodes(node, other[name]) for name, node in one.items())
 
 
 def _same_nodes(one: ast.expr, other: ast.expr) -> bool:

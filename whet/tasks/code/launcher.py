@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.tasks.code import harness, isolation, referee, seccomp
+from whet.tasks.code import harness, isolation, referee
 
 CHANNEL = 3
 """The program's socket to the grader; 0 and 1 are its input and output, 2 goes nowhere."""
@@ -35,9 +35,9 @@ _PRELOADED = (
     "heapq io itertools math numbers operator queue random re statistics string threading time "
     "traceback typing unittest"
 )
-_FIRST_UID, _NUM_UIDS = 100_000, 50_000
-_STACK = 64 << 20
-_LIMITS = ("role", "seconds", "memory", "file_size")
+_FIRST_UID = 100_000
+_NUM_UIDS = 50_000
+_FIXED_LIMITS = {"NOFILE": 64, "NPROC": 64, "CORE": 0, "STACK": 64 << 20}
 _TRANSIENT = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC)
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL)
 """Errors that a machine will repeat; anything else, such as no memory, may pass."""
@@ -45,10 +45,10 @@ _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
+    """What to become and within which limits, the socket to the grader, the program's files."""
+
     role: str
-    seconds: int
-    memory: int
-    file_size: int
+    limits: dict[str, int]
     watch: int
     files: tuple[int, ...]
 
@@ -82,9 +82,7 @@ def _receive(control: socket.socket) -> LaunchRequest | None:
     message, fds, _, _ = socket.recv_fds(control, 4096, 8)
     if not message:
         return None
-    row = json.loads(message)
-    limits = {name: row[name] for name in _LIMITS}
-    return LaunchRequest(watch=fds[0], files=tuple(fds[1:]), **limits)
+    return LaunchRequest(watch=fds[0], files=tuple(fds[1:]), **json.loads(message))
 
 
 def run_in_bubblewrap() -> None:
@@ -93,17 +91,16 @@ def run_in_bubblewrap() -> None:
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.path[:] = [*sys.path[1:], "/packages"]
-    request = LaunchRequest(watch=-1, files=(), **{name: row[name] for name in _LIMITS})
     isolation.try_mount_scratch()
     isolation.surrender(row["uid"])
-    _limit(request)
-    seccomp.install()
+    _limit(row["limits"])
+    isolation.install_filter()
     os.write(2, isolation.READY.encode())
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 2)
     os.closerange(CHANNEL + 1, 256)
     _open_streams()
-    _run_role(request.role)
+    _run_role(row["role"])
 
 
 def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) -> None:
@@ -128,16 +125,16 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         os.setsid()  # away from the watcher, or kill(0) would reach it
         if mode == "bubblewrap":
             _arrange_files(request, errors_end)
-            job = {name: getattr(request, name) for name in _LIMITS}
+            job = {"role": request.role, "limits": request.limits}
             isolation.become_bubblewrap(tool, paths, uid, job)
         if mode == "namespaces":
             isolation.move(paths)
             isolation.surrender(uid)
         _arrange_files(request)
         _open_streams()
-        _limit(request)
+        _limit(request.limits)
         if mode == "namespaces":
-            seccomp.install()
+            isolation.install_filter()
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         _report(request.watch, {"failed": str(error), "refused": int(number in _REFUSED)})
@@ -200,17 +197,9 @@ def _open_streams() -> None:
         vars(sys).update({name: stream, f"__{name}__": stream})
 
 
-def _limit(request: LaunchRequest) -> None:
-    limits = {
-        resource.RLIMIT_CPU: request.seconds,
-        resource.RLIMIT_AS: request.memory,
-        resource.RLIMIT_FSIZE: request.file_size,
-        resource.RLIMIT_NOFILE: 64,
-        resource.RLIMIT_NPROC: 64,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_STACK: _STACK,
-    }
-    for kind, most in limits.items():
+def _limit(limits: dict[str, int]) -> None:
+    for name, most in {**limits, **_FIXED_LIMITS}.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))

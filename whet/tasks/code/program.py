@@ -11,7 +11,7 @@ _FENCES = ("```", "~~~")
 _LANGUAGES = {"", "python", "python3", "py"}
 
 
-def fenced(program: str) -> str:
+def fence(program: str) -> str:
     """Write a program as a response does."""
     return f"```python\n{program.strip()}\n```"
 
@@ -68,24 +68,20 @@ def last_definition(text: str, name: str) -> str | None:
 
 
 def _is_program(block: str) -> bool:
-    """Whether a block of no language has a call or a statement in it, and not only values or
-    `input: 5`."""
+    """Whether a block has a call or a statement in it, and not only values or `input: 5`."""
     try:
         tree = ast.parse(block)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any(
-        isinstance(node.value, ast.Call)
-        if isinstance(node, ast.Expr)
-        else not isinstance(node, ast.AnnAssign)
-        for node in tree.body
-    )
+    for node in tree.body:
+        part = node.value if isinstance(node, ast.Expr) else node
+        if isinstance(part, ast.Call | ast.stmt) and not isinstance(part, ast.AnnAssign):
+            return True
+    return False
 
 
 def _defines(block: str, name: str) -> bool:
     if not name.isidentifier():
         return False
-    return (
-        re.search(rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*=", block, re.MULTILINE)
-        is not None
-    )
+    definition = rf"^(?:async def|def|class)[ \t]+{name}\b|^{name}[ \t]*="
+    return re.search(definition, block, re.MULTILINE) is not None

@@ -1,5 +1,4 @@
-"""Run programs a model wrote, contained: no network, no files but a scratch folder, no other
-processes, hard limits.
+"""Run programs a model wrote, contained: a scratch folder, no network, no other processes, limits.
 
     grader -> launcher, a bare Python for each grader process (see `launcher`)
                 -> watcher -> program: namespaces, system call filter, limits
@@ -136,12 +135,8 @@ def describe(mode: Mode = "namespaces") -> str:
         kind = choose_mode(mode)
     except RefusedError as error:
         return str(error)
-    words = {
-        "namespaces": "in Linux namespaces of their own",
-        "bubblewrap": "in bubblewrap",
-        "none": "unprotected",
-    }
-    return f"programs of models run {words[kind]}"
+    words = {"namespaces": "in Linux namespaces of their own", "bubblewrap": "in bubblewrap"}
+    return f"programs of models run {words.get(kind, 'unprotected')}"
 
 
 def find_trouble(mode: Mode) -> str:
@@ -212,12 +207,8 @@ class Launcher:
         """Start a process; `streams` are its standard input and output, empty without them."""
         mine, channel = socket.socketpair()
         watch, watcher = socket.socketpair()
-        request = {
-            "role": side,
-            "seconds": int(limits.seconds) + 2,
-            "memory": limits.memory_mb << 20,
-            "file_size": limits.output_bytes,
-        }
+        bounds = {"CPU": int(limits.seconds) + 2, "AS": limits.memory_mb << 20}
+        request = {"role": side, "limits": {**bounds, "FSIZE": limits.output_bytes}}
         process = Process(mine, watch)
         try:
             with channel, watcher, self._lock:

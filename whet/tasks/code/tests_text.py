@@ -43,6 +43,15 @@ def free_names(tree: ast.AST) -> set[str]:
     return used - bound
 
 
+def entry_root(entry: str) -> str:
+    """Name what a program must define for an entry.
+
+    >>> entry_root("Solution().twoSum")
+    'Solution'
+    """
+    return entry.partition(".")[0].removesuffix("()")
+
+
 def without_star_import(tree: ast.Module, module: str) -> ast.Module:
     """Leave out `from solution import *`, which would let a program replace `len` in the tests."""
     body = [node for node in tree.body if not _is_star_import(node, module)]
@@ -68,8 +77,7 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
     tested = free_names(without_star_import(tree, module)) - set(sys.stdlib_module_names)
     imports = any(module in _imports(node) for node in ast.walk(tree))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    root = entry.partition(".")[0].removesuffix("()")
-    if imports or tested or "candidate" in names or root in names:
+    if imports or tested or "candidate" in names or entry_root(entry) in names:
         return None
     return "the tests never call the program"
 

@@ -35,10 +35,7 @@ _TARGET = 24
 _PRIME = 2**31 - 1
 _CHUNK = 130
 _PAIRS = {k: tuple(combinations(range(k), 2)) for k in (4, 3, 2)}
-_OTHERS = {
-    k: tuple(tuple(i for i in range(k) if i not in pair) for pair in pairs)
-    for k, pairs in _PAIRS.items()
-}
+_OTHERS = {k: [[i for i in range(k) if i not in p] for p in ps] for k, ps in _PAIRS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,9 +63,7 @@ def hand_of(numbers: Sequence[int]) -> Hand:
     """Sort four numbers into a hand; anything else is a DataError."""
     hand = tuple(sorted(numbers))
     if hand not in _indices():
-        raise DataError(
-            f"a hand of the 24 game is four whole numbers from 1 to 13, not {list(numbers)}"
-        )
+        raise DataError(f"a hand is four whole numbers from 1 to 13, not {list(numbers)}")
     return all_hands()[_indices()[hand]]
 
 
@@ -161,7 +156,9 @@ def solve_all(hands: Ints) -> SolvedHands:
     the same value being the same variable: order, grouping and the place of a minus sign do not
     count ((a - b) * (c - d) is (b - a) * (d - c)), while a * 1 and a / 1 do.
     """
-    wins, num_plain, nodes = [], [], []
+    wins = []
+    num_plain = []
+    nodes = []
     for start in range(0, len(hands), _CHUNK):
         win, plain, cost = _search(hands[start : start + _CHUNK])
         wins.append(np.argwhere(win) + np.array([start, 0, 0, 0]))
@@ -206,16 +203,18 @@ def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
 
 def _join_all(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
     """Add an axis of moves: numerators, denominators, and whether nothing was divided by zero."""
-    tops, bottoms, valids = [], [], []
+    tops = []
+    bottoms = []
+    valids = []
     k = top.shape[-1]
     for (first, second), others in zip(_PAIRS[k], _OTHERS[k], strict=True):
-        a, b = top[..., first], bottom[..., first]
-        c, d = top[..., second], bottom[..., second]
-        ad, bc, bd = a * d, b * c, b * d
-        rest = list(others)
-        for n, m in ((ad + bc, bd), (ad - bc, bd), (bc - ad, bd), (a * c, bd), (ad, bc), (bc, ad)):
-            tops.append(np.concatenate([n[..., None], top[..., rest]], axis=-1))
-            bottoms.append(np.concatenate([m[..., None], bottom[..., rest]], axis=-1))
+        ac = top[..., first] * top[..., second]
+        ad = top[..., first] * bottom[..., second]
+        bc = bottom[..., first] * top[..., second]
+        bd = bottom[..., first] * bottom[..., second]
+        for n, m in ((ad + bc, bd), (ad - bc, bd), (bc - ad, bd), (ac, bd), (ad, bc), (bc, ad)):
+            tops.append(np.concatenate([n[..., None], top[..., others]], axis=-1))
+            bottoms.append(np.concatenate([m[..., None], bottom[..., others]], axis=-1))
             valids.append(valid & (m != 0))
     return np.stack(tops, axis=-2), np.stack(bottoms, axis=-2), np.stack(valids, axis=-1)
 
@@ -259,24 +258,15 @@ def _fingerprints(cards: Ints, moves: Ints) -> Ints:
     for k, column in zip((4, 3, 2), moves.T, strict=True):
         pair, operation = np.divmod(column, len(OPERATIONS))
         first, second = np.array(_PAIRS[k])[pair].T
-        a, b = top[rows, first], bottom[rows, first]
-        c, d = top[rows, second], bottom[rows, second]
-        ad, bc, bd, ac = (product % _PRIME for product in (a * d, b * c, b * d, a * c))
+        ac = top[rows, first] * top[rows, second] % _PRIME
+        ad = top[rows, first] * bottom[rows, second] % _PRIME
+        bc = bottom[rows, first] * top[rows, second] % _PRIME
+        bd = bottom[rows, first] * bottom[rows, second] % _PRIME
         n = np.choose(operation, [ad + bc, ad - bc, bc - ad, ac, ad, bc]) % _PRIME
         m = np.choose(operation, [bd, bd, bd, bd, bc, ad])
         others = np.array(_OTHERS[k], dtype=np.int64)[pair]
         top = np.concatenate([n[:, None], np.take_along_axis(top, others, axis=1)], axis=1)
         bottom = np.concatenate([m[:, None], np.take_along_axis(bottom, others, axis=1)], axis=1)
-    return top[:, 0] * _inverse(bottom[:, 0]) % _PRIME
-
-
-def _inverse(values: Ints) -> Ints:
-    result = np.ones_like(values)
-    power = values
-    exponent = _PRIME - 2
-    while exponent:
-        if exponent & 1:
-            result = result * power % _PRIME
-        power = power * power % _PRIME
-        exponent >>= 1
-    return result
+    inverses = np.array([pow(value, -1, _PRIME) for value in bottom[:, 0].tolist()])
+    keys: Ints = top[:, 0] * inverses % _PRIME
+    return keys

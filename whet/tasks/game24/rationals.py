@@ -8,7 +8,7 @@ uses `eval`.
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd
 
 Value = tuple[int, int]
@@ -53,15 +53,11 @@ def combine(left: Value, symbol: str, right: Value) -> Value | None:
     """Apply an operation exactly; None where it divides by zero."""
     a, b = left
     c, d = right
-    match symbol:
-        case "+":
-            return reduce(a * d + b * c, b * d)
-        case "-":
-            return reduce(a * d - b * c, b * d)
-        case "*":
-            return reduce(a * c, b * d)
-        case _:
-            return reduce(a * d, b * c)
+    if symbol == "*":
+        return reduce(a * c, b * d)
+    if symbol == "/":
+        return reduce(a * d, b * c)
+    return reduce(a * d + b * c if symbol == "+" else a * d - b * c, b * d)
 
 
 def reduce(top: int, bottom: int) -> Value | None:
@@ -90,10 +86,10 @@ def parse(text: str) -> Expression | None:
         return None
     parser = _Parser(_PIECE.findall(text))
     try:
-        value = parser.sum(0)
+        value = parser.chain("+-", 0)
     except _SyntaxError:
         return None
-    if not parser.is_done:
+    if parser.pieces:
         return None
     return Expression(value=value, leaves=tuple(sorted(parser.leaves)))
 
@@ -104,26 +100,16 @@ class _SyntaxError(Exception):
 
 class _Parser:
     def __init__(self, pieces: list[str]) -> None:
-        self._pieces = [*pieces, ""]
-        self._position = 0
+        self.pieces = pieces[::-1]
         self.leaves: list[int] = []
 
-    @property
-    def is_done(self) -> bool:
-        return self._pieces[self._position] == ""
-
-    def sum(self, depth: int) -> Value | None:
-        value = self._product(depth)
-        while self._pieces[self._position] in ("+", "-"):
-            symbol = self._next()
-            value = _combine(value, symbol, self._product(depth))
-        return value
-
-    def _product(self, depth: int) -> Value | None:
-        value = self._atom(depth)
-        while self._pieces[self._position] in ("*", "/"):
-            symbol = self._next()
-            value = _combine(value, symbol, self._atom(depth))
+    def chain(self, symbols: str, depth: int) -> Value | None:
+        """Read a sum of products, or a product of atoms."""
+        operand = partial(self.chain, "*/") if symbols == "+-" else self._atom
+        value = operand(depth)
+        while self.pieces and self.pieces[-1] in symbols:
+            symbol = self.pieces.pop()
+            value = _combine(value, symbol, operand(depth))
         return value
 
     def _atom(self, depth: int) -> Value | None:
@@ -131,7 +117,7 @@ class _Parser:
         if depth > MAX_DEPTH:
             raise _SyntaxError
         if piece == "(":
-            value = self.sum(depth + 1)
+            value = self.chain("+-", depth + 1)
             if self._next() != ")":
                 raise _SyntaxError
             return value
@@ -143,9 +129,7 @@ class _Parser:
         return int(piece), 1
 
     def _next(self) -> str:
-        piece = self._pieces[self._position]
-        self._position = min(self._position + 1, len(self._pieces) - 1)
-        return piece
+        return self.pieces.pop() if self.pieces else ""
 
 
 def _combine(left: Value | None, symbol: str, right: Value | None) -> Value | None:

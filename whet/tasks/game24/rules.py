@@ -4,24 +4,21 @@ The format is told from the text, so every format is graded whatever was configu
 rests on the last line: an expression that uses the four numbers once each and makes 24, a step that
 completes a right chain from the hand to 24, or `no solution` where there is none. Everything before
 it counts for the process only, and the thinking part for nothing. Any text gives a grade.
+
+    step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 12)`;
+               `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
+    roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
+    answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
+               `6 * (13 - 1 - 8)`; `no solution`
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
 
 from whet.tasks.base import StepNote
-from whet.tasks.game24.lines import (
-    AnswerLine,
-    Left,
-    Line,
-    RollBackLine,
-    StepLine,
-    lines_of,
-    read_answer,
-    read_line,
-)
-from whet.tasks.game24.rationals import Value, combine, write
+from whet.tasks.game24.rationals import NUMBER, Expression, Value, combine, parse, read, write
 from whet.text.final_answer import after_thought
 from whet.types import Verdict
 
@@ -30,6 +27,60 @@ State = tuple[Value, ...]
 MAX_CHARS = 1 << 16
 """Longer responses are not read."""
 TARGET: Value = (24, 1)
+_MAX_LINE_CHARS = 512
+_EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
+_STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
+_ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
+_ANSWER = re.compile(r"(?:reach 24!\s*)?(?:expression|answer):(.*)", re.ASCII | re.IGNORECASE)
+_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
+_TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
+_WRAPPER = re.compile(r"\$|\\[()\[\]]")
+_SENTENCE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
+    r"(?:answer|solution|expression) is:? ",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
+_SIGNS = str.maketrans(
+    {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The numbers a line lists as left, sorted, and the cards in their expressions, if any."""
+
+    values: tuple[Value, ...]
+    cards: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    a: Value
+    symbol: str
+    b: Value
+    c: Value
+    left: Left | None
+    has_left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackLine:
+    left: Left | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLine:
+    """A claim: an expression (None where it cannot be read), or that there is no solution."""
+
+    text: str
+    expression: Expression | None
+    is_no_solution: bool
+
+
+Line = StepLine | RollBackLine | AnswerLine | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,47 +152,35 @@ def _grade_last(
         note = "three steps from the hand to 24"
         return Grade(verdict=Verdict.CORRECT, answer=board.chain, note=note, steps=played)
     whole = read_answer(line)
-    if whole and _is_right(whole, board.hand):
+    if whole and _judge_answer(whole, board.hand, is_solvable)[0]:
         return _grade_answer(whole, board.hand, is_solvable, line, steps)
-    if _claims(board, content):
+    leaves_24 = content.c == TARGET and (content.left is None or len(content.left.values) == 1)
+    if leaves_24 or (board.depth >= 3 and not board.has_searched):
         note = f"ends at {write(content.c)} but not by right steps from the hand to 24"
         return Grade(verdict=Verdict.WRONG, answer=board.chain, note=note, steps=played)
     return _no_answer("the last line is not an answer", played)
 
 
-def _claims(board: "Board", step: StepLine) -> bool:
-    """Take a last step for an answer if it leaves 24 alone, or ends a chain without search."""
-    if step.c == TARGET and (step.left is None or len(step.left.values) == 1):
-        return True
-    return board.depth >= 3 and not board.has_searched
-
-
 def _grade_answer(
     answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
 ) -> Grade:
-    if answer.is_no_solution:
-        is_right = not is_solvable
-        note = "this hand has no solution" if is_right else "this hand has a solution"
-    else:
-        is_right = _is_right(answer, hand)
-        note = _expression_note(answer, hand)
+    is_right, note = _judge_answer(answer, hand, is_solvable)
     last = StepNote(line=line, ok=is_right, note=note)
     verdict = Verdict.CORRECT if is_right else Verdict.WRONG
     return Grade(verdict=verdict, answer=answer.text, note=note, steps=(*steps, last))
 
 
-def _is_right(answer: AnswerLine, hand: tuple[int, ...]) -> bool:
-    expression = answer.expression
-    return expression is not None and expression.value == TARGET and expression.leaves == hand
-
-
-def _expression_note(answer: AnswerLine, hand: tuple[int, ...]) -> str:
+def _judge_answer(answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool) -> tuple[bool, str]:
+    if answer.is_no_solution:
+        return not is_solvable, f"this hand has {'a' if is_solvable else 'no'} solution"
     expression = answer.expression
     if expression is None:
-        return "the answer is not an expression that makes 24"
+        return False, "the answer is not an expression that makes 24"
     if expression.leaves != hand:
-        return f"uses {' '.join(map(str, expression.leaves))}, not {' '.join(map(str, hand))}"
-    return "uses the hand and makes 24" if expression.value == TARGET else "does not make 24"
+        leaves = " ".join(map(str, expression.leaves))
+        return False, f"uses {leaves}, not {' '.join(map(str, hand))}"
+    is_right = expression.value == TARGET
+    return is_right, "uses the hand and makes 24" if is_right else "does not make 24"
 
 
 class Board:
@@ -243,3 +282,78 @@ def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
 
 def _list(state: State) -> str:
     return " ".join(write(value) for value in state)
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a response into its lines without blank ones, × ÷ − written as * / -."""
+    if not text.isascii():
+        text = text.translate(_SIGNS)
+    return [stripped for line in text.split("\n") if (stripped := line.strip())]
+
+
+@lru_cache(1 << 15)
+def read_line(line: str) -> Line:
+    """Read a line; None where it is nothing a response may hold, or longer than any honest one."""
+    if len(line) > _MAX_LINE_CHARS:
+        return None
+    line = _strip_dress(line) if _DRESS.search(line) else line
+    if match := _STEP.fullmatch(line):
+        return _read_step(match)
+    if match := _ROLL_BACK.fullmatch(line):
+        return RollBackLine(_read_rest(match[1] or ""))
+    return read_answer(line)
+
+
+def read_answer(line: str) -> AnswerLine | None:
+    """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
+    match = _ANSWER.fullmatch(line)
+    text = match[1].strip() if match else line
+    if text.lower().rstrip(".") == "no solution":
+        return AnswerLine("no solution", None, True)
+    body, equals, claim = text.partition("=")
+    expression = None if equals and claim.strip() != "24" else parse(body.strip())
+    if match is None and (expression is None or (not equals and len(expression.leaves) < 4)):
+        return None
+    return AnswerLine(text, expression, False)
+
+
+def _strip_dress(line: str) -> str:
+    """Strip bold, formulas and a sentence from around a line: `The answer is $4 \\times 6$.`"""
+    line = _BOLD.sub(r"\1", line)
+    for _ in range(3):
+        line = _FRACTION.sub(r"((\1)/(\2))", line)
+    line = _TIMES.sub("*", line).replace("\\div", "/")
+    line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
+    line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
+    if match := _BOX.fullmatch(line):
+        line = f"{match[1] or ''}{match[2]}{match[3] or ''}"
+    return line.rstrip(". ")
+
+
+def _read_step(match: re.Match[str]) -> StepLine | None:
+    a, symbol, b, c, left, left_in_brackets = match.groups()
+    values = read(a), read(b), read(c)
+    if values[0] is None or values[1] is None or values[2] is None:
+        return None
+    text = left if left_in_brackets is None else left_in_brackets
+    rest = None if text is None else _read_rest(text)
+    return StepLine(values[0], symbol, values[1], values[2], rest, text is not None)
+
+
+def _read_rest(text: str) -> Left | None:
+    """Read numbers between commas or spaces; `(13 - 1) = 12` is 12 with where it came from."""
+    values: list[Value] = []
+    cards: list[int] = []
+    for item in text.split(","):
+        origin, equals, numbers = item.rpartition("=")
+        expression = parse(origin.strip()) if equals else None
+        item_values = [value for word in numbers.split() if (value := read(word)) is not None]
+        if len(item_values) < len(numbers.split()):
+            return None
+        if equals and (expression is None or item_values != [expression.value]):
+            return None
+        values += item_values
+        cards += expression.leaves if expression else [value[0] for value in item_values]
+    if not 1 <= len(values) <= 4:
+        return None
+    return Left(tuple(sorted(values)), tuple(sorted(cards)) if "=" in text else None)

@@ -6,20 +6,12 @@ from random import Random
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.rng import stream
-from whet.tasks.base import StepNote, Task
+from whet.tasks.base import ConfiguredTask, StepNote, data_error
+from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
 from whet.tasks.game24.rules import Grade, grade
-from whet.tasks.game24.traces import (
-    BUDGETS,
-    NO_SOLUTION,
-    SHORTEST,
-    WIDEST,
-    Format,
-    Length,
-    trace,
-)
+from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 _RULES = (
@@ -64,14 +56,12 @@ class Game24Config(Config):
         return dict.fromkeys(("length", "depth"), reason) if self.format in ("v0", "v0l") else {}
 
 
-class Game24(Task):
+class Game24(ConfiguredTask):
     """The fixed splits of the 1,820 hands, an exact grader, and gold responses in any format."""
 
     name = "game24"
     is_bounded = True
-
-    def __init__(self, config: Game24Config | None = None) -> None:
-        self.config = config or Game24Config()
+    config: Game24Config
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """List the hands of a split, each with its numbers in a fixed random order."""
@@ -136,9 +126,9 @@ class Game24(Task):
         """Write a gold response in the configured format."""
         numbers = _numbers(problem)
         rng = stream(seed, "game24", "solve", *numbers)
-        budget = _budget(self.config.length, rng)
         cfg = self.config
-        return trace(numbers, rng, format=cfg.format, budget=budget, depth=cfg.depth)
+        budget = _budget(cfg.length, rng)
+        return traces.trace(numbers, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _grade(self, problem: Problem, text: str) -> Grade:
         return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
@@ -146,8 +136,8 @@ class Game24(Task):
 
 def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
     if length == "wide":
-        return int(SHORTEST * (WIDEST / SHORTEST) ** rng.random())
-    spans = [span for name, span in BUDGETS.items() if length in (name, "mixed")]
+        return int(traces.SHORTEST * (traces.WIDEST / traces.SHORTEST) ** rng.random())
+    spans = [span for name, span in traces.BUDGETS.items() if length in (name, "mixed")]
     return rng.choice([steps for span in spans for steps in span])
 
 
@@ -161,6 +151,4 @@ def _numbers(problem: Problem) -> tuple[int, ...]:
         whole = tuple(number for number in numbers if type(number) is int)
         if len(whole) == 4:
             return whole
-    raise DataError(
-        f"problem {problem.id} needs four whole numbers in payload.numbers, not {numbers!r}"
-    )
+    raise data_error(problem, "four whole numbers in payload.numbers", numbers)

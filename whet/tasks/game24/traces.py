@@ -20,7 +20,7 @@ always looks the same; moves with a whole result of 0 or more are tried first, a
 only those are shown.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -42,13 +42,31 @@ BUDGETS: dict[Length, range] = {
     "long": range(14, 18),
 }
 """Steps a search may show; LLM4Game24 cut its v3 traces at 300 and 550 tokens, nearly these."""
-SHORTEST, WIDEST = 6, 100
+SHORTEST = 6
+WIDEST = 100
 
 
 class Move(NamedTuple):
     a: Value
     symbol: str
     b: Value
+
+
+class _Branch(NamedTuple):
+    """A state one step ahead, the moves that lead to it, and whether 24 is still in reach there."""
+
+    moves: tuple[Move, ...]
+    state: State
+    is_live: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    state: State
+    depth: int
+    moves: tuple[Move, ...] = ()
+    is_live: bool = False
+    children: "list[_Node]" = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +106,6 @@ def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
         yield _swap_maybe(move, rng)
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
-    state: State
-    depth: int
-    moves: tuple[Move, ...] = ()
-    is_live: bool = False
-    children: "list[_Node]" = field(default_factory=list)
-
-
 def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
     """Grow the tree of a pruned search: the path to 24, if any, and dead ends met before it."""
     root = node = _Node(tuple((card, 1) for card in hand), 0)
@@ -114,25 +123,22 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) 
             break
         path.append((node, live))
         node = live
-    _grow(frontier, rng, budget - len(path), depth, plain_branches if is_tidy else branches)
+    _grow(frontier, rng, budget - len(path), depth, is_tidy=is_tidy)
     for parent, child in path:
         parent.children.append(child)
     return root
 
 
 def _grow(
-    frontier: list[tuple["_Node", "_Branch"]],
-    rng: Random,
-    num_nodes: int,
-    depth: int,
-    tries_of: "Callable[[State], Sequence[_Branch]]",
+    frontier: list[tuple[_Node, _Branch]], rng: Random, num_nodes: int, depth: int, *, is_tidy: bool
 ) -> None:
     """Hang random dead ends into the tree, each below a node that is already in it."""
     met: set[State] = set()
     while num_nodes > 0 and frontier:
         index = rng.randrange(len(frontier))
-        frontier[index], frontier[-1] = frontier[-1], frontier[index]
-        parent, branch = frontier.pop()
+        parent, branch = frontier[index]
+        frontier[index] = frontier[-1]
+        frontier.pop()
         if branch.state in met:
             continue
         node = _Node(branch.state, parent.depth + 1, branch.moves)
@@ -141,7 +147,8 @@ def _grow(
         if len(branch.state) > 1:
             met.add(branch.state)
             if node.depth < depth:
-                frontier += [(node, next_branch) for next_branch in tries_of(branch.state)]
+                tries = plain_branches(node.state) if is_tidy else branches(node.state)
+                frontier += [(node, next_branch) for next_branch in tries]
 
 
 def _flatten(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
@@ -158,14 +165,6 @@ def _swap_maybe(move: Move, rng: Random) -> Move:
     if move.symbol in "+*" and rng.random() < 0.5:
         return Move(move.b, move.symbol, move.a)
     return move
-
-
-class _Branch(NamedTuple):
-    """A state one step ahead, the moves that lead to it, and whether 24 is still in reach there."""
-
-    moves: tuple[Move, ...]
-    state: State
-    is_live: bool
 
 
 def _shuffle_branches(state: State, rng: Random, *, is_tidy: bool) -> list[_Branch]:
@@ -220,14 +219,19 @@ def write_moves(
     path = [_order([_Item((number, 1), str(number), True) for number in numbers], format)]
     lines = []
     for move in moves:
-        if move is None:
-            path.pop()
-            lines.append(_back_line(path[-1], format))
-        else:
+        if move is not None:
             path.append(_order(_after(path[-1], move), format))
             lines.append(_step_line(move, path[-1], format))
-    lines.append(_closing_line(path[-1][0], format) if is_solved else NO_SOLUTION)
-    return "\n".join(line for line in lines if line)
+            continue
+        path.pop()
+        if format != "v1":
+            word = "back" if format == "v4" else "roll back"
+            lines.append(f"{word}, left: {_list_rest(path[-1], format)}")
+    if not is_solved:
+        lines.append(NO_SOLUTION)
+    elif format in ("v1", "v2", "v3"):
+        lines.append(f"reach 24! expression: {path[-1][0].origin}")
+    return "\n".join(lines)
 
 
 def _order(items: Sequence[_Item], format: Format) -> tuple[_Item, ...]:
@@ -250,32 +254,20 @@ def _result(move: Move) -> Value:
 
 
 def _step_line(move: Move, items: tuple[_Item, ...], format: Format) -> str:
-    a, b, c = write(move.a), write(move.b), write(_result(move))
-    if format == "v0":
-        return f"{a} {move.symbol} {b} = {c}"
-    equation = f"({a}) {move.symbol} ({b})"
-    if format in ("v0l", "v4"):
-        equation = f"{a} {move.symbol} {b}"
-    return f"{equation} = {c}, left: {_list_rest(items, format)}"
-
-
-def _back_line(items: tuple[_Item, ...], format: Format) -> str:
-    if format == "v1":
-        return ""
-    return f"{'back' if format == 'v4' else 'roll back'}, left: {_list_rest(items, format)}"
-
-
-def _closing_line(item: _Item, format: Format) -> str:
-    return f"reach 24! expression: {item.origin}" if format in ("v1", "v2", "v3") else ""
+    a = write(move.a)
+    b = write(move.b)
+    if format in ("v1", "v2", "v3"):
+        a = f"({a})"
+        b = f"({b})"
+    equation = f"{a} {move.symbol} {b} = {write(_result(move))}"
+    return equation if format == "v0" else f"{equation}, left: {_list_rest(items, format)}"
 
 
 def _list_rest(items: tuple[_Item, ...], format: Format) -> str:
+    values = [write(item.value) for item in items]
     if format in ("v0l", "v4") or len(items) == 4:
-        return " ".join(write(item.value) for item in items)
+        return " ".join(values)
     if format == "v3":
-        return ", ".join(_with_origin(item) for item in items)
-    return ", ".join(write(item.value) for item in items)
-
-
-def _with_origin(item: _Item) -> str:
-    return item.origin if item.is_card else f"{item.origin} = {write(item.value)}"
+        origins = ["" if item.is_card else f"{item.origin} = " for item in items]
+        values = [origin + value for origin, value in zip(origins, values, strict=True)]
+    return ", ".join(values)

@@ -7,26 +7,25 @@ two letters are wrong where one is asked for.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
 from whet.text.doubt import CHOICE, TURN, any_of
-from whet.types import Problem, Score, Split
+from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _USUAL = LETTERS[:10]
 
 _LEAD = re.compile(
     r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
-    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])|选项|选|是)"
-    r"[\s:：,，]*)+",
+    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])"
+    r"|选项|选|是)[\s:：,，]*)+",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
@@ -67,16 +66,11 @@ class Picked:
     """The options picked are written alike, so that picking by text cannot tell them apart."""
 
 
-class Choice(Task):
+class Choice(FileTask):
     """Grades letters; its problems come from files."""
 
     name = "choice"
-
-    def __init__(self, config: ChoiceConfig | None = None) -> None:
-        self.config = config or ChoiceConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
+    config: ChoiceConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
@@ -89,10 +83,9 @@ class Choice(Task):
         if picked is None:
             return to_score(False, {}, statement.text, "the answer is none of the options")
         shown = " or ".join(sorted(picked.letters))
+        is_right = picked.letters == gold and not picked.is_hedged
         if picked.is_same_text:
             is_right = len(gold) == 1 and gold <= picked.letters
-        else:
-            is_right = not picked.is_hedged and picked.letters == gold
         note = f"picks {shown}" if not picked.is_hedged else f"does not decide: {shown}"
         return to_score(is_right, {}, shown, note)
 
@@ -119,19 +112,14 @@ def options_of(problem: Problem) -> dict[str, str]:
     if isinstance(given, list) and len(given) <= len(LETTERS):
         given = dict(zip(LETTERS, given, strict=False))
     if not isinstance(given, dict) or not all(len(key) == 1 and key in LETTERS for key in given):
-        raise DataError(
-            f"problem {problem.id} needs options by letter, or as a list, not {str(given)[:100]}"
-        )
+        raise data_error(problem, "options by letter, or as a list", given)
     return {key: str(text) for key, text in given.items()}
 
 
 def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
     picked = pick(problem.answer or "", options, must_be_whole=True)
     if picked is None or picked.is_hedged:
-        raise DataError(
-            f"problem {problem.id} needs a letter of its options as the answer, "
-            f"not {problem.answer!r}"
-        )
+        raise data_error(problem, "a letter of its options as the answer", problem.answer)
     return picked.letters
 
 
@@ -160,8 +148,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
     lead = _LEAD.match(words)
     is_either = lead is not None and "either" in lead[0].lower()
     words = words[lead.end() :] if lead else words
-    run = _read_run(words, options)
-    if run is not None:
+    if (run := _read_run(words, options)) is not None:
         return run
     letters, end, is_hedged = _letters(words, options)
     if not letters:
@@ -251,8 +238,7 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
-    other = _second(tail, letter, options)
-    if other is not None:
+    if other := _second(tail, letter, options):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
     is_article = not is_closed and letter in "AI" and not _SAYS_WHY.match(rest)

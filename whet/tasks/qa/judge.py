@@ -11,11 +11,12 @@ raises.
 import http.client
 import json
 import os
+import re
 import secrets
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message as Headers
 from typing import IO, Literal
@@ -24,11 +25,11 @@ from pydantic import Field, field_validator
 
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
-from whet.tasks.qa.table import Rule, accepted_answers, agrees
+from whet.tasks.qa.table import Rule, agrees, list_references
 from whet.text.final_answer import visible_text
-from whet.types import Json, Problem, Score, Split, Verdict
+from whet.types import Json, Problem, Score, Verdict
 
 MAX_REPLY_BYTES = 1 << 20
 _AGAIN = frozenset((408, 409, 425, 429))
@@ -72,24 +73,19 @@ class JudgeConfig(Config):
     """Where the judging model answers."""
 
 
-class Judge(Task):
+class Judge(FileTask):
     """Grades by asking a model; its problems come from files."""
 
     name = "judge"
-
-    def __init__(self, config: JudgeConfig | None = None) -> None:
-        self.config = config or JudgeConfig()
+    config: JudgeConfig
 
     @property
     def seconds(self) -> float:
         return self.config.endpoint.budget
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
-
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
-        golds = accepted_answers(problem)
+        golds = list_references(problem)
         answer = final_answer(text)
         if answer is None:
             return no_answer("asked")
@@ -100,16 +96,13 @@ class Judge(Task):
             return Score(verdict=Verdict.UNSCORED, parts={}, answer=answer[:1000], note=note)
         return to_score(verdict, {"asked": 1.0}, answer, note)
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
-
     def _ask(self, problem: Problem, golds: Sequence[str], answer: str) -> tuple[bool | None, str]:
         """Ask for a verdict, and once more within the budget where the reply has none."""
         endpoint = self.config.endpoint
-        budget = Budget(endpoint.budget)
+        deadline = time.monotonic() + endpoint.budget
         for _ in range(2):
             nonce = secrets.token_hex(8)
-            reply = ask(endpoint, messages(question_of(problem), golds, answer, nonce), budget)
+            reply = ask(endpoint, messages(question_of(problem), golds, answer, nonce), deadline)
             if reply.text is None:
                 return None, reply.fault
             verdict = read_verdict(reply.text, nonce)
@@ -172,19 +165,8 @@ class Reply:
     """Seconds the server asks to wait."""
 
 
-class Budget:
-    """The time left of a budget."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    @property
-    def remaining(self) -> float:
-        return self._end - time.monotonic()
-
-
-def ask(config: EndpointConfig, messages: list[dict[str, Json]], budget: Budget) -> Reply:
-    """Ask until there is a reply, the tries are used up, or the budget is."""
+def ask(config: EndpointConfig, messages: list[dict[str, Json]], deadline: float) -> Reply:
+    """Ask until there is a reply, the tries are used up, or the deadline has passed."""
     if config.url is None:
         return Reply(fault="no judge is set: url is none")
     key = os.environ.get(config.key_env, "") if config.key_env else ""
@@ -192,20 +174,20 @@ def ask(config: EndpointConfig, messages: list[dict[str, Json]], budget: Budget)
         return Reply(fault=f"the environment variable {config.key_env} is not set")
     reply = Reply(fault="the time budget is used up")
     for number in range(config.tries):
-        if budget.remaining <= 0:
+        if time.monotonic() >= deadline:
             break
-        reply = _try(config, messages, key, budget)
+        reply = _try(config, messages, key, deadline)
         if reply.text is not None or not reply.may_pass:
             break
         pause = max(min(0.25 * 2**number, 8.0), reply.wait)
-        if pause >= budget.remaining or number == config.tries - 1:
+        if time.monotonic() + pause >= deadline or number == config.tries - 1:
             break
         time.sleep(pause)
     return reply
 
 
 def _try(
-    config: EndpointConfig, messages: list[dict[str, Json]], key: str, budget: Budget
+    config: EndpointConfig, messages: list[dict[str, Json]], key: str, deadline: float
 ) -> Reply:
     body: dict[str, Json] = {
         "model": config.model,
@@ -216,15 +198,18 @@ def _try(
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    own = Budget(min(config.timeout, budget.remaining))
+    seconds = max(min(config.timeout, deadline - time.monotonic()), 0.001)
+    end = time.monotonic() + seconds
     address = f"{(config.url or '').rstrip('/')}/chat/completions"
     try:
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310
-        with _OPENER.open(request, timeout=max(own.remaining, 0.001)) as response:
-            return _read_reply(_read_body(response, own))
+        with _OPENER.open(request, timeout=seconds) as response:
+            return _read_reply(_read_body(response, end))
     except urllib.error.HTTPError as error:
         with error:
-            return _read_refusal(error)
+            fault = f"the judge answers {error.code} {error.reason}"[:200]
+            may_pass = error.code in _AGAIN or error.code >= 500
+            return Reply(fault=fault, may_pass=may_pass, wait=_wait(error.headers))
     except TimeoutError:
         return Reply(fault="the judge did not reply in time", may_pass=True)
     except (OSError, http.client.HTTPException) as error:
@@ -234,44 +219,29 @@ def _try(
         return Reply(fault=f"the judge's address cannot be used: {error}"[:200])
 
 
-def _read_body(response: http.client.HTTPResponse, budget: Budget) -> bytes:
-    """Read what arrives before the budget ends, however slowly it drips."""
-    parts: list[bytes] = []
-    size = 0
-    while part := response.read1(1 << 16):
-        parts.append(part)
-        size += len(part)
-        if budget.remaining <= 0:
+def _read_body(response: http.client.HTTPResponse, end: float) -> bytes:
+    """Read what arrives in time, however slowly it drips, up to a byte more than is allowed."""
+    body = bytearray()
+    while len(body) <= MAX_REPLY_BYTES and (part := response.read1(1 << 16)):
+        body += part
+        if time.monotonic() >= end:
             raise TimeoutError
-        if size > MAX_REPLY_BYTES:
-            break
-    return b"".join(parts)
+    return bytes(body)
 
 
 def _read_reply(body: bytes) -> Reply:
-    fault = Reply(fault="the judge's reply is not a chat completion", may_pass=True)
-    if len(body) > MAX_REPLY_BYTES:
-        return fault
     try:
-        row: Json = json.loads(body)
-    except (ValueError, RecursionError):
-        return fault
-    choices = row.get("choices") if isinstance(row, dict) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    content = message.get("content") if isinstance(message, dict) else None
-    return Reply(text=content) if isinstance(content, str) else fault
-
-
-def _read_refusal(error: urllib.error.HTTPError) -> Reply:
-    fault = f"the judge answers {error.code} {error.reason}"[:200]
-    may_pass = error.code in _AGAIN or error.code >= 500
-    return Reply(fault=fault, may_pass=may_pass, wait=_wait(error.headers))
+        content = json.loads(body)["choices"][0]["message"]["content"]
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        content = None
+    if isinstance(content, str) and len(body) <= MAX_REPLY_BYTES:
+        return Reply(text=content)
+    return Reply(fault="the judge's reply is not a chat completion", may_pass=True)
 
 
 def _wait(headers: Mapping[str, str] | Headers | None) -> float:
-    asked = (headers.get("Retry-After") or "").strip() if headers is not None else ""
-    return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0.0
+    seconds = (headers.get("Retry-After") or "").strip() if headers is not None else ""
+    return float(seconds) if re.fullmatch("[0-9]{1,5}", seconds) else 0.0
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):

@@ -8,18 +8,17 @@ b`) is free in its order, one with commas is not unless the payload says `"order
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.final_answer import after_verb, only_number, visible_text
-from whet.types import Problem, Score, Split
+from whet.types import Problem, Score
 
 MAX_NUMBER_CHARS = 64
 
@@ -80,20 +79,15 @@ class Quantity:
         return "percent" in self.unit
 
 
-class Table(Task):
+class Table(FileTask):
     """Grades numbers, texts and lists; its problems come from files."""
 
     name = "table"
-
-    def __init__(self, config: TableConfig | None = None) -> None:
-        self.config = config or TableConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
+    config: TableConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
-        golds = accepted_answers(problem)
+        golds = list_references(problem)
         rule = self._rule(problem)
         stated, whole, in_prose = answers_in(text)
         spans = [span for span in (stated, whole, *in_prose) if span]
@@ -103,17 +97,12 @@ class Table(Task):
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, (stated or whole or "").strip(), note)
 
-    def solve(self, problem: Problem, seed: int) -> str | None:
-        return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
-
     def _rule(self, problem: Problem) -> Rule:
         unit = problem.payload.get("unit")
         tolerance = problem.payload.get("tolerance") or 0
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if not is_number or not 0 <= float(str(tolerance)) < 1:
-            raise DataError(
-                f"problem {problem.id} needs a tolerance from 0 to 1, not {tolerance!r}"
-            )
+            raise data_error(problem, "a tolerance from 0 to 1", tolerance)
         return Rule(
             unit=unit_words(unit) if isinstance(unit, str) else frozenset(),
             tolerance=Fraction(str(tolerance)),
@@ -122,14 +111,13 @@ class Table(Task):
         )
 
 
-def accepted_answers(problem: Problem) -> list[str]:
+def list_references(problem: Problem) -> list[str]:
     """List the references: the answer, and further ones of the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
-    golds = dict.fromkeys(str(text) for text in texts if text is not None)
-    golds = {text: None for text in golds if text.strip()}
+    golds = dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
     if not golds:
-        raise DataError(f"problem {problem.id} needs an answer, not {problem.answer!r}")
+        raise data_error(problem, "an answer", problem.answer)
     return list(golds)
 
 
@@ -249,9 +237,8 @@ def plain_text(text: str) -> str:
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     if latex.count("$") % 2:
         latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
-    return (
-        unicodedata.normalize("NFKC", strip_markup(latex)).replace("\ue000", "$").translate(_SIGNS)
-    )
+    plain = unicodedata.normalize("NFKC", strip_markup(latex))
+    return plain.replace("\ue000", "$").translate(_SIGNS)
 
 
 def text_form(text: str) -> str:

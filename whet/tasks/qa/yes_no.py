@@ -5,17 +5,15 @@ commits itself to counts; without one, the word it starts with. "Yes and no" is 
 """
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from whet.config import Config
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, to_score
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
 from whet.text.doubt import CHOICE, TURN, any_of
 from whet.text.final_answer import visible_text
-from whet.types import Problem, Score, Split
+from whet.types import Problem, Score
 
 Word = Literal["yes", "no", "both"]
 
@@ -43,24 +41,17 @@ class YesNoConfig(Config):
     name: Literal["yes_no"] = "yes_no"
 
 
-class YesNo(Task):
+class YesNo(FileTask):
     """Grades yes and no; its problems come from files."""
 
     name = "yes_no"
-
-    def __init__(self, config: YesNoConfig | None = None) -> None:
-        self.config = config or YesNoConfig()
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        return iter(())
+    config: YesNoConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the response says the right one. Parts: `correct`."""
         gold = _WORDS.get((problem.answer or "").strip().lower())
         if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs yes or no as the answer, not {problem.answer!r}"
-            )
+            raise data_error(problem, "yes or no as the answer", problem.answer)
         final = last_word(text)
         if final is None:
             return no_answer()

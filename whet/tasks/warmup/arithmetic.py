@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
 from whet.tasks.game24.rationals import combine, read
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.types import Json, Problem, Score, Split
 
 _SHAPES = (
@@ -50,9 +49,7 @@ class Arithmetic(GeneratedTask):
     """Generated expressions, an exact grader, gold steps, and a comment on every step."""
 
     name = "arithmetic"
-
-    def __init__(self, config: ArithmeticConfig | None = None) -> None:
-        self.config = config or ArithmeticConfig()
+    config: ArithmeticConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
@@ -60,11 +57,7 @@ class Arithmetic(GeneratedTask):
         Parts: `correct` 0 or 1; `steps`, the share of true lines among those that state an
         operation.
         """
-        gold = _whole(problem.answer or "")
-        if gold is None:
-            raise DataError(
-                f"problem {problem.id} needs a whole number as its answer, not {problem.answer!r}"
-            )
+        gold = read_gold(problem, _whole, "a whole number")
         marks = [note.ok for note in self.notes(problem, text) if note.ok is not None]
         steps = sum(marks) / len(marks) if marks else 0.0
         answer = read_final(text, _whole)
@@ -94,7 +87,7 @@ class Arithmetic(GeneratedTask):
         asked = _ASK.format(expression=expression)
         payload: dict[str, Json] = {"expression": expression, "steps": [*_steps(tree)]}
         answer = str(tree.value)
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def write(node: Node) -> str:

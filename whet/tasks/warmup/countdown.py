@@ -11,10 +11,10 @@ from itertools import combinations
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, read_final, to_score
+from whet.tasks.base import data_error
 from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
@@ -46,9 +46,6 @@ class Countdown(GeneratedTask):
     name = "countdown"
     has_one_answer = False
     config: CountdownConfig
-
-    def __init__(self, config: CountdownConfig | None = None) -> None:
-        self.config = config or CountdownConfig()
 
     def score(self, problem: Problem, text: str) -> Score:
         """Check the expression of the answer: its value exactly, and the numbers in it.
@@ -87,10 +84,7 @@ class Countdown(GeneratedTask):
                 if len(whole) == len(numbers):
                     use = problem.payload.get("use", self.config.use)
                     return whole, target, "some" if use == "some" else "all"
-        raise DataError(
-            f"problem {problem.id} needs payload.numbers and payload.target, "
-            f"not {dict(problem.payload)!r}"
-        )
+        raise data_error(problem, "payload.numbers and payload.target", dict(problem.payload))
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
@@ -106,7 +100,7 @@ class Countdown(GeneratedTask):
         (target, _), answer = term
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:
@@ -119,11 +113,11 @@ def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, i
         for value, text in terms:
             if value == (target, 1) and (use == "some" or len(terms) == 1):
                 return text, num_tried
-        for (i, (a, a_text)), (j, (b, b_text)) in combinations(enumerate(terms), 2):
+        for (i, a), (j, b) in combinations(enumerate(terms), 2):
             rest = [term for index, term in enumerate(terms) if index not in (i, j)]
-            for value, text in _joins(a, a_text, b, b_text):
+            for joined in _joins(a, b):
                 num_tried += 1
-                state = [*rest, (value, text)]
+                state = [*rest, joined]
                 key = tuple(sorted(term[0] for term in state))
                 if key not in seen:
                     seen.add(key)
@@ -131,18 +125,12 @@ def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, i
     return None, num_tried
 
 
-def _joins(a: Value, a_text: str, b: Value, b_text: str) -> Iterator[Term]:
-    for left, one, symbol, right, other in (
-        (a, a_text, "+", b, b_text),
-        (a, a_text, "*", b, b_text),
-        (a, a_text, "-", b, b_text),
-        (b, b_text, "-", a, a_text),
-        (a, a_text, "/", b, b_text),
-        (b, b_text, "/", a, a_text),
-    ):
-        value = combine(left, symbol, right)
-        if value is not None:
-            yield value, f"({one} {symbol} {other})"
+def _joins(a: Term, b: Term) -> Iterator[Term]:
+    for symbol in "+*-/":
+        for (left, one), (right, other) in ((a, b), (b, a))[: 1 if symbol in "+*" else 2]:
+            value = combine(left, symbol, right)
+            if value is not None:
+                yield value, f"({one} {symbol} {other})"
 
 
 def _parse(span: str, target: int) -> Expression | None:

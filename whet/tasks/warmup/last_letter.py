@@ -10,10 +10,9 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import StepNote
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.base import StepNote, data_error
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -43,9 +42,6 @@ class LastLetter(GeneratedTask):
 
     name = "last_letter"
     config: LastLetterConfig
-
-    def __init__(self, config: LastLetterConfig | None = None) -> None:
-        self.config = config or LastLetterConfig()
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the letters, case aside.
@@ -86,7 +82,7 @@ class LastLetter(GeneratedTask):
         asked = _ASK.format(words=" ".join(words))
         answer = "".join(word[-1] for word in words)
         payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def steps_of(words: Sequence[str]) -> list[str]:
@@ -130,4 +126,4 @@ def _words(problem: Problem) -> list[str]:
         known = [word for word in words if isinstance(word, str) and word]
         if known and len(known) == len(words):
             return known
-    raise DataError(f"problem {problem.id} needs a list of words in payload.words, not {words!r}")
+    raise data_error(problem, "a list of words in payload.words", words)

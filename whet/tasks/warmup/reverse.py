@@ -8,9 +8,9 @@ import re
 from random import Random
 from typing import Literal
 
-from whet.errors import DataError
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, question, split_of
+from whet.tasks.base import data_error
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -44,9 +44,6 @@ class Reverse(GeneratedTask):
     name = "reverse"
     config: ReverseConfig
 
-    def __init__(self, config: ReverseConfig | None = None) -> None:
-        self.config = config or ReverseConfig()
-
     def score(self, problem: Problem, text: str) -> Score:
         """Compare character by character, outer spaces and one pair of quotes aside.
 
@@ -54,9 +51,7 @@ class Reverse(GeneratedTask):
         """
         gold = problem.answer
         if not gold:
-            raise DataError(
-                f"problem {problem.id} needs the reversed text as its answer, not {gold!r}"
-            )
+            raise data_error(problem, "the reversed text as its answer", gold)
         answer = read_final(text, _unquote)
         if answer is None:
             return no_answer("places")
@@ -79,7 +74,7 @@ class Reverse(GeneratedTask):
             return None
         asked = _ASK[unit].format(text=text) + _ASK_END
         payload: dict[str, Json] = {"text": text}
-        return question(self.name, asked, answer=answer, payload=payload, level=level, split=home)
+        return self.make_problem(asked, answer, payload, level, home)
 
 
 def _draw_text(rng: Random, length: int, unit: Unit) -> str:
