@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from unicodedata import normalize
 
-from whet.tasks.graphs.lookup import Names
 from whet.text.doubt import CHOICE, TURN, any_of
 from whet.text.final_answer import Span, cut, find_tags, last_box, visible_text
 
@@ -31,6 +31,7 @@ _STATING = re.compile(
 )
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
+_DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 R = TypeVar("R")
 
@@ -42,6 +43,25 @@ class Reply:
     lists: tuple[tuple[int, ...], ...]
     unknown: tuple[str, ...]
     text: str
+
+
+class Names:
+    """Look names up as written, or else loosely, where that leaves one node only."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._exact = {_plain(name): number for number, name in enumerate(names)}
+        self._loose: dict[str, int | None] = {}
+        for name, number in self._exact.items():
+            key = _loosen(name)
+            self._loose[key] = None if key in self._loose else number
+        self.most_commas = max((name.count(",") for name in names), default=0)
+
+    def find(self, piece: str) -> int | None:
+        name = _plain(piece)
+        if name in self._exact:
+            return self._exact[name]
+        bare = name.strip(_DRESS)
+        return self._exact.get(bare, self._loose.get(_loosen(name)))
 
 
 def final_part(text: str, question: str = "") -> str:
@@ -246,3 +266,12 @@ def _read_names(content: str, lookup: Names) -> Reply | None:
                 unknown.append(pieces[index].strip())
         index += width
     return Reply(lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]")
+
+
+def _plain(name: str) -> str:
+    return " ".join(normalize("NFC", name).split())
+
+
+def _loosen(name: str) -> str:
+    # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
+    return name.strip(_DRESS).lower()
