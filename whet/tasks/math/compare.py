@@ -6,18 +6,11 @@ on an unknown meet intervals, both are compared as sets. `numeric` compares the 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
 
 from whet.tasks.math import tree
-from whet.tasks.math.numeric import Precision, is_rounding, ratio_sign, same_scalar, to_float
+from whet.tasks.math.numeric import AnswerRules, is_rounding, ratio_sign, same_scalar, to_float
 from whet.tasks.math.tree import INFINITY, Node, is_name
-
-Percent = Literal["unit", "value", "both"]
-Units = Literal["agree", "ignore", "same"]
-Order = Literal["free", "fixed"]
-Names = Literal["drop", "keep"]
 
 MAX_ITEMS = 64
 
@@ -28,17 +21,6 @@ _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRules:
-    """What counts as the same answer where mathematicians differ; see `MathConfig`."""
-
-    percent: Percent = "unit"
-    units: Units = "agree"
-    order: Order = "free"
-    names: Names = "drop"
-    precision: Precision = field(default_factory=Precision)
-
-
 def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
     if gold == answer:
@@ -47,7 +29,7 @@ def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
         return _same_relation(gold, answer, rules)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
-    return same_scalar(gold, answer, rules.precision)
+    return same_scalar(gold, answer, rules)
 
 
 def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
