@@ -37,17 +37,14 @@ class Molecule:
         if labels is None and isinstance(n, int):
             labels = [""] * min(n, 1 << 16)
         if not isinstance(labels, list) or not isinstance(bonds, list):
-            raise DataError(
-                f"payload.{key} should be a molecule with `labels` (or `n`) and `bonds`, "
-                f"not {row!r}"
-            )
+            needs = "a molecule with `labels` (or `n`) and `bonds`"
+            raise DataError(f"payload.{key} should be {needs}, not {row!r}")
         pairs = []
         for bond in bonds:
             ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
             if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
-                raise DataError(
-                    f"a bond of payload.{key} joins two of {len(labels)} atoms, not {bond!r}"
-                )
+                joins = f"joins two of {len(labels)} atoms"
+                raise DataError(f"a bond of payload.{key} {joins}, not {bond!r}")
             pairs.append((ends[0], ends[1]))
         texts = tuple(str(label) for label in labels)
         return Molecule(labels=texts, neighbours=bitsets(len(texts), pairs), bonds=tuple(pairs))

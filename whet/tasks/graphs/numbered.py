@@ -91,22 +91,16 @@ class NumberedTask(DrawnTask):
     def make(self, payload: Payload, level: float) -> Problem:
         question = Question.from_payload(payload)
         answer, visited = solve(question)
-        return make_problem(
-            self.name,
-            payload,
-            self._ask(question),
-            answer=shorten(self._kinds[question.kind].form, answer),
-            facts={"nodes_searched": visited},
-            level=level,
-        )
+        answer = shorten(self._kinds[question.kind].form, answer)
+        facts: Payload = {"nodes_searched": visited}
+        prompt = self._ask(question)
+        return make_problem(self.name, payload, prompt, answer=answer, facts=facts, level=level)
 
     def _parse(self, problem: Problem) -> tuple[Question, Form]:
         question = Question.from_payload(problem.payload)
         if question.kind not in self._kinds:
-            known = ", ".join(self._kinds)
-            raise DataError(
-                f"payload.kind of {self.name} should be one of {known}, not {question.kind!r}"
-            )
+            known = f"one of {', '.join(self._kinds)}"
+            raise DataError(f"payload.kind of {self.name} should be {known}, not {question.kind!r}")
         return question, self._kinds[question.kind].form
 
 

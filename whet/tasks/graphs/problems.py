@@ -64,15 +64,7 @@ _on_graph = partial(
 )
 
 
-def _about_friends(task: str) -> Callable[[Graph], str]:
-    return _about_people(task, "Users", "Friendships", "[UserA, UserB, ...]")
-
-
-def _about_authors(task: str) -> Callable[[Graph], str]:
-    return _about_people(task, "Authors", "Collaborations", "[AuthorA, AuthorB, ...]")
-
-
-def _about_people(task: str, nodes: str, edges: str, form: str) -> Callable[[Graph], str]:
+def _about_people(task: str, *, nodes: str, edges: str, form: str) -> Callable[[Graph], str]:
     def ask(graph: Graph) -> str:
         names = ", ".join(graph.names)
         pairs = ", ".join(f"{graph.names[a]} and {graph.names[b]}" for a, b in graph.edges)
@@ -80,6 +72,14 @@ def _about_people(task: str, nodes: str, edges: str, form: str) -> Callable[[Gra
         return f"{_fill_pair(task, graph)}\n\n{lists}\n\n{CLOSING}: {form}"
 
     return ask
+
+
+_about_friends = partial(
+    _about_people, nodes="Users", edges="Friendships", form="[UserA, UserB, ...]"
+)
+_about_authors = partial(
+    _about_people, nodes="Authors", edges="Collaborations", form="[AuthorA, AuthorB, ...]"
+)
 
 
 def _about_entities(task: str) -> Callable[[Graph], str]:
@@ -173,9 +173,8 @@ def _draw_distance(rng: Random, size: int) -> Payload | None:
 def _find_path(graph: Graph) -> Solution:
     path = shortest_path(graph.neighbours, *graph.pair)
     if path is None:
-        raise DataError(
-            f"payload.pair should name two nodes with a path between them, not {graph.asked!r}"
-        )
+        two = "two nodes with a path between them"
+        raise DataError(f"payload.pair should name {two}, not {graph.asked!r}")
     return path
 
 
@@ -190,8 +189,7 @@ def _value_diameter(graph: Graph, nodes: Nodes) -> Value:
     fault = _break_in_path(graph, nodes)
     if fault:
         return fault
-    start = nodes[0]
-    end = nodes[-1]
+    start, end = nodes[0], nodes[-1]
     if distance(graph.neighbours, start, end) != len(nodes) - 1:
         return f"there is a shorter path from {graph.names[start]} to {graph.names[end]}"
     return len(nodes) - 1
@@ -229,9 +227,8 @@ def _distances(graph: Graph) -> list[list[float]]:
             table[a][b] = table[b][a] = length
             known.add((min(a, b), max(a, b)))
     if len(known) != n * (n - 1) // 2:
-        raise DataError(
-            f"a tour needs the distance of every pair of {n} airports, and {len(known)} are given"
-        )
+        needs = f"the distance of every pair of {n} airports"
+        raise DataError(f"a tour needs {needs}, and {len(known)} are given")
     return table
 
 

@@ -218,24 +218,23 @@ def _is_union(node: Node) -> bool:
 
 
 def _components(node: Node) -> list[Node]:
-    """List the parts of a union, single points by themselves; anything else is its only part."""
+    """List the parts of a union, single points by themselves; anything else is its only part.
+
+    The reals without some numbers are the intervals between those.
+    """
     if node.kind == "call" and node.name == "without":
-        return _puncture(*node.args) or [node]
+        whole, points = node.args
+        is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
+        if whole not in _REALS or not is_known:
+            return [node]
+        numbers = sorted(set(points.args), key=lambda part: part.value)
+        ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
+        return [tree.seq("()", pair) for pair in ends]
     parts: list[Node] = []
     for part in node.args if _is_union(node) else (node,):
         is_set = part.kind == "seq" and part.name == "{}"
         parts += [tree.seq("{}", (item,)) for item in part.args] if is_set else [part]
     return parts
-
-
-def _puncture(whole: Node, points: Node) -> list[Node] | None:
-    """Write the reals without some numbers as intervals."""
-    if whole not in _REALS or points.name != "{}":
-        return None
-    if any(part.kind != "number" for part in points.args):
-        return None
-    ends = [_NEGATIVE_INFINITY, *sorted(set(points.args), key=lambda part: part.value), INFINITY]
-    return [tree.seq("()", pair) for pair in pairwise(ends)]
 
 
 def _variable(relation: Node) -> str | None:

@@ -139,9 +139,8 @@ def references(problem: Problem) -> list[str]:
     """List the references of a problem, its `answer` first."""
     more = problem.payload.get("answers", [])
     if not isinstance(more, list) or not all(isinstance(answer, str) for answer in more):
-        raise DataError(
-            f"problem {problem.id} needs a list of texts in payload.answers, not {more!r}"
-        )
+        needs = "needs a list of texts in payload.answers"
+        raise DataError(f"problem {problem.id} {needs}, not {more!r}")
     golds = [problem.answer or "", *(answer for answer in more if isinstance(answer, str))]
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
@@ -159,13 +158,11 @@ def _choice(problem: Problem, key: str, kinds: object, default: T) -> T:
     given = problem.payload.get(key)
     if given is None:
         return default
-    known: tuple[T, ...] = get_args(kinds)
-    for name in known:
-        if given == name:
-            return name
-    raise DataError(
-        f"problem {problem.id} has payload.{key} {given!r}; it should be one of {', '.join(known)}"
-    )
+    known: dict[Json, T] = {name: name for name in get_args(kinds)}
+    if isinstance(given, str) and given in known:
+        return known[given]
+    should = f"it should be one of {', '.join(known.values())}"
+    raise DataError(f"problem {problem.id} has payload.{key} {given!r}; {should}")
 
 
 def _amount(problem: Problem, key: str) -> float:
@@ -173,9 +170,8 @@ def _amount(problem: Problem, key: str) -> float:
     if given is None:
         return 0.0
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
-        raise DataError(
-            f"problem {problem.id} has payload.{key} {given!r}; it should be a number from 0"
-        )
+        has = f"has payload.{key} {given!r}"
+        raise DataError(f"problem {problem.id} {has}; it should be a number from 0")
     return float(given)
 
 
