@@ -66,7 +66,7 @@ _ELEMENTS = {
 
 
 def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
-    """Draw atoms and bonds: a tree within the valences, then some rings."""
+    """Draw atoms and bonds: a tree within the valences, then some rings, numbered at random."""
     kinds = list(_ELEMENTS)
     odds = [often for _, often in _ELEMENTS.values()]
     bonds: list[Span] = []
@@ -89,7 +89,11 @@ def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
             bonds.append((a, b))
             free[a] -= 1
             free[b] -= 1
-    return _renumber(rng, labels, bonds)
+    order = list(range(size))
+    rng.shuffle(order)
+    number = {atom: number for number, atom in enumerate(order)}
+    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
+    return [labels[atom] for atom in order], pairs
 
 
 _on_molecules = partial(
@@ -165,15 +169,6 @@ def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> Value:
     if a != b and not are_isomorphic(a, b):
         return "the chosen atoms of A and B are not bonded in the same way"
     return len(a)
-
-
-def _renumber(rng: Random, labels: list[str], bonds: list[Span]) -> tuple[list[str], list[Span]]:
-    """Give the atoms other numbers."""
-    order = list(range(len(labels)))
-    rng.shuffle(order)
-    number = {atom: number for number, atom in enumerate(order)}
-    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
-    return [labels[atom] for atom in order], pairs
 
 
 MOLECULE_PROBLEMS: dict[str, GraphProblem[Any]] = {

@@ -189,7 +189,8 @@ def _value_diameter(graph: Graph, nodes: Nodes) -> Value:
     fault = _break_in_path(graph, nodes)
     if fault:
         return fault
-    start, end = nodes[0], nodes[-1]
+    start = nodes[0]
+    end = nodes[-1]
     if distance(graph.neighbours, start, end) != len(nodes) - 1:
         return f"there is a shorter path from {graph.names[start]} to {graph.names[end]}"
     return len(nodes) - 1

@@ -17,7 +17,6 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
-from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -118,7 +117,14 @@ class Zebra(GeneratedTask):
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
             return None
-        prompt = _write_question(values, header, clues, n)
+        items = [f"{label}:{value}" for label, listed in values.items() for value in listed]
+        lines = [
+            f"{number}. {_WORDS[clue.kind].format(*(items[item] for item in clue.items))}"
+            for number, clue in enumerate(clues, 1)
+        ]
+        lists = "\n".join(f"{label}: {', '.join(listed)}" for label, listed in values.items())
+        head = json.dumps(header)
+        prompt = _ASK.format(n=n, values=lists, clues="\n".join(lines), header=head)
         payload: dict[str, Json] = {
             "clue_level": clue_level(level),
             "clues": [[clue.kind, *clue.items] for clue in clues],
@@ -191,19 +197,3 @@ def _read_words(leaves: Tree | None) -> list[str] | None:
         return None
     words = [plain(leaf) for leaf in leaves if isinstance(leaf, str)]
     return words if len(words) == len(leaves) else None
-
-
-def _write_question(
-    labels: dict[str, list[str]], header: list[str], clues: Sequence[Clue], n: int
-) -> str:
-    items = [f"{label}:{value}" for label, values in labels.items() for value in values]
-    lines = [
-        f"{number}. {_WORDS[clue.kind].format(*(items[item] for item in clue.items))}"
-        for number, clue in enumerate(clues, 1)
-    ]
-    return _ASK.format(
-        n=n,
-        values="\n".join(f"{label}: {', '.join(values)}" for label, values in labels.items()),
-        clues="\n".join(lines),
-        header=json.dumps(header),
-    )

@@ -251,36 +251,28 @@ def _solution_set(relation: Node) -> Node | None:
             return None
         below = tree.seq("()", (_NEGATIVE_INFINITY, point))
         return tree.call("union", below, tree.seq("()", (point, INFINITY)))
-    bounds = _bounds(relation)
-    if bounds is None:
-        return None
-    middle, low, low_sign, high, high_sign = bounds
-    right = _interval(low, low_sign, high, high_sign)
-    if middle.kind == "symbol":
-        return right
-    if low == _NEGATIVE_INFINITY:
-        return _interval(tree.negative(high), high_sign, high, high_sign)
-    left = _interval(tree.negative(high), high_sign, tree.negative(low), low_sign)
-    return tree.call("union", left, right)
-
-
-def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
-    """Find what is bounded, its lower bound with the sign behind it, and its upper bound."""
     parts = relation.args
     signs = relation.name.split()
     if all(sign in (">", ">=") for sign in signs):
         parts = parts[::-1]
         signs = [sign.replace(">", "<") for sign in reversed(signs)]
-    if not all(sign in ("<", "<=") for sign in signs):
+    if len(parts) == 2 and _is_bounded(parts[0]):
+        parts = (_NEGATIVE_INFINITY, *parts)
+        signs.insert(0, "<")
+    elif len(parts) == 2:
+        parts = (*parts, INFINITY)
+        signs.append("<")
+    is_chain = len(parts) == 3 and set(signs) <= {"<", "<="} and _is_bounded(parts[1])
+    if not is_chain or tree.symbols(parts[0]) or tree.symbols(parts[2]):
         return None
-    is_constant = [not tree.symbols(part) for part in parts]
-    if len(parts) == 3 and _is_bounded(parts[1]) and is_constant[0] and is_constant[2]:
-        return parts[1], parts[0], signs[0], parts[2], signs[1]
-    if len(parts) == 2 and _is_bounded(parts[0]) and is_constant[1]:
-        return parts[0], _NEGATIVE_INFINITY, "<", parts[1], signs[0]
-    if len(parts) == 2 and _is_bounded(parts[1]) and is_constant[0]:
-        return parts[1], parts[0], signs[0], INFINITY, "<"
-    return None
+    low, middle, high = parts
+    right = _interval(low, signs[0], high, signs[1])
+    if middle.kind == "symbol":
+        return right
+    if low == _NEGATIVE_INFINITY:
+        return _interval(tree.negative(high), signs[1], high, signs[1])
+    left = _interval(tree.negative(high), signs[1], tree.negative(low), signs[0])
+    return tree.call("union", left, right)
 
 
 def _is_bounded(node: Node) -> bool:
