@@ -214,6 +214,7 @@ _NLGRAPH_ANSWERS = {
     "shortest": "The lightest path is {bare}",
     "flow": "The maximum flow is {answer}.",
     "matching": "{answer}",
+    "hamilton": "{answer}",
     "gnn": "The answer is:\n{answer}",
 }
 
