@@ -244,11 +244,7 @@ def articulation_points(adjacency: Matrix) -> list[int]:
     """Mark the nodes without which the graph would have more components."""
     nodes = set(range(len(adjacency)))
     whole = _num_components(adjacency, nodes)
-    marks = []
-    for node in nodes:
-        rest = whole if _around(adjacency, node) else whole - 1
-        marks.append(int(_num_components(adjacency, nodes - {node}) > rest))
-    return marks
+    return [int(_num_components(adjacency, nodes - {node}) > whole) for node in nodes]
 
 
 def bridges(adjacency: Matrix) -> list[list[int]]:

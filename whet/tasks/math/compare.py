@@ -35,7 +35,8 @@ def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
 def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.kind != answer.kind:
         return _same_relation_and_value(gold, answer, rules)
-    if _is_assignment(gold) and _is_assignment(answer) and _names_agree(gold, answer):
+    are_assignments = _is_assignment(gold) and _is_assignment(answer)
+    if are_assignments and _names_agree(gold.args[0], answer.args[0]):
         return same(gold.args[-1], answer.args[-1], rules)
     if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
         return True
@@ -46,14 +47,11 @@ def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return _same_chain(gold, answer, rules)
 
 
-def _names_agree(gold: Node, answer: Node) -> bool:
-    """Whether two assignments may be of one thing: the same name, or y against f(x)."""
-    a = gold.args[0]
-    b = answer.args[0]
-    return a == b or any(
-        one == tree.symbol("y") and other.kind == "mul" and tree.symbol("f") in other.args
-        for one, other in ((a, b), (b, a))
-    )
+def _names_agree(a: Node, b: Node) -> bool:
+    """Whether two names may be of one thing: the same name, or y against f(x)."""
+    y, other = (a, b) if a == tree.symbol("y") else (b, a)
+    is_function = other.kind == "mul" and tree.symbol("f") in other.args
+    return a == b or (y == tree.symbol("y") and is_function)
 
 
 def _same_pair(gold: Node, answer: Node) -> bool:
@@ -154,20 +152,20 @@ def _same_single(gold: Node, answer: Node, rules: AnswerRules) -> bool:
 
 def _same_matrix(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.name == answer.name:
-        return len(gold.args) == len(answer.args) and all(
-            _same_in_order(g.args, a.args, rules)
-            for g, a in zip(gold.args, answer.args, strict=True)
-        )
+        return _same_rows(gold, answer, rules)
     matrix, other = (gold, answer) if gold.name == "matrix" else (answer, gold)
     is_vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
     if is_vector and other.name in ("()", "[]", ""):
         cells = [cell for row in matrix.args for cell in row.args]
         return _same_in_order(cells, other.args, rules)
-    if other.name not in ("()", "[]") or len(other.args) != len(matrix.args):
-        return False
-    return all(  # rows in brackets: [[1, 2], [3, 4]]
-        part.kind == "seq" and _same_in_order(row.args, part.args, rules)
-        for row, part in zip(matrix.args, other.args, strict=True)
+    return other.name in ("()", "[]") and _same_rows(matrix, other, rules)
+
+
+def _same_rows(a: Node, b: Node, rules: AnswerRules) -> bool:
+    """Compare row by row; rows may stand in brackets: [[1, 2], [3, 4]]."""
+    return len(a.args) == len(b.args) and all(
+        row.kind == other.kind == "seq" and _same_in_order(row.args, other.args, rules)
+        for row, other in zip(a.args, b.args, strict=True)
     )
 
 
@@ -287,10 +285,7 @@ def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
 
 
 def _joint_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set.
-
-    x < 1 or x > 2 becomes a union, x > 1 and x < 2 an interval.
-    """
+    """Turn bounds on one unknown into a set: `x < 1 or x > 2` a union, `x > 1, x < 2` an interval."""
     if node.kind != "seq" or node.name or len(node.args) < 2 or _variable(node) is None:
         return None
     sides = []
