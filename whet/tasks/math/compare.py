@@ -285,7 +285,7 @@ def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
 
 
 def _joint_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set: `x < 1 or x > 2` a union, `x > 1, x < 2` an interval."""
+    """Turn bounds on one unknown into a set: x < 1, x > 2 a union, and x > 1, x < 2 an interval."""
     if node.kind != "seq" or node.name or len(node.args) < 2 or _variable(node) is None:
         return None
     sides = []
