@@ -251,7 +251,7 @@ def test_the_traces_are_those_of_the_real_rows(algorithm: str) -> None:
     gold = printout_of(row["answer"])
     assert gold is not None and gold.trace is not None
     states = [plain(item) for item in (*gold.trace, *gold.output)]
-    assert TRACES[algorithm](fields(row["question"])["key"]) == states
+    assert TRACES[algorithm](fields(row["question"])["key"])[1:] == states
 
 
 def test_all_algorithms_are_asked_and_their_golds_are_right() -> None:

@@ -191,6 +191,12 @@ def test_answers_are_judged_against_the_graph(payload, answer, text, verdict):
     assert task("nlgraph").score(problem, text).verdict == verdict
 
 
+def test_nlgraph_answers_a_bare_no_where_no_path_visits_every_node():
+    problem = asked("nlgraph", {"kind": "hamilton", "nodes": 3, "edges": [[0, 1]]})
+
+    assert task("nlgraph").solve(problem, 0) == "No"
+
+
 def test_embeddings_must_all_be_there_and_right():
     payload = {
         "kind": "gnn",

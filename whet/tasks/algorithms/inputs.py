@@ -13,18 +13,32 @@ from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
 
 Value = int | float | Sequence["Value"]
-Run = tuple[str, str, str]
-"""The input as it is printed, the trace (empty without one), and the output."""
-Draw = Callable[[Random, int], Run]
+Draw = Callable[[Random, int], dict[str, Value]]
+"""Draw the inputs of an algorithm by the names they are printed with, in its order."""
 
 
 class Algorithm(NamedTuple):
-    """What the question asks for, and how to draw an input of a size and run the algorithm."""
+    """What the question asks for, how to draw inputs of a size, and how to run on them.
+
+    Where a trace is asked for, `run` lists every state, from the first to the output.
+    """
 
     output: str
-    draw: Draw
+    inputs: Draw
+    run: Callable[..., Value]
     size: int | None = None
     """Where inputs have one size only."""
+
+    def draw(self, rng: Random, size: int) -> tuple[str, str, str]:
+        """Give the input as it is printed, the trace (empty without one), and the output."""
+        inputs = self.inputs(rng, size)
+        shown = ", ".join(f"{name}: {format_value(value)}" for name, value in inputs.items())
+        result = self.run(*inputs.values())
+        if not self.output.startswith("trace"):
+            return shown, "", format_value(result)
+        assert isinstance(result, list), "a trace is a list of states"
+        start, *trace, last = map(format_value, result)
+        return f"{shown}, initial_trace: {start}", ", ".join(trace) + " | ", last
 
 
 def format_value(value: Value) -> str:
@@ -41,133 +55,78 @@ def format_value(value: Value) -> str:
     return f"[{(' ' if isinstance(value[0], int | float) else ', ').join(parts)}]"
 
 
-def _show(**inputs: Value) -> str:
-    return ", ".join(f"{name}: {format_value(value)}" for name, value in inputs.items())
+def _draw_keys(rng: Random, size: int, *, names: str = "key") -> dict[str, Value]:
+    return {name: keys(rng, size) for name in names.split()}
 
 
-def _run_on(output: Value, **inputs: Value) -> Run:
-    return _show(**inputs), "", format_value(output)
+def _draw_search(rng: Random, size: int) -> dict[str, Value]:
+    return {"key": sorted(keys(rng, size)), "target": rng.randrange(1, 1000) / 1000}
 
 
-def _on_keys(run: Callable[[Array], Value]) -> Draw:
-    def draw(rng: Random, size: int) -> Run:
-        key = keys(rng, size)
-        return _run_on(run(key), key=key)
-
-    return draw
+def _draw_signed_keys(rng: Random, size: int) -> dict[str, Value]:
+    return {"key": [rng.randrange(-999, 1000) / 1000 for _ in range(size)]}
 
 
-def _trace_of(run: Callable[[Array], Sequence[Value]], start: Value | None = None) -> Draw:
-    """Give the states before the last as the trace, and the last as the output.
-
-    The state to start from is the keys themselves unless it is given.
-    """
-
-    def draw(rng: Random, size: int) -> Run:
-        key = keys(rng, size)
-        *trace, last = map(format_value, run(key))
-        shown = _show(key=key, initial_trace=key if start is None else start)
-        return shown, ", ".join(trace) + " | ", last
-
-    return draw
-
-
-def _on_graph(run: Callable[[Matrix], Value], draw_graph: Callable[[Random, int], Matrix]) -> Draw:
-    """Run an algorithm on a whole graph, without a source."""
-
-    def draw(rng: Random, size: int) -> Run:
-        matrix = draw_graph(rng, size)
-        return _run_on(run(matrix), A=matrix)
-
-    return draw
-
-
-def _on_graph_from(
-    run: Callable[[int, Matrix], Value],
-    draw_graph: Callable[[Random, int], Matrix],
-    *,
-    is_unambiguous: bool = False,
-) -> Draw:
-    """Run an algorithm from a source; a graph with two shortest paths to a node is drawn again."""
-
-    def draw(rng: Random, size: int) -> Run:
-        source = rng.randrange(size)
-        matrix = draw_graph(rng, size)
-        while is_unambiguous and not has_one_way(source, matrix):
-            matrix = draw_graph(rng, size)
-        return _run_on(run(source, matrix), s=source, A=matrix)
-
-    return draw
-
-
-def _draw_unambiguous(rng: Random, size: int) -> Matrix:
-    while True:
-        matrix = graph(rng, size, is_weighted=True)
-        if all(has_one_way(source, matrix) for source in range(size)):
-            return matrix
-
-
-def _draw_search(rng: Random, size: int) -> Run:
-    key = sorted(keys(rng, size))
-    target = rng.randrange(1, 1000) / 1000
-    return _run_on(textbook.binary_search(key, target), key=key, target=target)
-
-
-def _draw_subarray(rng: Random, size: int) -> Run:
-    key = [rng.randrange(-999, 1000) / 1000 for _ in range(size)]
-    return _run_on(textbook.maximum_subarray(key), key=key)
-
-
-def _draw_activities(rng: Random, size: int) -> Run:
+def _draw_activities(rng: Random, size: int) -> dict[str, Value]:
     times = [sorted(rng.sample(range(1, 1000), 2)) for _ in range(size)]
-    start = [time[0] / 1000 for time in times]
-    finish = [time[1] / 1000 for time in times]
-    return _run_on(textbook.activity_selector(start, finish), s=start, f=finish)
+    return {"s": [time[0] / 1000 for time in times], "f": [time[1] / 1000 for time in times]}
 
 
-def _draw_match(rng: Random, size: int) -> Run:
-    length = max(size // 5, 1)
-    string = [0] * (size - length) + [1] * length
-    key = [rng.randrange(4) for _ in range(size)]
-    return _run_on(textbook.string_match(string, key), string=string, key=key)
+def _draw_strings(rng: Random, size: int, length: int) -> dict[str, Value]:
+    """Draw the keys of two strings, the second of a length."""
+    marks = [0] * (size - length) + [1] * length
+    return {"string": marks, "key": [rng.randrange(4) for _ in range(size)]}
 
 
-def _draw_chain(rng: Random, size: int) -> Run:
-    p = keys(rng, size)
-    return _run_on(textbook.matrix_chain(p), p=p)
-
-
-def _draw_lcs(rng: Random, size: int) -> Run:
-    string = [0] * (size // 2) + [1] * (size - size // 2)
-    key = [rng.randrange(4) for _ in range(size)]
-    return _run_on(textbook.lcs_table(string, key), string=string, key=key)
-
-
-def _draw_search_tree(rng: Random, size: int) -> Run:
+def _draw_weights(rng: Random, size: int) -> dict[str, Value]:
     """Cut a thousand into the weights of keys and gaps."""
     cuts = [0, *sorted(rng.sample(range(1, 1000), 2 * size)), 1000]
-    parts = [end - start for start, end in pairwise(cuts)]
-    p = [*parts[:size], 0]
-    q = parts[size:]
-    root = textbook.optimal_search_tree(p, q)
-    return _run_on(root, p=[part / 1000 for part in p], q=[part / 1000 for part in q])
+    parts = [(end - start) / 1000 for start, end in pairwise(cuts)]
+    return {"p": [*parts[:size], 0.0], "q": parts[size:]}
 
 
-def _draw_tasks(rng: Random, size: int) -> Run:
-    d = [rng.randint(1, size) for _ in range(size)]
-    w = keys(rng, size)
-    return _run_on(textbook.task_scheduling(d, w), d=d, w=w)
+def _best_search_tree(p: Array, q: Array) -> list[list[int]]:
+    """Work in thousandths, which are exact."""
+    return textbook.optimal_search_tree(*([round(1000 * w) for w in part] for part in (p, q)))
 
 
-def _draw_hull(rng: Random, size: int) -> Run:
-    x, y = points(rng, size)
-    return _run_on(textbook.hull(x, y), x=x, y=y)
+def _draw_tasks(rng: Random, size: int) -> dict[str, Value]:
+    return {"d": [rng.randint(1, size) for _ in range(size)], "w": keys(rng, size)}
 
 
-def _draw_segments(rng: Random, size: int) -> Run:
-    x = keys(rng, size)
-    y = keys(rng, size)
-    return _run_on(textbook.segments_meet(x, y), x=x, y=y)
+def _draw_points(rng: Random, size: int) -> dict[str, Value]:
+    """Draw points of which no three are on a line."""
+    while True:
+        x, y = ([rng.randrange(-1999, 2000) / 1000 for _ in range(size)] for _ in range(2))
+        if all(textbook.turn(*three) for three in combinations(zip(x, y, strict=True), 3)):
+            return {"x": x, "y": y}
+
+
+def _graph(draw_graph: Callable[[Random, int], Matrix], *, has_one_way_each: bool = False) -> Draw:
+    """Draw a whole graph; if asked, one with a single shortest path between every two nodes."""
+
+    def draw(rng: Random, size: int) -> dict[str, Value]:
+        while True:
+            matrix = draw_graph(rng, size)
+            if not has_one_way_each or all(has_one_way(node, matrix) for node in range(size)):
+                return {"A": matrix}
+
+    return draw
+
+
+def _graph_and_source(
+    draw_graph: Callable[[Random, int], Matrix], *, is_unambiguous: bool = False
+) -> Draw:
+    """Draw a source and a graph; if asked, one without two shortest paths to a node."""
+
+    def draw(rng: Random, size: int) -> dict[str, Value]:
+        source = rng.randrange(size)
+        while True:
+            matrix = draw_graph(rng, size)
+            if not is_unambiguous or has_one_way(source, matrix):
+                return {"s": source, "A": matrix}
+
+    return draw
 
 
 def keys(rng: Random, size: int) -> Array:
@@ -220,14 +179,6 @@ def has_one_way(source: int, matrix: Matrix) -> bool:
     return True
 
 
-def points(rng: Random, size: int) -> tuple[Array, Array]:
-    """Draw points of which no three are on a line."""
-    while True:
-        x, y = ([rng.randrange(-1999, 2000) / 1000 for _ in range(size)] for _ in range(2))
-        if all(textbook.turn(*three) for three in combinations(zip(x, y, strict=True), 3)):
-            return x, y
-
-
 def _length(exact: Sequence[Sequence[int]], parents: Sequence[int], node: int) -> int:
     length = 0
     while parents[node] != node:
@@ -237,47 +188,64 @@ def _length(exact: Sequence[Sequence[int]], parents: Sequence[int], node: int) -
 
 
 _WEIGHTED = partial(graph, is_weighted=True)
-_SHORTEST = partial(_on_graph_from, textbook.shortest_path_tree, is_unambiguous=True)
+_DIRECTED = partial(graph, is_directed=True)
+_SORT = Algorithm("pred", _draw_keys, sorted)
+_MATCH = Algorithm(
+    "match",
+    lambda rng, size: _draw_strings(rng, size, max(size // 5, 1)),
+    textbook.string_match,
+)
+_HULL = Algorithm("in_hull", _draw_points, textbook.hull)
+_ON_WEIGHTED = _graph_and_source(_WEIGHTED, is_unambiguous=True)
+_ON_WEIGHTED_DAG = _graph_and_source(partial(acyclic, is_weighted=True), is_unambiguous=True)
+_SHORTEST = Algorithm("pi", _ON_WEIGHTED, textbook.shortest_path_tree)
+_SPARSE = _graph(partial(graph, degree=2))
+_SPARSE_DIRECTED = _graph(partial(_DIRECTED, degree=1.5))
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "minimum": Algorithm("min", _on_keys(textbook.minimum)),
-    "binary_search": Algorithm("return", _draw_search),
-    "insertion_sort": Algorithm("pred", _on_keys(sorted)),
-    "bubble_sort": Algorithm("pred", _on_keys(sorted)),
-    "heapsort": Algorithm("pred", _on_keys(sorted)),
-    "quicksort": Algorithm("pred", _on_keys(sorted)),
-    "quickselect": Algorithm("median", _on_keys(textbook.median)),
-    "find_maximum_subarray_kadane": Algorithm("start, end", _draw_subarray),
-    "activity_selector": Algorithm("selected", _draw_activities),
-    "naive_string_matcher": Algorithm("match", _draw_match),
-    "kmp_matcher": Algorithm("match", _draw_match),
-    "bfs": Algorithm("pi", _on_graph_from(textbook.breadth_first, graph)),
-    "dijkstra": Algorithm("pi", _SHORTEST(_WEIGHTED)),
-    "bellman_ford": Algorithm("pi", _SHORTEST(_WEIGHTED)),
-    "dag_shortest_paths": Algorithm("pi", _SHORTEST(partial(acyclic, is_weighted=True))),
-    "mst_prim": Algorithm("pi", _on_graph_from(textbook.spanning_tree, _WEIGHTED)),
-    "mst_kruskal": Algorithm("in_mst", _on_graph(textbook.kruskal, _WEIGHTED)),
-    "floyd_warshall": Algorithm("Pi", _on_graph(textbook.floyd_warshall, _draw_unambiguous)),
-    "dfs": Algorithm("pi", _on_graph(textbook.depth_first, partial(graph, is_directed=True))),
-    "topological_sort": Algorithm("topo, topo_head", _on_graph(textbook.topological_sort, acyclic)),
+    "minimum": Algorithm("min", _draw_keys, textbook.minimum),
+    "binary_search": Algorithm("return", _draw_search, textbook.binary_search),
+    "insertion_sort": _SORT,
+    "bubble_sort": _SORT,
+    "heapsort": _SORT,
+    "quicksort": _SORT,
+    "quickselect": Algorithm("median", _draw_keys, textbook.median),
+    "find_maximum_subarray_kadane": Algorithm(
+        "start, end", _draw_signed_keys, textbook.maximum_subarray
+    ),
+    "activity_selector": Algorithm("selected", _draw_activities, textbook.activity_selector),
+    "naive_string_matcher": _MATCH,
+    "kmp_matcher": _MATCH,
+    "bfs": Algorithm("pi", _graph_and_source(graph), textbook.breadth_first),
+    "dijkstra": _SHORTEST,
+    "bellman_ford": _SHORTEST,
+    "dag_shortest_paths": Algorithm("pi", _ON_WEIGHTED_DAG, textbook.shortest_path_tree),
+    "mst_prim": Algorithm("pi", _graph_and_source(_WEIGHTED), textbook.spanning_tree),
+    "mst_kruskal": Algorithm("in_mst", _graph(_WEIGHTED), textbook.kruskal),
+    "floyd_warshall": Algorithm(
+        "Pi", _graph(_WEIGHTED, has_one_way_each=True), textbook.floyd_warshall
+    ),
+    "dfs": Algorithm("pi", _graph(_DIRECTED), textbook.depth_first),
+    "topological_sort": Algorithm("topo, topo_head", _graph(acyclic), textbook.topological_sort),
     "strongly_connected_components": Algorithm(
-        "scc_id",
-        _on_graph(textbook.strong_components, partial(graph, is_directed=True, degree=1.5)),
+        "scc_id", _SPARSE_DIRECTED, textbook.strong_components
     ),
-    "articulation_points": Algorithm(
-        "is_cut", _on_graph(textbook.articulation_points, partial(graph, degree=2))
+    "articulation_points": Algorithm("is_cut", _SPARSE, textbook.articulation_points),
+    "bridges": Algorithm("is_bridge", _SPARSE, textbook.bridges),
+    "matrix_chain_order": Algorithm("s", partial(_draw_keys, names="p"), textbook.matrix_chain),
+    "optimal_bst": Algorithm("root", _draw_weights, _best_search_tree),
+    "lcs_length": Algorithm(
+        "b", lambda rng, size: _draw_strings(rng, size, size - size // 2), textbook.lcs_table
     ),
-    "bridges": Algorithm("is_bridge", _on_graph(textbook.bridges, partial(graph, degree=2))),
-    "matrix_chain_order": Algorithm("s", _draw_chain),
-    "optimal_bst": Algorithm("root", _draw_search_tree),
-    "lcs_length": Algorithm("b", _draw_lcs),
-    "task_scheduling": Algorithm("selected", _draw_tasks),
-    "graham_scan": Algorithm("in_hull", _draw_hull),
-    "jarvis_march": Algorithm("in_hull", _draw_hull),
-    "segments_intersect": Algorithm("intersect", _draw_segments, size=4),
+    "task_scheduling": Algorithm("selected", _draw_tasks, textbook.task_scheduling),
+    "graham_scan": _HULL,
+    "jarvis_march": _HULL,
+    "segments_intersect": Algorithm(
+        "intersect", partial(_draw_keys, names="x y"), textbook.segments_meet, size=4
+    ),
 }
 TRACED: dict[str, Algorithm] = {
-    "minimum": Algorithm("trace | min", _trace_of(textbook.minimum_trace, 0)),
-    "insertion_sort": Algorithm("trace | pred", _trace_of(textbook.insertion_sort_trace)),
-    "bubble_sort": Algorithm("trace | pred", _trace_of(textbook.bubble_sort_trace)),
+    "minimum": Algorithm("trace | min", _draw_keys, textbook.minimum_trace),
+    "insertion_sort": Algorithm("trace | pred", _draw_keys, textbook.insertion_sort_trace),
+    "bubble_sort": Algorithm("trace | pred", _draw_keys, textbook.bubble_sort_trace),
 }

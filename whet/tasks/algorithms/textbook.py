@@ -14,14 +14,14 @@ Point = tuple[float, float]
 
 
 def insertion_sort_trace(key: Array) -> list[Array]:
-    """List the array after each insertion."""
-    return [sorted(key[: end + 1]) + key[end + 1 :] for end in range(1, len(key))]
+    """List the array at first and after each insertion."""
+    return [sorted(key[: end + 1]) + key[end + 1 :] for end in range(len(key))]
 
 
 def bubble_sort_trace(key: Array) -> list[Array]:
-    """List the array after each comparison, from the end to the front."""
+    """List the array at first and after each comparison, from the end to the front."""
     array = list(key)
-    states = []
+    states = [key]
     for front in range(len(array) - 1):
         for i in range(len(array) - 1, front, -1):
             if array[i] < array[i - 1]:
@@ -36,7 +36,7 @@ def minimum(key: Array) -> int:
 
 def minimum_trace(key: Array) -> list[int]:
     """List the index of the smallest key so far."""
-    return [minimum(key[: end + 1]) for end in range(1, len(key))]
+    return [minimum(key[: end + 1]) for end in range(len(key))]
 
 
 def binary_search(key: Array, target: float) -> int:
@@ -93,18 +93,16 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
     return parents
 
 
-def shortest_path_tree(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent on the shortest path from the source (Dijkstra)."""
-    return _grow_tree(source, adjacency, is_cumulative=True)
-
-
 def spanning_tree(source: int, adjacency: Matrix) -> list[int]:
     """Give each node's parent in the lightest spanning tree of the source (Prim)."""
-    return _grow_tree(source, adjacency, is_cumulative=False)
+    return shortest_path_tree(source, adjacency, is_cumulative=False)
 
 
-def _grow_tree(source: int, adjacency: Matrix, *, is_cumulative: bool) -> list[int]:
-    """Add the nearest node each time: to the source if distances add up, or else to the tree."""
+def shortest_path_tree(source: int, adjacency: Matrix, *, is_cumulative: bool = True) -> list[int]:
+    """Give each node's parent on the shortest path from the source (Dijkstra).
+
+    If distances do not add up, each node joins the nearest one of the tree instead.
+    """
     size = len(adjacency)
     parents = list(range(size))
     cost = [float("inf")] * size
@@ -123,7 +121,7 @@ def _grow_tree(source: int, adjacency: Matrix, *, is_cumulative: bool) -> list[i
 
 
 def matrix_chain(p: Array) -> list[list[int]]:
-    """Give the best place to split each product of matrices."""
+    """Give the best position to split each product of matrices."""
     size = len(p)
     cost = [[0.0] * size for _ in p]
     split = [[0] * size for _ in p]
@@ -206,18 +204,17 @@ def segments_meet(x: Array, y: Array) -> int:
     """Tell whether the segments of the first and the last two points meet; touching counts."""
     a, b, c, d = zip(x, y, strict=True)
     crosses = turn(a, b, c) * turn(a, b, d) <= 0 and turn(c, d, a) * turn(c, d, b) <= 0
-    return int(crosses and all(_overlap(a[k], b[k], c[k], d[k]) for k in range(2)))
+    overlaps = (
+        max(min(p, q), min(r, s)) <= min(max(p, q), max(r, s))
+        for p, q, r, s in zip(a, b, c, d, strict=True)
+    )
+    return int(crosses and all(overlaps))  # the spans decide for four points on one line
 
 
 def turn(a: Point, b: Point, c: Point) -> int:
     """Tell exactly which way points of three decimals turn: positive is left, 0 a straight line."""
     (ax, ay), (bx, by), (cx, cy) = ((round(1000 * x), round(1000 * y)) for x, y in (a, b, c))
     return (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
-
-
-def _overlap(a: float, b: float, c: float, d: float) -> bool:
-    """Tell whether two spans meet, which decides where all four points are on one line."""
-    return max(min(a, b), min(c, d)) <= min(max(a, b), max(c, d))
 
 
 def depth_first(adjacency: Matrix) -> list[int]:
@@ -247,11 +244,7 @@ def articulation_points(adjacency: Matrix) -> list[int]:
     """Mark the nodes without which the graph would have more components."""
     nodes = set(range(len(adjacency)))
     whole = _num_components(adjacency, nodes)
-    marks = []
-    for node in nodes:
-        rest = whole if _around(adjacency, node) else whole - 1
-        marks.append(int(_num_components(adjacency, nodes - {node}) > rest))
-    return marks
+    return [int(_num_components(adjacency, nodes - {node}) > whole) for node in nodes]
 
 
 def bridges(adjacency: Matrix) -> list[list[int]]:

@@ -33,9 +33,8 @@ class Graph:
         nodes = payload.get("nodes")
         rows = payload.get("edges")
         if not isinstance(nodes, list) or not isinstance(rows, list):
-            raise DataError(
-                f"a graph needs the lists payload.nodes and payload.edges, not {list(payload)}"
-            )
+            needs = "the lists payload.nodes and payload.edges"
+            raise DataError(f"a graph needs {needs}, not {list(payload)}")
         names = tuple(str(name) for name in nodes)
         numbers = {name: number for number, name in enumerate(names)}
         if len(numbers) != len(names):
@@ -46,10 +45,8 @@ class Graph:
             parts = row if isinstance(row, list) else []
             ends = [numbers[str(name)] for name in parts[:2] if str(name) in numbers]
             if len(parts) not in (2, 3) or len(ends) != 2:
-                raise DataError(
-                    "an edge names two of payload.nodes, with at most one value after them, "
-                    f"not {row!r}"
-                )
+                names_two = "names two of payload.nodes, with at most one value after them"
+                raise DataError(f"an edge {names_two}, not {row!r}")
             edges.append((ends[0], ends[1]))
             values.append(parts[2] if len(parts) == 3 else None)
         return Graph(

@@ -4,14 +4,16 @@ Payload: `{"A": {"labels": [...], "bonds": [[0, 1], ...]}, "B": ...}`, with `"n"
 `labels` where atoms are all alike.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
-from whet.tasks.graphs.node_lists import Reply, read_numbers, read_two
-from whet.tasks.graphs.problems import CLOSING, Given, Goal, GraphProblem, Nodes, Value
+from whet.tasks.graphs.node_lists import read_numbers, read_two
+from whet.tasks.graphs.problems import CLOSING, GraphProblem, Nodes, Value
 from whet.tasks.graphs.solvers.base import Solution, bitsets
 from whet.tasks.graphs.solvers.edit import edit_cost, min_edit
 from whet.tasks.graphs.solvers.subgraphs import are_isomorphic, induce, max_common_subgraph
@@ -35,17 +37,14 @@ class Molecule:
         if labels is None and isinstance(n, int):
             labels = [""] * min(n, 1 << 16)
         if not isinstance(labels, list) or not isinstance(bonds, list):
-            raise DataError(
-                f"payload.{key} should be a molecule with `labels` (or `n`) and `bonds`, "
-                f"not {row!r}"
-            )
+            needs = "a molecule with `labels` (or `n`) and `bonds`"
+            raise DataError(f"payload.{key} should be {needs}, not {row!r}")
         pairs = []
         for bond in bonds:
             ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
             if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
-                raise DataError(
-                    f"a bond of payload.{key} joins two of {len(labels)} atoms, not {bond!r}"
-                )
+                joins = f"joins two of {len(labels)} atoms"
+                raise DataError(f"a bond of payload.{key} {joins}, not {bond!r}")
             pairs.append((ends[0], ends[1]))
         texts = tuple(str(label) for label in labels)
         return Molecule(labels=texts, neighbours=bitsets(len(texts), pairs), bonds=tuple(pairs))
@@ -67,7 +66,7 @@ _ELEMENTS = {
 
 
 def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
-    """Draw atoms and bonds: a tree within the valences, then some rings."""
+    """Draw atoms and bonds: a tree within the valences, then some rings, numbered at random."""
     kinds = list(_ELEMENTS)
     odds = [often for _, often in _ELEMENTS.values()]
     bonds: list[Span] = []
@@ -90,34 +89,22 @@ def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
             bonds.append((a, b))
             free[a] -= 1
             free[b] -= 1
-    return _renumber(rng, labels, bonds)
+    order = list(range(size))
+    rng.shuffle(order)
+    number = {atom: number for number, atom in enumerate(order)}
+    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
+    return [labels[atom] for atom in order], pairs
 
 
-def _on_molecules(
-    *,
-    goal: Goal,
-    draw: Callable[[Random, int], Payload],
-    ask: Callable[[Molecules], str],
-    best: Callable[[Molecules], Solution],
-    read: Callable[[str], Reply | None],
-    value: Callable[[Molecules, tuple[Nodes, ...]], Value],
-) -> GraphProblem:
-    """Make a problem on two molecules, whose answer is lists of atom numbers."""
-
-    def parse(payload: Given) -> Molecules:
-        return Molecule.from_payload(payload, "A"), Molecule.from_payload(payload, "B")
-
-    return GraphProblem(
-        goal=goal,
-        sizes=MOLECULE_SIZES,
-        has_one_answer=False,
-        draw=draw,
-        ask=lambda payload: ask(parse(payload)),
-        best=lambda payload: best(parse(payload)),
-        read=lambda payload, text: read(text),
-        write=lambda payload, solution: ", ".join(str(list(nodes)) for nodes in solution.lists),
-        value=lambda payload, reply: value(parse(payload), reply.lists),
-    )
+_on_molecules = partial(
+    GraphProblem,
+    sizes=MOLECULE_SIZES,
+    parse=lambda payload: (
+        Molecule.from_payload(payload, "A"),
+        Molecule.from_payload(payload, "B"),
+    ),
+    write=lambda pair, solution: ", ".join(str(list(nodes)) for nodes in solution.lists),
+)
 
 
 def _ask(pair: Molecules, task: str, form: str, *, has_labels: bool) -> str:
@@ -132,11 +119,14 @@ def _ask(pair: Molecules, task: str, form: str, *, has_labels: bool) -> str:
     return "\n\n".join([*parts, f"{CLOSING}: {form}"])
 
 
-def _draw_equal_pair(rng: Random, size: int) -> Payload:
+def _draw_pair(rng: Random, size: int, *, has_labels: bool) -> Payload:
+    """Draw two molecules of one size, or without labels the second of nearly the same size."""
+    other = size if has_labels else max(4, size + rng.randint(-1, 1))
     payload: Payload = {}
-    for key in ("A", "B"):
-        labels, bonds = draw_molecule(rng, size)
-        payload[key] = {"labels": list[Json](labels), "bonds": [list(bond) for bond in bonds]}
+    for key, count in (("A", size), ("B", other)):
+        labels, bonds = draw_molecule(rng, count)
+        atoms: Payload = {"labels": list[Json](labels)} if has_labels else {"n": len(labels)}
+        payload[key] = {**atoms, "bonds": [list(bond) for bond in bonds]}
     return payload
 
 
@@ -146,11 +136,10 @@ def _find_pairing(pair: Molecules) -> Solution:
     return min_edit((a.labels, a.neighbours), (b.labels, b.neighbours))
 
 
-def _value_pairing(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+def _value_pairing(pair: Molecules, pairing: Nodes) -> Value:
     """Value a pairing by its cost; smaller is better."""
     _check_same_size(pair)
     a, b = pair
-    (pairing,) = lists
     if sorted(pairing) != list(range(len(a.labels))):
         return f"the list does not name each atom from 0 to {len(a.labels) - 1} once"
     return edit_cost(pairing, (a.labels, a.neighbours), (b.labels, b.neighbours))
@@ -162,17 +151,7 @@ def _check_same_size(pair: Molecules) -> None:
         raise DataError(f"the two molecules should be of one size, not {a} and {b} atoms")
 
 
-def _draw_similar_pair(rng: Random, size: int) -> Payload:
-    """Draw two molecules, the second of nearly the same size."""
-    other = max(4, size + rng.randint(-1, 1))
-    payload: Payload = {}
-    for key, count in (("A", size), ("B", other)):
-        labels, bonds = draw_molecule(rng, count)
-        payload[key] = {"n": len(labels), "bonds": [list(bond) for bond in bonds]}
-    return payload
-
-
-def _value_common_subgraph(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
+def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> Value:
     """Count the atoms of a common subgraph.
 
     Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count
@@ -192,19 +171,10 @@ def _value_common_subgraph(pair: Molecules, lists: tuple[Nodes, ...]) -> Value:
     return len(a)
 
 
-def _renumber(rng: Random, labels: list[str], bonds: list[Span]) -> tuple[list[str], list[Span]]:
-    """Give the atoms other numbers."""
-    order = list(range(len(labels)))
-    rng.shuffle(order)
-    number = {atom: number for number, atom in enumerate(order)}
-    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
-    return [labels[atom] for atom in order], pairs
-
-
-MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
+MOLECULE_PROBLEMS: dict[str, GraphProblem[Any]] = {
     "ged": _on_molecules(
         goal="min",
-        draw=_draw_equal_pair,
+        draw=partial(_draw_pair, has_labels=True),
         ask=lambda pair: _ask(
             pair,
             "Pair every atom of molecule A with a different atom of molecule B so that the cost is "
@@ -215,12 +185,12 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
             has_labels=True,
         ),
         best=_find_pairing,
-        read=read_numbers,
+        read=lambda pair, text: read_numbers(text),
         value=_value_pairing,
     ),
     "mcs": _on_molecules(
         goal="max",
-        draw=_draw_similar_pair,
+        draw=partial(_draw_pair, has_labels=False),
         ask=lambda pair: _ask(
             pair,
             "Find the largest common subgraph of two molecules: as many atoms of A as of B, such "
@@ -230,7 +200,7 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem] = {
             has_labels=False,
         ),
         best=lambda pair: max_common_subgraph(pair[0].neighbours, pair[1].neighbours),
-        read=read_two,
+        read=lambda pair, text: read_two(text),
         value=_value_common_subgraph,
     ),
 }

@@ -8,9 +8,10 @@ linear time.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeVar
+from unicodedata import normalize
 
-from whet.tasks.graphs.lookup import Names
 from whet.text.doubt import CHOICE, TURN, any_of
 from whet.text.final_answer import Span, cut, find_tags, last_box, visible_text
 
@@ -31,6 +32,7 @@ _STATING = re.compile(
 )
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
+_DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 R = TypeVar("R")
 
@@ -42,6 +44,25 @@ class Reply:
     lists: tuple[tuple[int, ...], ...]
     unknown: tuple[str, ...]
     text: str
+
+
+class Names:
+    """Look names up as written, or else loosely, where that leaves one node only."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._exact = {_plain(name): number for number, name in enumerate(names)}
+        self._loose: dict[str, int | None] = {}
+        for name, number in self._exact.items():
+            key = _loosen(name)
+            self._loose[key] = None if key in self._loose else number
+        self.most_commas = max((name.count(",") for name in names), default=0)
+
+    def find(self, piece: str) -> int | None:
+        name = _plain(piece)
+        if name in self._exact:
+            return self._exact[name]
+        bare = name.strip(_DRESS)
+        return self._exact.get(bare, self._loose.get(_loosen(name)))
 
 
 def final_part(text: str, question: str = "") -> str:
@@ -65,13 +86,13 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
         return None if is_remark else reply
 
     def read_strangers(content: str) -> Reply | None:
-        reply = _read_names(content, lookup)
-        return None if reply is None or _is_remark(reply.text) else reply
+        """Read what is no pattern to fill in, such as `[A, B, ...]`, and no reference: [1]."""
+        is_remark = "..." in content or "…" in content or content.strip().isdigit()
+        return None if is_remark else _read_names(content, lookup)
 
-    def is_sure(reply: Reply) -> bool:
-        return bool(reply.lists[0])
-
-    final = _last(text, read, is_sure=is_sure, bare=read, strange=read_strangers)
+    final = _last(
+        text, read, is_sure=lambda reply: bool(reply.lists[0]), bare=read, strange=read_strangers
+    )
     if final is not None:
         return final
     strangers = (_read_names(one.text, lookup) for one in reversed(_brackets(text)))
@@ -85,13 +106,12 @@ def read_numbers(text: str) -> Reply | None:
     ((2, 0, 1),)
     """
 
-    def is_sure(reply: Reply) -> bool:
-        return len(reply.lists[0]) > 1
-
-    def read_bare(part: str) -> Reply | None:
-        return _read_numbers(part) if "," in part else None
-
-    return _last(text, _read_numbers, is_sure=is_sure, bare=read_bare)
+    return _last(
+        text,
+        _read_numbers,
+        is_sure=lambda reply: len(reply.lists[0]) > 1,
+        bare=lambda part: _read_numbers(part) if "," in part else None,
+    )
 
 
 def read_two(text: str) -> Reply | None:
@@ -173,13 +193,13 @@ def _after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:
     """Find the lists that follow the word "answer", the last one first."""
     starts = {match.end() + 1 for match in _MARK.finditer(text)}
     marked = [bracket for bracket in brackets if bracket.start in starts]
-    return sorted(marked, key=_start, reverse=True)[:_MAX_MARKS]
+    return sorted(marked, key=attrgetter("start"), reverse=True)[:_MAX_MARKS]
 
 
 def _alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span]:
     """List a pair and those joined to it by "or", "no, " or a comma: the last of them counts."""
     joined = [first]
-    for bracket in sorted(brackets, key=_start):
+    for bracket in sorted(brackets, key=attrgetter("start")):
         gap = text[joined[-1].end + 1 : bracket.start - 1]
         is_near = joined[-1].end < bracket.start - 1 <= joined[-1].end + _MAX_GAP
         if is_near and "\n\n" not in gap and _NEXT.fullmatch(gap):
@@ -187,19 +207,10 @@ def _alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span
     return joined
 
 
-def _start(bracket: Span) -> int:
-    return bracket.start
-
-
 def _closing_parts(text: str) -> list[str]:
     """Take what the last box and the last answer tag hold, where there are any."""
     parts = [last_box(text), *(tag.text for tag in find_tags(text)[-1:])]
     return [part for part in parts if part is not None and len(part) <= _MAX_LIST_CHARS]
-
-
-def _is_remark(text: str) -> bool:
-    """See a pattern to fill in such as `[A, B, ...]`, or a reference such as [1]."""
-    return "..." in text or "…" in text or text[1:-1].isdigit()
 
 
 def _read_numbers(content: str) -> Reply | None:
@@ -211,7 +222,9 @@ def _read_numbers(content: str) -> Reply | None:
 
 
 def _all_numbers(brackets: Sequence[Span]) -> list[tuple[int, Reply]]:
-    read = [(one.start, _read_numbers(one.text)) for one in sorted(brackets, key=_start)]
+    read = [
+        (one.start, _read_numbers(one.text)) for one in sorted(brackets, key=attrgetter("start"))
+    ]
     return [(start, reply) for start, reply in read if reply is not None]
 
 
@@ -246,3 +259,12 @@ def _read_names(content: str, lookup: Names) -> Reply | None:
                 unknown.append(pieces[index].strip())
         index += width
     return Reply(lists=(tuple(numbers),), unknown=tuple(unknown), text=f"[{content.strip()}]")
+
+
+def _plain(name: str) -> str:
+    return " ".join(normalize("NFC", name).split())
+
+
+def _loosen(name: str) -> str:
+    # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
+    return name.strip(_DRESS).lower()

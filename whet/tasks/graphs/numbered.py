@@ -6,19 +6,18 @@ its own names `shortest_path` and `GNN` are the kinds `shortest` and `gnn` here.
 checked against the graph, so that every right answer counts.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Literal, NamedTuple
 
 from whet.errors import ConfigError, DataError
-from whet.tasks.base import Task
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.node_lists import final_part
 from whet.tasks.graphs.numbered_answers import Form, judge
 from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
 from whet.tasks.graphs.sources import Payload
-from whet.tasks.graphs.task import DrawnConfig, Draws, make_problem
-from whet.types import Problem, Score, Split
+from whet.tasks.graphs.task import DrawnConfig, DrawnTask, make_problem
+from whet.types import Problem, Score
 
 _WIDE = Sizes(levels=SPANS["wide"], easy=(4, 19), hard=(20, 100))
 
@@ -30,42 +29,35 @@ class NumberedConfig(DrawnConfig):
 
 
 class Kind(NamedTuple):
-    """The form of an answer, how the question is put, and how gold answers are written.
+    form: Form
+    question: str
+
+
+class Benchmark(NamedTuple):
+    """Its kinds, how a question is put, and how gold answers are written where not behind ###.
 
     In these `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else `no`.
     """
 
-    form: Form
-    question: str
-    answer: str = "### {answer}"
-
-
-class Benchmark(NamedTuple):
     kinds: Mapping[str, Kind]
     ask: Callable[[Question], str]
+    answers: Mapping[str, str]
 
 
-class NumberedTask(Task):
+class NumberedTask(DrawnTask):
     """The questions of one benchmark."""
 
     has_one_answer = False
+    config: NumberedConfig
+    sizes = _WIDE
 
     def __init__(self, config: NumberedConfig) -> None:
         self.config = config
         self.name = config.name
-        self._kinds, self._ask = BENCHMARKS[config.name]
+        self._kinds, self._ask, self._answers = BENCHMARKS[config.name]
         for kind in sorted(set(config.kinds) - set(self._kinds)):
             known = ", ".join(self._kinds)
             raise ConfigError(f"kinds of {self.name} are {known}; there is no {kind!r}")
-        self._draws = Draws(task=self.name, config=config, sizes=_WIDE, draw=self._draw)
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        for payload, level in self._draws.draw_split(split):
-            yield self._make(payload, level)
-
-    def generate(self, seed: int, level: float | None = None) -> Problem:
-        """Draw one problem, the same for the same seed and level."""
-        return self._make(*self._draws.draw_one(seed, level))
 
     def score(self, problem: Problem, text: str) -> Score:
         """State the parts `correct` and `feasible`: 0 where an answer breaks the rules."""
@@ -83,10 +75,10 @@ class NumberedTask(Task):
         if form == "tour" and answer != "No":
             return f"Yes. The path can be: {bare.removeprefix('Yes, ')}"
         article = "a" if answer == "Yes" else "no"
-        template = self._kinds[question.kind].answer
+        template = self._answers.get(question.kind, "### {answer}")
         return template.format(answer=answer, bare=bare, article=article)
 
-    def _draw(self, rng: Random, level: float, size: int) -> Payload | None:
+    def draw(self, rng: Random, level: float, size: int) -> Payload | None:
         """Draw a kind and its own size; paths and flows there are none of are drawn again."""
         kind = rng.choice(self.config.kinds or tuple(self._kinds))
         spans = Sizes(levels=SPANS.get(kind, SPANS["wide"]), easy=_WIDE.easy, hard=_WIDE.hard)
@@ -96,25 +88,19 @@ class NumberedTask(Task):
         answer, _ = solve(Question.from_payload(payload))
         return None if answer in ("No", "0") else payload
 
-    def _make(self, payload: Payload, level: float) -> Problem:
+    def make(self, payload: Payload, level: float) -> Problem:
         question = Question.from_payload(payload)
         answer, visited = solve(question)
-        return make_problem(
-            self.name,
-            payload,
-            self._ask(question),
-            answer=shorten(self._kinds[question.kind].form, answer),
-            facts={"nodes_searched": visited},
-            level=level,
-        )
+        answer = shorten(self._kinds[question.kind].form, answer)
+        facts: Payload = {"nodes_searched": visited}
+        prompt = self._ask(question)
+        return make_problem(self.name, payload, prompt, answer=answer, facts=facts, level=level)
 
     def _parse(self, problem: Problem) -> tuple[Question, Form]:
         question = Question.from_payload(problem.payload)
         if question.kind not in self._kinds:
-            known = ", ".join(self._kinds)
-            raise DataError(
-                f"payload.kind of {self.name} should be one of {known}, not {question.kind!r}"
-            )
+            known = f"one of {', '.join(self._kinds)}"
+            raise DataError(f"payload.kind of {self.name} should be {known}, not {question.kind!r}")
         return question, self._kinds[question.kind].form
 
 
@@ -161,7 +147,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _ask_graphwiz(question: Question) -> str:
-    form, sentence, _ = _GRAPHWIZ[question.kind]
+    form, sentence = _GRAPHWIZ[question.kind]
     example = _GRAPHWIZ_EXAMPLES[form]
     closing = f"End with a line that has ### and the answer, as in `### {example}`."
     return f"{_write_graphwiz_graph(question)}\n{sentence.format(*question.pair)}\n{closing}"
@@ -190,53 +176,46 @@ def _write_graphwiz_graph(question: Question) -> str:
 
 
 _NLGRAPH = {
-    "connectivity": Kind(
-        "shown",
-        "Is there a path between node {0} and node {1}? Say yes or no.",
-        "The answer is {answer}.",
-    ),
-    "cycle": Kind(
-        "shown",
-        "Is there a cycle? Say yes or no.",
-        "{answer}, there is {article} cycle in this graph.",
-    ),
+    "connectivity": Kind("shown", "Is there a path between node {0} and node {1}? Say yes or no."),
+    "cycle": Kind("shown", "Is there a cycle? Say yes or no."),
     "topology": Kind(
         "order",
         "Visit all nodes so that each comes after those it depends on. Write the order as numbers "
         "with commas.",
-        "The solution is: {bare}.",
     ),
     "shortest": Kind(
         "path",
         "Which path from node {0} to node {1} has the least weight? Write its nodes as numbers "
         "with commas.",
-        "The lightest path is {bare}",
     ),
-    "flow": Kind(
-        "number",
-        "What is the maximum flow from node {0} to node {1}?",
-        "The maximum flow is {answer}.",
-    ),
+    "flow": Kind("number", "What is the maximum flow from node {0} to node {1}?"),
     "matching": Kind(
         "pairs",
         "Give jobs to as many applicants as possible: to each at most one job they want, and no "
         "job twice. Write one line for each who gets one, such as "
         "`applicant (number): job (number)`.",
-        "{answer}",
     ),
     "hamilton": Kind(
         "tour",
         "Is there a path that visits every node exactly once? If so, write its nodes as numbers "
         "with commas; if not, say no.",
-        "{answer}",
     ),
     "gnn": Kind(
         "rows",
         "In a layer every node's embedding becomes the sum of its neighbours' embeddings. What are "
         "they after {2} layers? Write one line a node, such as "
         "`node (number): [(number), (number)]`.",
-        "The answer is:\n{answer}",
     ),
+}
+_NLGRAPH_ANSWERS = {
+    "connectivity": "The answer is {answer}.",
+    "cycle": "{answer}, there is {article} cycle in this graph.",
+    "topology": "The solution is: {bare}.",
+    "shortest": "The lightest path is {bare}",
+    "flow": "The maximum flow is {answer}.",
+    "matching": "{answer}",
+    "hamilton": "{answer}",
+    "gnn": "The answer is:\n{answer}",
 }
 
 
@@ -267,6 +246,6 @@ def _write_nlgraph_graph(question: Question) -> str:
 
 
 BENCHMARKS = {
-    "graphwiz": Benchmark(_GRAPHWIZ, _ask_graphwiz),
-    "nlgraph": Benchmark(_NLGRAPH, _ask_nlgraph),
+    "graphwiz": Benchmark(_GRAPHWIZ, _ask_graphwiz, {}),
+    "nlgraph": Benchmark(_NLGRAPH, _ask_nlgraph, _NLGRAPH_ANSWERS),
 }

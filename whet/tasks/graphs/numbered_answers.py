@@ -112,10 +112,10 @@ def _judge_number(question: Question, gold: str, text: str) -> Judgement:
     answer = read_number(text)
     if answer is None:
         return _missing("number")
-    pair = read_named_pair(text)
-    if pair is not None and sorted(pair) != sorted(question.pair):
-        note = f"speaks of nodes {pair[0]} and {pair[1]}, which are not those asked about"
-        return Judgement(str(answer), note)
+    for a, b in _OF_NODES.findall(text)[-1:]:
+        if sorted((int(a), int(b))) != sorted(question.pair):
+            note = f"speaks of nodes {int(a)} and {int(b)}, which are not those asked about"
+            return Judgement(str(answer), note)
     right = read_number(gold)
     note = f"says {answer}, and the answer is {right}"
     return Judgement(str(answer), note, is_feasible=True, is_right=answer == right)
@@ -127,9 +127,8 @@ def _judge_order(question: Question, gold: str, text: str) -> Judgement:
         return _missing("order of the nodes")
     answer = str(list(order))
     if sorted(order) != list(range(question.n)):
-        return Judgement(
-            answer, f"the order does not name each node from 0 to {question.n - 1} once"
-        )
+        note = f"the order does not name each node from 0 to {question.n - 1} once"
+        return Judgement(answer, note)
     rank = {node: number for number, node in enumerate(order)}
     for a, b in question.pairs:
         if rank[a] >= rank[b]:
@@ -223,7 +222,7 @@ _JUDGES: dict[Form, Callable[[Question, str, str], Judgement]] = {
 def read_yes_no(text: str) -> str | None:
     """Read "yes" or "no"; None where the answer is neither, or both.
 
-    >>> [read_yes_no(text) for text in ("No way around. ### Yes", "### Yes or No", "No, it has none.")]
+    >>> [read_yes_no(text) for text in ("No way. ### Yes", "### Yes or No", "No, it has none.")]
     ['yes', None, 'no']
     """
     for part in _closing_parts(text):
@@ -260,12 +259,6 @@ def read_number(text: str) -> Fraction | None:
         if value is not None:
             return value
     return _bare_number(text)
-
-
-def read_named_pair(text: str) -> tuple[int, int] | None:
-    """Read the nodes of the last sentence of the form `from node 4 to node 9 is 6`."""
-    pairs = _OF_NODES.findall(text)
-    return (int(pairs[-1][0]), int(pairs[-1][1])) if pairs else None
 
 
 def read_walk(text: str) -> tuple[int, ...] | None:
@@ -313,17 +306,13 @@ def read_rows(text: str) -> dict[int, tuple[int, int]]:
 
 def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
-    box = last_box(text)
-    tag = text.rfind("<answer>")
-    mark = text.rfind("###")
-    parts = [
-        text[mark:].lstrip("# \t") if mark >= 0 else None,
-        box,
-        text[tag + len("<answer>") :].split("</answer>", 1)[0] if tag >= 0 else None,
-    ]
-    return (
-        part for part in parts if part is not None and len(part) <= max(_SHORT, 6 * part.count(","))
-    )
+    _, mark, behind = text.rpartition("###")
+    _, tag, inside = text.rpartition("<answer>")
+    parts = [behind.lstrip("# \t") if mark else None, last_box(text)]
+    parts.append(inside.split("</answer>", 1)[0] if tag else None)
+    for part in parts:
+        if part is not None and len(part) <= max(_SHORT, 6 * part.count(",")):
+            yield part
 
 
 def _leading_word(line: str) -> str | None:

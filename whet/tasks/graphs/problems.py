@@ -6,9 +6,10 @@ Friendships: `mis`, `mvc`, `connected`. Co-authors: `mcp`, `neighbor`. Entities 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 from random import Random
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, PATH_SIZES, TOUR_SIZES, Graph, Sizes
@@ -20,10 +21,12 @@ from whet.tasks.graphs.solvers.tour import shortest_tour, tour_length
 from whet.tasks.graphs.sources import Payload, authors, facts, flights, friends
 from whet.types import Json
 
+T = TypeVar("T")
 Goal = Literal["max", "min"]
 Nodes = tuple[int, ...]
 Value = float | str
 """What an answer is worth, or in one line why it is none."""
+ValueOf = Callable[[Graph, Nodes], Value]
 Given = Mapping[str, Json]
 """The payload of a problem, drawn or from a file."""
 
@@ -34,57 +37,34 @@ CLOSING = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphProblem:
-    """What makes a graph problem; functions take its payload."""
+class GraphProblem(Generic[T]):
+    """What makes a graph problem; its payload is parsed once for all functions but `draw`."""
 
     goal: Goal
     sizes: Sizes
-    has_one_answer: bool
+    has_one_answer: bool = False
     draw: Callable[[Random, int], Payload | None]
     """Draw a payload of a size; None where the draw is of no use."""
-    ask: Callable[[Given], str]
-    best: Callable[[Given], Solution]
+    parse: Callable[[Given], T]
+    ask: Callable[[T], str]
+    best: Callable[[T], Solution]
     """Solve to the optimum, or to the node limit."""
-    read: Callable[[Given, str], Reply | None]
-    write: Callable[[Given, Solution], str]
+    read: Callable[[T, str], Reply | None]
+    write: Callable[[T, Solution], str]
     """Write a solution as answers are written."""
-    value: Callable[[Given, Reply], Value]
+    value: Callable[..., Value]
+    """Value the lists of an answer, which follow the parsed payload."""
 
 
-def _on_graph(
-    *,
-    goal: Goal,
-    sizes: Sizes,
-    draw: Callable[[Random, int], Payload | None],
-    ask: Callable[[Graph], str],
-    best: Callable[[Graph], Solution],
-    value: Callable[[Graph, Nodes], Value],
-    has_one_answer: bool = False,
-) -> GraphProblem:
-    """Make a problem on a graph with names, whose answer is one list of names."""
-    parse = Graph.from_payload
-    return GraphProblem(
-        goal=goal,
-        sizes=sizes,
-        has_one_answer=has_one_answer,
-        draw=draw,
-        ask=lambda payload: ask(parse(payload)),
-        best=lambda payload: best(parse(payload)),
-        read=lambda payload, text: read_names(text, parse(payload).names),
-        write=lambda payload, solution: parse(payload).write(solution.lists[0]),
-        value=lambda payload, reply: value(parse(payload), reply.lists[0]),
-    )
+_on_graph = partial(
+    GraphProblem,
+    parse=Graph.from_payload,
+    read=lambda graph, text: read_names(text, graph.names),
+    write=lambda graph, solution: graph.write(solution.lists[0]),
+)
 
 
-def _about_friends(task: str) -> Callable[[Graph], str]:
-    return _about_people(task, "Users", "Friendships", "[UserA, UserB, ...]")
-
-
-def _about_authors(task: str) -> Callable[[Graph], str]:
-    return _about_people(task, "Authors", "Collaborations", "[AuthorA, AuthorB, ...]")
-
-
-def _about_people(task: str, nodes: str, edges: str, form: str) -> Callable[[Graph], str]:
+def _about_people(task: str, *, nodes: str, edges: str, form: str) -> Callable[[Graph], str]:
     def ask(graph: Graph) -> str:
         names = ", ".join(graph.names)
         pairs = ", ".join(f"{graph.names[a]} and {graph.names[b]}" for a, b in graph.edges)
@@ -92,6 +72,14 @@ def _about_people(task: str, nodes: str, edges: str, form: str) -> Callable[[Gra
         return f"{_fill_pair(task, graph)}\n\n{lists}\n\n{CLOSING}: {form}"
 
     return ask
+
+
+_about_friends = partial(
+    _about_people, nodes="Users", edges="Friendships", form="[UserA, UserB, ...]"
+)
+_about_authors = partial(
+    _about_people, nodes="Authors", edges="Collaborations", form="[AuthorA, AuthorB, ...]"
+)
 
 
 def _about_entities(task: str) -> Callable[[Graph], str]:
@@ -113,20 +101,17 @@ def _fill_pair(task: str, graph: Graph) -> str:
     return task.format(graph.names[a], graph.names[b])
 
 
-def _value_clique(graph: Graph, nodes: Nodes) -> Value:
-    group = _mask(nodes)
-    for node in nodes:
-        if group & ~graph.neighbours[node] & ~(1 << node):
-            return f"{graph.names[node]} has not worked with everyone listed"
-    return _repetition(graph, nodes) or len(nodes)
+def _value_each(is_wrong: Callable[[Graph, int, int], object], fault: str) -> ValueOf:
+    """Count the nodes of a list unless one of them is wrong beside the others, a bitset."""
 
+    def value(graph: Graph, nodes: Nodes) -> Value:
+        group = _mask(nodes)
+        for node in nodes:
+            if is_wrong(graph, node, group):
+                return f"{graph.names[node]} {fault}"
+        return _repetition(graph, nodes) or len(nodes)
 
-def _value_independent_set(graph: Graph, nodes: Nodes) -> Value:
-    group = _mask(nodes)
-    for node in nodes:
-        if group & graph.neighbours[node]:
-            return f"{graph.names[node]} is a friend of someone else listed"
-    return _repetition(graph, nodes) or len(nodes)
+    return value
 
 
 def _value_cover(graph: Graph, nodes: Nodes) -> Value:
@@ -135,10 +120,6 @@ def _value_cover(graph: Graph, nodes: Nodes) -> Value:
         if a not in group and b not in group:
             return f"the friendship of {graph.names[a]} and {graph.names[b]} is not covered"
     return _repetition(graph, nodes) or len(nodes)
-
-
-def _draw_circles(rng: Random, size: int) -> Payload:
-    return friends(rng, size, components=rng.randint(1, 1 + size // 4))
 
 
 def _find_circles(graph: Graph) -> Solution:
@@ -174,12 +155,8 @@ def _find_neighbours(graph: Graph) -> Solution:
     return Solution(lists=(common,), value=len(common), nodes=len(graph.edges), is_proven=True)
 
 
-def _value_neighbours(graph: Graph, nodes: Nodes) -> Value:
-    (common,) = _find_neighbours(graph).lists
-    for node in nodes:
-        if node not in common:
-            return f"{graph.names[node]} has not worked with both"
-    return _repetition(graph, nodes) or len(nodes)
+def _is_no_neighbour(graph: Graph, node: int, _: int) -> bool:
+    return node not in _find_neighbours(graph).lists[0]
 
 
 def _draw_distance(rng: Random, size: int) -> Payload | None:
@@ -196,9 +173,8 @@ def _draw_distance(rng: Random, size: int) -> Payload | None:
 def _find_path(graph: Graph) -> Solution:
     path = shortest_path(graph.neighbours, *graph.pair)
     if path is None:
-        raise DataError(
-            f"payload.pair should name two nodes with a path between them, not {graph.asked!r}"
-        )
+        two = "two nodes with a path between them"
+        raise DataError(f"payload.pair should name {two}, not {graph.asked!r}")
     return path
 
 
@@ -252,9 +228,8 @@ def _distances(graph: Graph) -> list[list[float]]:
             table[a][b] = table[b][a] = length
             known.add((min(a, b), max(a, b)))
     if len(known) != n * (n - 1) // 2:
-        raise DataError(
-            f"a tour needs the distance of every pair of {n} airports, and {len(known)} are given"
-        )
+        needs = f"the distance of every pair of {n} airports"
+        raise DataError(f"a tour needs {needs}, and {len(known)} are given")
     return table
 
 
@@ -280,7 +255,7 @@ def _mask(nodes: Nodes) -> int:
     return sum(1 << node for node in set(nodes))
 
 
-GRAPH_PROBLEMS: dict[str, GraphProblem] = {
+GRAPH_PROBLEMS: dict[str, GraphProblem[Any]] = {
     "tsp": _on_graph(
         goal="min",
         sizes=TOUR_SIZES,
@@ -297,7 +272,10 @@ GRAPH_PROBLEMS: dict[str, GraphProblem] = {
             "Find a largest group of authors in which every two have worked together."
         ),
         best=lambda graph: max_clique(graph.neighbours),
-        value=_value_clique,
+        value=_value_each(
+            lambda graph, node, group: group & ~graph.neighbours[node] & ~(1 << node),
+            "has not worked with everyone listed",
+        ),
     ),
     "mis": _on_graph(
         goal="max",
@@ -305,7 +283,10 @@ GRAPH_PROBLEMS: dict[str, GraphProblem] = {
         draw=friends,
         ask=_about_friends("Find a largest group of users of whom no two are friends."),
         best=lambda graph: max_independent_set(graph.neighbours),
-        value=_value_independent_set,
+        value=_value_each(
+            lambda graph, node, group: group & graph.neighbours[node],
+            "is a friend of someone else listed",
+        ),
     ),
     "mvc": _on_graph(
         goal="min",
@@ -323,7 +304,7 @@ GRAPH_PROBLEMS: dict[str, GraphProblem] = {
         draw=_draw_neighbours,
         ask=_about_authors("Find all authors who have worked with {0} and also with {1}."),
         best=_find_neighbours,
-        value=_value_neighbours,
+        value=_value_each(_is_no_neighbour, "has not worked with both"),
         has_one_answer=True,
     ),
     "distance": _on_graph(
@@ -341,7 +322,7 @@ GRAPH_PROBLEMS: dict[str, GraphProblem] = {
     "connected": _on_graph(
         goal="max",
         sizes=GRAPH_SIZES,
-        draw=_draw_circles,
+        draw=lambda rng, size: friends(rng, size, components=rng.randint(1, 1 + size // 4)),
         ask=_about_friends(
             "Friends of friends, however far, are one circle. Name exactly one user of each circle."
         ),

@@ -21,7 +21,7 @@ from whet.tasks.graphs.solvers.directed import (
     max_matching,
     topological_order,
 )
-from whet.tasks.graphs.solvers.paths import components, distance, hamiltonian_path
+from whet.tasks.graphs.solvers.paths import components, distance, hamiltonian_path, layers
 from whet.tasks.graphs.solvers.subgraphs import contains
 from whet.tasks.graphs.sources import Payload
 from whet.types import Json
@@ -146,20 +146,11 @@ def _match(question: Question) -> str:
 
 
 def _is_bipartite(question: Question) -> bool:
+    """Tell whether no edge joins two nodes that are equally far from the first of their part."""
     around = bitsets(question.n, question.pairs)
-    colour: dict[int, int] = {}
-    for start in range(len(around)):
-        stack = [] if start in colour else [start]
-        colour.setdefault(start, 0)
-        while stack:
-            node = stack.pop()
-            for other in members(around[node]):
-                if other not in colour:
-                    colour[other] = 1 - colour[node]
-                    stack.append(other)
-                elif colour[other] == colour[node]:
-                    return False
-    return True
+    starts = [members(part)[0] for part in components(around)]
+    rings = [ring for start in starts for ring in layers(around, start)]
+    return not any(around[node] & ring for ring in rings for node in members(ring))
 
 
 _SOLVERS: dict[str, Callable[[Question], str | bool]] = {
@@ -262,10 +253,8 @@ def _draw_loose(rng: Random, size: int) -> list[Span]:
 def _draw_substructure(rng: Random, size: int) -> Payload:
     edges = [_turn(rng, edge) for edge in _draw_loose(rng, size)]
     count = rng.randint(3, 5)
-    pattern = []
-    for pair in combinations(range(count), 2):
-        if rng.random() < 0.6:
-            pattern.append(_turn(rng, pair))
+    pairs = combinations(range(count), 2)
+    pattern = [_turn(rng, pair) for pair in pairs if rng.random() < 0.6]
     shape: Payload = {"nodes": count, "edges": _to_rows(pattern or [(0, 1)])}
     return {"edges": _to_rows(edges), "pattern": shape}
 
@@ -309,9 +298,8 @@ def _rows(payload: Mapping[str, Json], key: str) -> list[tuple[int, ...]]:
 
 def _within(row: tuple[int, ...], left: int, right: int) -> tuple[int, ...]:
     if len(row) not in (2, 3) or not (0 <= row[0] < left and 0 <= row[1] < right):
-        raise DataError(
-            f"an edge or pair names two of {max(left, right)} nodes by number, not {list(row)}"
-        )
+        two = f"two of {max(left, right)} nodes by number"
+        raise DataError(f"an edge or pair names {two}, not {list(row)}")
     return row
 
 

@@ -3,8 +3,8 @@
 What differs between the problems is a record of functions in `problems` and `molecules`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Literal
@@ -15,7 +15,7 @@ from whet.tasks.base import Task
 from whet.tasks.generated import split_of_id
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
-from whet.tasks.graphs.node_lists import Reply, final_part
+from whet.tasks.graphs.node_lists import final_part
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
 from whet.tasks.graphs.solvers.base import Solution
 from whet.tasks.graphs.sources import Payload
@@ -45,31 +45,35 @@ class GraphConfig(DrawnConfig):
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
-    """Draw the payloads of a task from seeded streams, each of a known level."""
+class DrawnTask(Task):
+    """A task that draws payloads from seeded streams, each of a known level."""
 
-    task: str
     config: DrawnConfig
     sizes: Sizes
-    draw: Callable[[Random, float, int], Payload | None]
-    """Draw a payload of a level and a size; None where the draw is of no use."""
 
-    def draw_split(self, split: Split) -> Iterator[tuple[Payload, float]]:
-        """Draw the payloads whose content hashes to a split, whatever the seed."""
+    def draw(self, rng: Random, level: float, size: int) -> Payload | None:
+        """Draw a payload of a level and a size; None where the draw is of no use."""
+        raise NotImplementedError
+
+    def make(self, payload: Payload, level: float) -> Problem:
+        """Make a problem of a payload, with its answer."""
+        raise NotImplementedError
+
+    def problems(self, split: Split) -> Iterator[Problem]:
+        """Draw the problems whose content hashes to a split, whatever the seed."""
         seen: set[str] = set()
         for index in count():
             if len(seen) >= self.config.count:
                 return
-            payload, level = self._draw(derive(self.config.seed, self.task, split, index), None)
-            id = content_id(self.task, payload)
+            payload, level = self._draw(derive(self.config.seed, self.name, split, index), None)
+            id = content_id(self.name, payload)
             if split_of_id(id) == split and id not in seen:
                 seen.add(id)
-                yield payload, level
+                yield self.make(payload, level)
 
-    def draw_one(self, seed: int, level: float | None) -> tuple[Payload, float]:
-        """Draw one payload, the same for the same seed and level."""
-        return self._draw(derive(seed, self.task, "generate"), level)
+    def generate(self, seed: int, level: float | None = None) -> Problem:
+        """Draw one problem, the same for the same seed and level."""
+        return self.make(*self._draw(derive(seed, self.name, "generate"), level))
 
     def _draw(self, seed: int, level: float | None) -> tuple[Payload, float]:
         rng = stream(seed, "graph")
@@ -89,32 +93,34 @@ class Draws:
         return self.sizes.at(level), level
 
 
-class GraphTask(Task):
+class GraphTask(DrawnTask):
     """One of GraphArena's ten problems: drawn, solved to the optimum, and graded against it."""
 
     def __init__(self, config: GraphConfig) -> None:
         self.config = config
         self.name = config.name
         self.problem = _PROBLEMS[config.name]
+        self.sizes = self.problem.sizes
         self.has_one_answer = self.problem.has_one_answer
-        self._draws = Draws(
-            task=config.name,
-            config=config,
-            sizes=self.problem.sizes,
-            draw=lambda rng, level, size: self.problem.draw(rng, size),
-        )
 
-    def problems(self, split: Split) -> Iterator[Problem]:
-        for payload, level in self._draws.draw_split(split):
-            yield self._make(payload, level)
+    def draw(self, rng: Random, level: float, size: int) -> Payload | None:
+        return self.problem.draw(rng, size)
 
-    def generate(self, seed: int, level: float | None = None) -> Problem:
-        """Draw one problem, the same for the same seed and level."""
-        return self._make(*self._draws.draw_one(seed, level))
+    def make(self, payload: Payload, level: float) -> Problem:
+        solution = self.best(payload)
+        facts: Payload = {
+            "optimum": solution.value,
+            "proven": solution.is_proven,
+            "nodes_searched": solution.nodes,
+        }
+        graph = self.problem.parse(payload)
+        answer = self.problem.write(graph, solution)
+        question = self.problem.ask(graph)
+        return make_problem(self.name, payload, question, answer=answer, facts=facts, level=level)
 
     def best(self, payload: Mapping[str, Json]) -> Solution:
         """Solve to the optimum, or to the node limit."""
-        return self.problem.best(payload)
+        return self.problem.best(self.problem.parse(payload))
 
     def score(self, problem: Problem, text: str) -> Score:
         """Grade the final list of a response.
@@ -124,18 +130,19 @@ class GraphTask(Task):
         """
         question = problem.prompt[-1].content if problem.prompt else ""
         optimum, is_proven = self._optimum(problem.payload)
-        parts = {
-            "correct": 0.0,
-            "feasible": 0.0,
-            "value": NO_VALUE,
-            "optimum": optimum,
-            "quality": 0.0,
-        }
-        reply = self.problem.read(problem.payload, final_part(text, question))
+        parts = dict.fromkeys(("correct", "feasible", "value", "optimum", "quality"), 0.0)
+        parts |= {"value": NO_VALUE, "optimum": optimum}
+        graph = self.problem.parse(problem.payload)
+        reply = self.problem.read(graph, final_part(text, question))
         if reply is None:
             note = "no list in square brackets as final answer"
             return Score(verdict=Verdict.NO_ANSWER, parts=parts, note=note)
-        value = self._value(problem.payload, reply, optimum)
+        if reply.unknown:
+            value: float | str = f"{reply.unknown[0][:80]!r} is not in the graph"
+        elif any(reply.lists):
+            value = self.problem.value(graph, *reply.lists)
+        else:
+            value = "the list is empty" if optimum else 0.0
         if isinstance(value, str):
             return Score(verdict=Verdict.WRONG, parts=parts, answer=reply.text, note=value)
         goal = self.problem.goal
@@ -156,7 +163,8 @@ class GraphTask(Task):
     def solve(self, problem: Problem, seed: int) -> str:
         """Write an optimal answer, after one of three openings."""
         payload = problem.payload
-        answer = problem.answer or self.problem.write(payload, self.best(payload))
+        graph = self.problem.parse(payload)
+        answer = problem.answer or self.problem.write(graph, self.problem.best(graph))
         best = f"The best value is {self._optimum(payload)[0]:g}.\n\n"
         return ("The answer is: ", "Answer: ", best)[seed % 3] + answer
 
@@ -170,23 +178,8 @@ class GraphTask(Task):
         rng = stream(seed, self.name, "vary", problem.id)
         payload: dict[str, Json] = {**problem.payload}
         payload |= {"nodes": rng.sample(nodes, len(nodes)), "edges": rng.sample(edges, len(edges))}
-        prompt = (Message(role="user", content=self.problem.ask(payload)),)
+        prompt = (Message(role="user", content=self.problem.ask(self.problem.parse(payload))),)
         return replace(problem, payload=payload, prompt=prompt)
-
-    def _make(self, payload: Payload, level: float) -> Problem:
-        solution = self.best(payload)
-        return make_problem(
-            self.name,
-            payload,
-            self.problem.ask(payload),
-            answer=self.problem.write(payload, solution),
-            facts={
-                "optimum": solution.value,
-                "proven": solution.is_proven,
-                "nodes_searched": solution.nodes,
-            },
-            level=level,
-        )
 
     def _optimum(self, payload: Mapping[str, Json]) -> tuple[float, bool]:
         optimum = payload.get("optimum")
@@ -194,14 +187,6 @@ class GraphTask(Task):
             return float(optimum), payload.get("proven") is not False
         solution = self.best(payload)
         return float(solution.value), solution.is_proven
-
-    def _value(self, payload: Mapping[str, Json], reply: Reply, optimum: float) -> float | str:
-        """Value an answer, or say in one line why it is none."""
-        if reply.unknown:
-            return f"{reply.unknown[0][:80]!r} is not in the graph"
-        if not any(reply.lists):
-            return 0.0 if not optimum else "the list is empty"
-        return self.problem.value(payload, reply)
 
 
 def make_problem(

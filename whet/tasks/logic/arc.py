@@ -8,6 +8,7 @@ the pairs gives the same output, which is proved by trying them all.
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
@@ -56,7 +57,7 @@ class Arc(GeneratedTask):
         if split not in (None, home):
             return None
         outputs = inputs
-        for move in [rng.choice(moves) for _ in range(depth)]:
+        for move in [rng.choice(list(moves.values())) for _ in range(depth)]:
             outputs = [move(grid) for grid in outputs]
         if not all(map(is_small, outputs)) or not is_settled(inputs, outputs, depth):
             return None
@@ -75,18 +76,17 @@ def grid_of(text: str) -> Grid | None:
         tree = _parse_rows(text)
         if not isinstance(tree, list):
             return None
-        rows = [
-            [leaf for leaf in row if isinstance(leaf, str)] for row in tree if isinstance(row, list)
-        ]
-        if len(rows) != len(tree) or [len(row) for row in rows] != [len(row) for row in tree]:
-            return None
+        rows = []
+        for row in tree:
+            cells = [leaf for leaf in row if isinstance(leaf, str)] if isinstance(row, list) else []
+            if len(cells) != len(row):
+                return None
+            rows.append(cells)
     else:
         rows = [line.split() for line in text.splitlines()]
     if not rows or not rows[0] or any(len(row) != len(rows[0]) for row in rows):
         return None
-    if not all(
-        cell.isascii() and cell.isdigit() and len(cell) <= 3 for row in rows for cell in row
-    ):
+    if not all(re.fullmatch("[0-9]{1,3}", cell) for row in rows for cell in row):
         return None
     return tuple(tuple(int(cell) for cell in row) for row in rows)
 
@@ -102,7 +102,7 @@ def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> b
     shorter = results(inputs, depth - 1)
     if any(state[:-1] == shown for state in shorter):
         return False
-    last = {tuple(map(move, state)) for state in shorter for move in MOVES}
+    last = {tuple(map(move, state)) for state in shorter for move in MOVES.values()}
     return {state[-1] for state in last if state[:-1] == shown} == {outputs[-1]}
 
 
@@ -110,7 +110,7 @@ def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
     """List what up to `depth` moves in a row make of the grids, the same moves on all of them."""
     layer = seen = {tuple(grids)}
     for _ in range(depth):
-        moved = {tuple(map(move, state)) for state in layer for move in MOVES}
+        moved = {tuple(map(move, state)) for state in layer for move in MOVES.values()}
         layer = {state for state in moved - seen if all(map(is_small, state))}
         seen = seen | layer
     return seen
@@ -118,29 +118,6 @@ def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
 
 def is_small(grid: Grid) -> bool:
     return len(grid) <= MAX_SIDE and len(grid[0]) <= MAX_SIDE
-
-
-def flip(grid: Grid) -> Grid:
-    """Swap left and right."""
-    return tuple(row[::-1] for row in grid)
-
-
-def upend(grid: Grid) -> Grid:
-    """Swap top and bottom."""
-    return grid[::-1]
-
-
-def transpose(grid: Grid) -> Grid:
-    return tuple(zip(*grid, strict=True))
-
-
-def rotate(grid: Grid) -> Grid:
-    """Turn a quarter, clockwise."""
-    return tuple(zip(*grid[::-1], strict=True))
-
-
-def rotate_half(grid: Grid) -> Grid:
-    return tuple(row[::-1] for row in grid[::-1])
 
 
 def crop(grid: Grid) -> Grid:
@@ -152,31 +129,9 @@ def crop(grid: Grid) -> Grid:
     return tuple(row[columns[0] : columns[-1] + 1] for row in grid[rows[0] : rows[-1] + 1])
 
 
-def drop(grid: Grid) -> Grid:
-    """Let every colour fall to the bottom of its column."""
-    return transpose(push(transpose(grid)))
-
-
 def push(grid: Grid) -> Grid:
     """Push every colour to the right end of its row."""
     return tuple(tuple(sorted(row, key=bool)) for row in grid)
-
-
-def double(grid: Grid) -> Grid:
-    """Make every cell two by two."""
-    return tuple(
-        row for thin in grid for row in [tuple(cell for cell in thin for _ in range(2))] * 2
-    )
-
-
-def mirror(grid: Grid) -> Grid:
-    """Put the mirror image to the right."""
-    return tuple(row + row[::-1] for row in grid)
-
-
-def reflect(grid: Grid) -> Grid:
-    """Put the mirror image below."""
-    return grid + grid[::-1]
 
 
 def paint(grid: Grid) -> Grid:
@@ -188,10 +143,26 @@ def paint(grid: Grid) -> Grid:
     return tuple(tuple(colour if cell else 0 for cell in row) for row in grid)
 
 
-TURNS: tuple[Move, ...] = (flip, upend, transpose, rotate, rotate_half)
-MOVES: tuple[Move, ...] = (*TURNS, crop, drop, push, double, mirror, reflect, paint)
+TURNS: dict[str, Move] = {
+    "flip": lambda grid: tuple(row[::-1] for row in grid),
+    "upend": lambda grid: grid[::-1],
+    "transpose": lambda grid: tuple(zip(*grid, strict=True)),
+    "rotate clockwise": lambda grid: tuple(zip(*grid[::-1], strict=True)),
+    "rotate half": lambda grid: tuple(row[::-1] for row in grid[::-1]),
+}
+MOVES: dict[str, Move] = TURNS | {
+    "crop": crop,
+    "drop": lambda grid: TURNS["transpose"](push(TURNS["transpose"](grid))),
+    "push": push,
+    "double": lambda grid: tuple(
+        row for thin in grid for row in [tuple(cell for cell in thin for _ in range(2))] * 2
+    ),
+    "mirror to the right": lambda grid: tuple(row + row[::-1] for row in grid),
+    "mirror below": lambda grid: grid + grid[::-1],
+    "paint": paint,
+}
 
-_SHAPES: tuple[tuple[int, int, int, tuple[Move, ...]], ...] = (
+_SHAPES = (
     (1, 2, 3, TURNS),
     (1, 3, 5, MOVES),
     (2, 3, 4, MOVES),

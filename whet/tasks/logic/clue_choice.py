@@ -4,8 +4,8 @@ Each new clue rules out a counterexample of the solver, so it says something whe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from whet.tasks.logic.positions import (
     BINARY,
@@ -22,14 +22,15 @@ _ACROSS = ("same", "differ", "one_same", "any_same", "any_differ")
 _TRIES = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
+class Arrangement(NamedTuple):
     """Where every item stands, and which item of each attribute stands at each position."""
 
-    num_positions: int
-    num_attributes: int
     positions: Positions
     items: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_positions(self) -> int:
+        return len(self.items[0])
 
 
 def draw_arrangement(num_positions: int, num_attributes: int, rng: Random) -> Arrangement:
@@ -42,12 +43,7 @@ def draw_arrangement(num_positions: int, num_attributes: int, rng: Random) -> Ar
         items.append(tuple(row))
         for position, item in enumerate(row):
             positions[item] = position
-    return Arrangement(
-        num_positions=num_positions,
-        num_attributes=num_attributes,
-        positions=tuple(positions),
-        items=tuple(items),
-    )
+    return Arrangement(tuple(positions), tuple(items))
 
 
 def clues_for(
@@ -57,10 +53,10 @@ def clues_for(
 
     `minimal` drops every clue that the others make needless.
     """
-    n, m = solution.num_positions, solution.num_attributes
-    usable = [
-        kind for kind in kinds if (m > 1 or kind not in _ACROSS) and (n > 2 or kind not in TERNARY)
-    ]
+    n = solution.num_positions
+    m = len(solution.items)
+    refused = {*(_ACROSS if m == 1 else ()), *(TERNARY if n <= 2 else ())}
+    usable = [kind for kind in kinds if kind not in refused]
     puzzle = PositionPuzzle(n, m)
     clues = []
     while (counter := puzzle.other(solution.positions)) is not None:
@@ -69,18 +65,11 @@ def clues_for(
             return None
         clues.append(clue)
         puzzle.add(clue)
-    if minimal:
-        clues = _drop_needless(solution, clues)
-    rng.shuffle(clues)
-    return clues
-
-
-def _drop_needless(solution: Arrangement, clues: list[Clue]) -> list[Clue]:
-    n, m = solution.num_positions, solution.num_attributes
-    for clue in clues:
+    for clue in list(clues) if minimal else ():
         rest = [other for other in clues if other is not clue]
         if PositionPuzzle(n, m, rest).other(solution.positions) is None:
             clues = rest
+    rng.shuffle(clues)
     return clues
 
 
@@ -158,5 +147,5 @@ def _partner(item: int, solution: Arrangement, rng: Random) -> int:
 def _partner_at(item: int, position: int, solution: Arrangement, rng: Random) -> int:
     """Take the item of another attribute at a position."""
     own = item // solution.num_positions
-    attribute = int(rng.random() * (solution.num_attributes - 1))
+    attribute = int(rng.random() * (len(solution.items) - 1))
     return solution.items[attribute + (attribute >= own)][position]

@@ -90,7 +90,12 @@ class Knights(GeneratedTask):
         lines = [
             f"({i + 1}) {name} is a {_role(truth >> i & 1 == 1)}" for i, name in enumerate(names)
         ]
-        prompt = _write_question(names, statements)
+        everyone = f"{', '.join(names[:-1])} and {names[-1]}"
+        says = [
+            f"{name} says: {_write_statement(statement, names)}."
+            for name, statement in zip(names, statements, strict=True)
+        ]
+        prompt = _ASK.format(names=everyone, statements=" ".join(says))
         return self.make_problem(prompt, "\n".join(lines), payload, level, home)
 
 
@@ -194,15 +199,6 @@ def _to_form(statement: Statement) -> Json:
     if not statement.parts:
         return [statement.kind, statement.person]
     return [statement.kind, *(_to_form(part) for part in statement.parts)]
-
-
-def _write_question(names: Sequence[str], statements: Sequence[Statement]) -> str:
-    lines = [
-        f"{name} says: {_write_statement(statement, names)}."
-        for name, statement in zip(names, statements, strict=True)
-    ]
-    everyone = f"{', '.join(names[:-1])} and {names[-1]}"
-    return _ASK.format(names=everyone, statements=" ".join(lines))
 
 
 def _write_statement(statement: Statement, names: Sequence[str], depth: int = 0) -> str:

@@ -73,7 +73,9 @@ class Ordering(GeneratedTask):
             return None
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
-        prompt = _write_question(plural, names, clues)
+        items = [name if plural == "people" else f"the {name}" for name in names]
+        lines = [f"{n}. {_write_clue(clue, plural, items)}" for n, clue in enumerate(clues, 1)]
+        prompt = _ASK.format(plural=plural, names=", ".join(names), clues="\n".join(lines))
         rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
         payload: dict[str, Json] = {"clues": rows, "names": list(names)}
         return self.make_problem(prompt, json.dumps(order), payload, level, home)
@@ -102,14 +104,6 @@ def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:
         return {"placed": 0.0}, f"{len(order)} names for {len(gold)} places"
     right = sum(name == other for name, other in zip(order, gold, strict=True))
     return {"placed": right / len(gold)}, f"{right} of {len(gold)} places are right"
-
-
-def _write_question(plural: str, names: Sequence[str], clues: Sequence[Clue]) -> str:
-    items = [name if plural == "people" else f"the {name}" for name in names]
-    lines = [
-        f"{number}. {_write_clue(clue, plural, items)}" for number, clue in enumerate(clues, 1)
-    ]
-    return _ASK.format(plural=plural, names=", ".join(names), clues="\n".join(lines))
 
 
 def _write_clue(clue: Clue, plural: str, names: Sequence[str]) -> str:

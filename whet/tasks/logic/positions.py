@@ -91,13 +91,12 @@ class PositionPuzzle:
         self._starts = range(0, num_positions * num_attributes, num_positions)
         self._domains: Domains = [(1 << num_positions) - 1] * (num_positions * num_attributes)
         self._rules: list[Rule] = [rule(clue, num_positions) for clue in clues]
-        self._is_open = True
         self.effort = 0
-        self._settle()
+        self._is_open = self._propagate(self._domains)
 
     def add(self, clue: Clue) -> None:
         self._rules.append(rule(clue, self._n))
-        self._settle()
+        self._is_open = self._is_open and self._propagate(self._domains)
 
     def other(self, truth: Positions) -> Positions | None:
         """Find a solution other than the one given; None proves that it is the only one."""
@@ -117,9 +116,6 @@ class PositionPuzzle:
         """Yield every solution."""
         if self._is_open:
             yield from self._search(self._domains.copy())
-
-    def _settle(self) -> None:
-        self._is_open = self._is_open and self._propagate(self._domains)
 
     def _search_from(self, domains: Domains, item: int, bit: int) -> Iterator[Positions]:
         trial = domains.copy()

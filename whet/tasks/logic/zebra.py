@@ -17,7 +17,6 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, last_object, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
-from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -26,30 +25,17 @@ Cells = dict[tuple[str, str], str]
 
 NUM_CLUE_LEVELS = 20
 
-_ENTERS: dict[int, tuple[str, ...]] = {
-    1: ("same", "left", "right", "first", "last", "middle"),
-    2: ("between",),
-    3: ("beside", "end"),
-    4: ("odd", "even"),
-    5: ("before", "after"),
-    6: ("differ",),
-    7: ("amid",),
-    8: ("not_before", "not_after"),
-    9: ("same_parity", "other_parity"),
-    10: ("one_same",),
-    11: ("any_same",),
-    12: ("any_differ",),
-}
-_LEAVES: dict[int, tuple[str, ...]] = {
-    13: ("same",),
-    14: ("left", "right"),
-    15: ("first", "last", "middle"),
-    16: ("between",),
-    17: ("beside", "end"),
-    18: ("odd", "even"),
-    19: ("before", "after"),
-    20: ("differ",),
-}
+_ENTERS = (
+    *("same left right first last middle", "between", "beside end", "odd even", "before after"),
+    *("differ", "amid", "not_before not_after", "same_parity other_parity", "one_same"),
+    *("any_same", "any_differ"),
+)
+"""The kinds of clues that each clue level brings in, from the first."""
+_LEAVES = (
+    *("same", "left right", "first last middle", "between", "beside end", "odd even"),
+    *("before after", "differ"),
+)
+"""The kinds that each clue level after those withdraws."""
 _SIZES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((2, 2), (2, 3), (3, 2)),
     ((3, 3), (4, 2)),
@@ -123,24 +109,33 @@ class Zebra(GeneratedTask):
         values = draw_values(sorted(rng.sample(sorted(VALUES), m)), n, rng)
         solution = draw_arrangement(n, m, rng)
         header = ["Position", *values]
-        answer = json.dumps({"header": header, "rows": _rows(values, solution)})
+        rows = [[str(n), *column] for n, column in enumerate(arrange(values, solution), 1)]
+        answer = json.dumps({"header": header, "rows": rows})
         home = split_of(self.name, answer)
         if split not in (None, home):
             return None
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
             return None
-        prompt = _write_question(values, header, clues, n)
-        rows: list[Json] = [[clue.kind, *clue.items] for clue in clues]
-        payload: dict[str, Json] = {"clue_level": clue_level(level), "clues": rows}
+        items = [f"{label}:{value}" for label, listed in values.items() for value in listed]
+        lines = [
+            f"{number}. {_WORDS[clue.kind].format(*(items[item] for item in clue.items))}"
+            for number, clue in enumerate(clues, 1)
+        ]
+        lists = "\n".join(f"{label}: {', '.join(listed)}" for label, listed in values.items())
+        head = json.dumps(header)
+        prompt = _ASK.format(n=n, values=lists, clues="\n".join(lines), header=head)
+        payload: dict[str, Json] = {
+            "clue_level": clue_level(level),
+            "clues": [[clue.kind, *clue.items] for clue in clues],
+        }
         return self.make_problem(prompt, answer, payload, level, home)
 
 
 def kinds_at(level: int) -> list[str]:
     """List the kinds of clues of a clue level, 1 to 20."""
-    gone = {kind for start, kinds in _LEAVES.items() if start <= level for kind in kinds}
-    entered = [kind for start, kinds in _ENTERS.items() if start <= level for kind in kinds]
-    return [kind for kind in entered if kind not in gone]
+    gone = " ".join(_LEAVES[: max(level - len(_ENTERS), 0)]).split()
+    return [kind for kind in " ".join(_ENTERS[:level]).split() if kind not in gone]
 
 
 def clue_level(level: float) -> int:
@@ -150,6 +145,12 @@ def clue_level(level: float) -> int:
 def draw_values(labels: Sequence[str], n: int, rng: Random) -> dict[str, list[str]]:
     """Draw n values for each attribute, in the order they are listed to the reader."""
     return {label: sorted(rng.sample(VALUES[label], n)) for label in labels}
+
+
+def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[str]]:
+    """List the values at each position, one per attribute."""
+    names = [value for attribute in values.values() for value in attribute]
+    return [[names[item] for item in column] for column in zip(*solution.items, strict=True)]
 
 
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
@@ -196,27 +197,3 @@ def _read_words(leaves: Tree | None) -> list[str] | None:
         return None
     words = [plain(leaf) for leaf in leaves if isinstance(leaf, str)]
     return words if len(words) == len(leaves) else None
-
-
-def _rows(labels: dict[str, list[str]], solution: Arrangement) -> list[list[str]]:
-    values = [value for attribute in labels.values() for value in attribute]
-    return [
-        [str(number), *(values[item] for item in column)]
-        for number, column in enumerate(zip(*solution.items, strict=True), 1)
-    ]
-
-
-def _write_question(
-    labels: dict[str, list[str]], header: list[str], clues: Sequence[Clue], n: int
-) -> str:
-    items = [f"{label}:{value}" for label, values in labels.items() for value in values]
-    lines = [
-        f"{number}. {_WORDS[clue.kind].format(*(items[item] for item in clue.items))}"
-        for number, clue in enumerate(clues, 1)
-    ]
-    return _ASK.format(
-        n=n,
-        values="\n".join(f"{label}: {', '.join(values)}" for label, values in labels.items()),
-        clues="\n".join(lines),
-        header=json.dumps(header),
-    )

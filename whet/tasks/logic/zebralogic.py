@@ -16,10 +16,10 @@ from typing import Literal
 from whet.tasks.answers import no_answer
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.tasks.literals import Tree, parse, plain
-from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
+from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
-from whet.tasks.logic.zebra import Cells, compare_cells, draw_values, read_cells
+from whet.tasks.logic.zebra import Cells, arrange, compare_cells, draw_values, read_cells
 from whet.types import Json, Problem, Score, Split, Verdict
 
 _SIZES = (
@@ -86,7 +86,10 @@ class ZebraLogic(GeneratedTask):
         labels = ["Name", *sorted(rng.sample(sorted(VALUES.keys() - {"Name"}), m - 1))]
         values = draw_values(labels, n, rng)
         solution = draw_arrangement(n, m, rng)
-        houses = _houses(values, solution)
+        houses: dict[str, Json] = {
+            f"House {number}": dict(zip(values, column, strict=True))
+            for number, column in enumerate(arrange(values, solution), 1)
+        }
         home = split_of(self.name, houses)
         if split not in (None, home):
             return None
@@ -134,14 +137,6 @@ def _from_table(header: Tree, rows: Tree) -> Tree:
             return {}
         houses[house] = {str(name): value for name, value in zip(header[1:], row[1:], strict=True)}
     return houses
-
-
-def _houses(values: dict[str, list[str]], solution: Arrangement) -> dict[str, Json]:
-    names = [value for attribute in values.values() for value in attribute]
-    return {
-        f"House {number}": {label: names[item] for label, item in zip(values, column, strict=True)}
-        for number, column in enumerate(zip(*solution.items, strict=True), 1)
-    }
 
 
 def _write_question(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:

@@ -6,18 +6,11 @@ on an unknown meet intervals, both are compared as sets. `numeric` compares the 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
 
 from whet.tasks.math import tree
-from whet.tasks.math.numeric import Precision, is_rounding, ratio_sign, same_scalar, to_float
+from whet.tasks.math.numeric import AnswerRules, is_rounding, ratio_sign, same_scalar, to_float
 from whet.tasks.math.tree import INFINITY, Node, is_name
-
-Percent = Literal["unit", "value", "both"]
-Units = Literal["agree", "ignore", "same"]
-Order = Literal["free", "fixed"]
-Names = Literal["drop", "keep"]
 
 MAX_ITEMS = 64
 
@@ -28,17 +21,6 @@ _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRules:
-    """What counts as the same answer where mathematicians differ; see `MathConfig`."""
-
-    percent: Percent = "unit"
-    units: Units = "agree"
-    order: Order = "free"
-    names: Names = "drop"
-    precision: Precision = field(default_factory=Precision)
-
-
 def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
     if gold == answer:
@@ -47,13 +29,14 @@ def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
         return _same_relation(gold, answer, rules)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
-    return same_scalar(gold, answer, rules.precision)
+    return same_scalar(gold, answer, rules)
 
 
 def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.kind != answer.kind:
         return _same_relation_and_value(gold, answer, rules)
-    if _is_assignment(gold) and _is_assignment(answer) and _names_agree(gold, answer):
+    are_assignments = _is_assignment(gold) and _is_assignment(answer)
+    if are_assignments and _names_agree(gold.args[0], answer.args[0]):
         return same(gold.args[-1], answer.args[-1], rules)
     if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
         return True
@@ -64,14 +47,11 @@ def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return _same_chain(gold, answer, rules)
 
 
-def _names_agree(gold: Node, answer: Node) -> bool:
-    """Whether two assignments may be of one thing: the same name, or y against f(x)."""
-    a = gold.args[0]
-    b = answer.args[0]
-    return a == b or any(
-        one == tree.symbol("y") and other.kind == "mul" and tree.symbol("f") in other.args
-        for one, other in ((a, b), (b, a))
-    )
+def _names_agree(a: Node, b: Node) -> bool:
+    """Whether two names may be of one thing: the same name, or y against f(x)."""
+    y, other = (a, b) if a == tree.symbol("y") else (b, a)
+    is_function = other.kind == "mul" and tree.symbol("f") in other.args
+    return a == b or (y == tree.symbol("y") and is_function)
 
 
 def _same_pair(gold: Node, answer: Node) -> bool:
@@ -172,20 +152,20 @@ def _same_single(gold: Node, answer: Node, rules: AnswerRules) -> bool:
 
 def _same_matrix(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     if gold.name == answer.name:
-        return len(gold.args) == len(answer.args) and all(
-            _same_in_order(g.args, a.args, rules)
-            for g, a in zip(gold.args, answer.args, strict=True)
-        )
+        return _same_rows(gold, answer, rules)
     matrix, other = (gold, answer) if gold.name == "matrix" else (answer, gold)
     is_vector = len(matrix.args) == 1 or all(len(row.args) == 1 for row in matrix.args)
     if is_vector and other.name in ("()", "[]", ""):
         cells = [cell for row in matrix.args for cell in row.args]
         return _same_in_order(cells, other.args, rules)
-    if other.name not in ("()", "[]") or len(other.args) != len(matrix.args):
-        return False
-    return all(  # rows in brackets: [[1, 2], [3, 4]]
-        part.kind == "seq" and _same_in_order(row.args, part.args, rules)
-        for row, part in zip(matrix.args, other.args, strict=True)
+    return other.name in ("()", "[]") and _same_rows(matrix, other, rules)
+
+
+def _same_rows(a: Node, b: Node, rules: AnswerRules) -> bool:
+    """Compare row by row; rows may stand in brackets: [[1, 2], [3, 4]]."""
+    return len(a.args) == len(b.args) and all(
+        row.kind == other.kind == "seq" and _same_in_order(row.args, other.args, rules)
+        for row, other in zip(a.args, b.args, strict=True)
     )
 
 
@@ -236,24 +216,23 @@ def _is_union(node: Node) -> bool:
 
 
 def _components(node: Node) -> list[Node]:
-    """List the parts of a union, single points by themselves; anything else is its only part."""
+    """List the parts of a union, single points by themselves; anything else is its only part.
+
+    The reals without some numbers are the intervals between those.
+    """
     if node.kind == "call" and node.name == "without":
-        return _puncture(*node.args) or [node]
+        whole, points = node.args
+        is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
+        if whole not in _REALS or not is_known:
+            return [node]
+        numbers = sorted(set(points.args), key=lambda part: part.value)
+        ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
+        return [tree.seq("()", pair) for pair in ends]
     parts: list[Node] = []
     for part in node.args if _is_union(node) else (node,):
         is_set = part.kind == "seq" and part.name == "{}"
         parts += [tree.seq("{}", (item,)) for item in part.args] if is_set else [part]
     return parts
-
-
-def _puncture(whole: Node, points: Node) -> list[Node] | None:
-    """Write the reals without some numbers as intervals."""
-    if whole not in _REALS or points.name != "{}":
-        return None
-    if any(part.kind != "number" for part in points.args):
-        return None
-    ends = [_NEGATIVE_INFINITY, *sorted(set(points.args), key=lambda part: part.value), INFINITY]
-    return [tree.seq("()", pair) for pair in pairwise(ends)]
 
 
 def _variable(relation: Node) -> str | None:
@@ -270,36 +249,28 @@ def _solution_set(relation: Node) -> Node | None:
             return None
         below = tree.seq("()", (_NEGATIVE_INFINITY, point))
         return tree.call("union", below, tree.seq("()", (point, INFINITY)))
-    bounds = _bounds(relation)
-    if bounds is None:
-        return None
-    middle, low, low_sign, high, high_sign = bounds
-    right = _interval(low, low_sign, high, high_sign)
-    if middle.kind == "symbol":
-        return right
-    if low == _NEGATIVE_INFINITY:
-        return _interval(tree.negative(high), high_sign, high, high_sign)
-    left = _interval(tree.negative(high), high_sign, tree.negative(low), low_sign)
-    return tree.call("union", left, right)
-
-
-def _bounds(relation: Node) -> tuple[Node, Node, str, Node, str] | None:
-    """Find what is bounded, its lower bound with the sign behind it, and its upper bound."""
     parts = relation.args
     signs = relation.name.split()
     if all(sign in (">", ">=") for sign in signs):
         parts = parts[::-1]
         signs = [sign.replace(">", "<") for sign in reversed(signs)]
-    if not all(sign in ("<", "<=") for sign in signs):
+    if len(parts) == 2 and _is_bounded(parts[0]):
+        parts = (_NEGATIVE_INFINITY, *parts)
+        signs.insert(0, "<")
+    elif len(parts) == 2:
+        parts = (*parts, INFINITY)
+        signs.append("<")
+    is_chain = len(parts) == 3 and set(signs) <= {"<", "<="} and _is_bounded(parts[1])
+    if not is_chain or tree.symbols(parts[0]) or tree.symbols(parts[2]):
         return None
-    is_constant = [not tree.symbols(part) for part in parts]
-    if len(parts) == 3 and _is_bounded(parts[1]) and is_constant[0] and is_constant[2]:
-        return parts[1], parts[0], signs[0], parts[2], signs[1]
-    if len(parts) == 2 and _is_bounded(parts[0]) and is_constant[1]:
-        return parts[0], _NEGATIVE_INFINITY, "<", parts[1], signs[0]
-    if len(parts) == 2 and _is_bounded(parts[1]) and is_constant[0]:
-        return parts[1], parts[0], signs[0], INFINITY, "<"
-    return None
+    low, middle, high = parts
+    right = _interval(low, signs[0], high, signs[1])
+    if middle.kind == "symbol":
+        return right
+    if low == _NEGATIVE_INFINITY:
+        return _interval(tree.negative(high), signs[1], high, signs[1])
+    left = _interval(tree.negative(high), signs[1], tree.negative(low), signs[0])
+    return tree.call("union", left, right)
 
 
 def _is_bounded(node: Node) -> bool:
@@ -314,10 +285,7 @@ def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
 
 
 def _joint_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set.
-
-    x < 1 or x > 2 becomes a union, x > 1 and x < 2 an interval.
-    """
+    """Turn bounds on one unknown into a set: x < 1, x > 2 a union, and x > 1, x < 2 an interval."""
     if node.kind != "seq" or node.name or len(node.args) < 2 or _variable(node) is None:
         return None
     sides = []

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from whet.tasks.math import tree
-from whet.tasks.math.compare import AnswerRules, same
+from whet.tasks.math.compare import same
 from whet.tasks.math.lexer import normal, time_of
-from whet.tasks.math.numeric import Precision
+from whet.tasks.math.numeric import AnswerRules
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import SCALES, UNIT_WORDS
@@ -78,6 +78,7 @@ _LAST_WORD = re.compile(
     r"(?:\*\*([^*\n]{2,60})\*\*|([A-Za-z]{2,20}))[\s.!]*$",
     re.IGNORECASE,
 )
+"""The one word, or the words in bold, that end a line: `So the day is **Tuesday**.`"""
 _NO_LAST_WORD = re.compile(
     any_of(DENIAL, FALSE, CHOICE, UNSURE, "no|believe|what|which|who|why|correct|true|false")
     + rf"|{CONTRACTION}|\?",
@@ -138,9 +139,10 @@ _SAME = re.compile(
     r"|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
     re.IGNORECASE,
 )
+"""Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
 _CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
 _EXACT = AnswerRules()
-_NEAR = AnswerRules(precision=Precision(tolerance=0.01))
+_NEAR = AnswerRules(tolerance=0.01)
 
 
 def find_answer(text: str) -> Span | None:
@@ -149,21 +151,12 @@ def find_answer(text: str) -> Span | None:
     if start is None:
         return None
     visible = text[start:]
-    tags = find_tags(visible)
-    if tags:
-        answer = _in_tag(tags[-1])
-    elif "<answer>" in visible:
-        return None
-    else:
-        answer = _in_boxes(visible) or _in_words(visible)
-    return None if answer is None else answer.shift(start)
-
-
-def _in_tag(tag: Span) -> Span | None:
-    boxes = _in_boxes(tag.text)
-    if boxes is not None:
-        return boxes.shift(tag.start)
-    return tag if tag.text.strip() else None
+    if tags := find_tags(visible):
+        boxes = _in_boxes(tags[-1].text)
+        answer = boxes.shift(tags[-1].start) if boxes else tags[-1]
+        return answer.shift(start) if answer.text.strip() else None
+    stated = None if "<answer>" in visible else _in_boxes(visible) or _in_words(visible)
+    return stated and stated.shift(start)
 
 
 def _in_boxes(text: str) -> Span | None:
@@ -197,21 +190,16 @@ def _meaning(text: str) -> object:
 def _in_words(text: str) -> Span | None:
     """Find an answer that is neither tagged nor boxed."""
     whole = text.strip()
-    is_line = len(whole) <= MAX_BARE and "\n" not in whole
-    if is_line and not find_marks(whole) and _is_answer(whole):
+    is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
+    if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):
         return Span(text=whole, start=0, end=len(text))
     if _OPEN_BOX.search(text):
         return None
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
-    marks = find_marks(text)
-    if marks:
+    if marks := find_marks(text):
         return None if _DENIED.match(marks[-1].text) else _in_line(marks[-1], is_first=True)
     return _in_last_line(text)
-
-
-def _is_answer(text: str) -> bool:
-    return bool(readings(text) or _OPTION.fullmatch(text)) or time_of(text) is not None
 
 
 def _in_object(text: str) -> Span | None:
@@ -234,16 +222,12 @@ def _in_last_line(text: str) -> Span | None:
     line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
     if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
         return None
-    answer = _in_line(line, is_first=False) or _last_word(line)
-    return answer or (line if len(line.text) <= MAX_BARE else None)
-
-
-def _last_word(line: Span) -> Span | None:
-    """Find the one word, or the words in bold, that end a line: `So the day is **Tuesday**.`"""
-    match = _LAST_WORD.search(line.text)
-    if match is None or _NO_LAST_WORD.search(line.text):
-        return None
-    return cut(line.text, *match.span(1 if match[1] else 2)).shift(line.start)
+    if answer := _in_line(line, is_first=False):
+        return answer
+    word = _LAST_WORD.search(line.text)
+    if word and not _NO_LAST_WORD.search(line.text):
+        return cut(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
+    return line if len(line.text) <= MAX_BARE else None
 
 
 def _in_line(line: Span, *, is_first: bool) -> Span | None:
@@ -252,26 +236,19 @@ def _in_line(line: Span, *, is_first: bool) -> Span | None:
     Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
     taken back is none: then the whole line stands.
     """
-    part = first_sentence(line) if is_first else _drop_aside(line)
-    if readings(part.text) or (is_first and _OPTION.fullmatch(part.text)):
-        answer: Span | None = part
-    else:
-        answer = _choose_piece(part, is_first=is_first)
+    part = line
+    if is_first:
+        part = first_sentence(line)
+    elif (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
+        part = cut(line.text, 0, aside.start()).shift(line.start)
+    is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
+    answer = part if is_whole else _choose_piece(part, is_first=is_first)
     if answer is None or (answer.start, answer.end) == (line.start, line.end):
         return answer
     chosen = answer.shift(-line.start)
-    if _REJECTED.match(line.text, chosen.end):
-        return line
-    if not is_first and _BOUND.search(line.text, 0, chosen.start):
-        return line
-    return line if _is_hedged(line.text, chosen, len(part.text)) else answer
-
-
-def _drop_aside(line: Span) -> Span:
-    match = _ASIDE.search(line.text)
-    if match is None or not _pieces(line.text[: match.start()]):
-        return line
-    return cut(line.text, 0, match.start()).shift(line.start)
+    is_bound = not is_first and _BOUND.search(line.text, 0, chosen.start)
+    is_rejected = is_bound or _REJECTED.match(line.text, chosen.end)
+    return line if is_rejected or _is_hedged(line.text, chosen, len(part.text)) else answer
 
 
 def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
@@ -287,11 +264,11 @@ def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
     chosen = first if is_first else second
     if text[first.end : second.start].isspace() or _DIVIDED.match(text, chosen.end):
         return line if is_first else None
-    if not is_first and _is_restated(text, first, second):
-        chosen = first
-    elif not is_first:
-        chosen = _last_list(text, numeric) or chosen
-    return chosen.shift(line.start)
+    if is_first:
+        return chosen.shift(line.start)
+    words = text[first.end : second.start]
+    is_restated = _SAME.fullmatch(words) and _agree(text, first, second, words)
+    return (first if is_restated else _last_list(text, numeric) or chosen).shift(line.start)
 
 
 def _last_list(line: str, pieces: list[Span]) -> Span | None:
@@ -327,8 +304,8 @@ def _pieces(text: str) -> list[Span]:
             continue
         more = None if "/" in number.text else _GROWN.match(text, number.end)
         reached = more.end() if more else number.end
-        unit = _UNIT.match(text, reached)
-        reached = unit.end() if unit else reached
+        if unit := _UNIT.match(text, reached):
+            reached = unit.end()
         pieces.append(cut(text, number.start, reached))
     return sorted(pieces, key=lambda piece: piece.start)
 
@@ -344,11 +321,8 @@ def _is_hedged(line: str, chosen: Span, sentence_end: int) -> bool:
     before = [piece for piece in pieces if piece.end <= chosen.start]
     after = [piece for piece in pieces if piece.start >= chosen.end]
     pieces = [*before, chosen, *after]
-    for turns, end in ((_CHOICE, sentence_end), (_CORRECTION, len(line))):
-        for turn in turns.finditer(line, 0, end):
-            if _offers_another(line, turn, pieces, chosen):
-                return True
-    return False
+    turns = (*_CHOICE.finditer(line, 0, sentence_end), *_CORRECTION.finditer(line))
+    return any(_offers_another(line, turn, pieces, chosen) for turn in turns)
 
 
 def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chosen: Span) -> bool:
@@ -363,12 +337,6 @@ def _offers_another(line: str, turn: re.Match[str], pieces: Sequence[Span], chos
     if not is_second and _meaning(before.text) != _meaning(chosen.text):
         return False
     return not _agree(line, before, after, words)
-
-
-def _is_restated(line: str, before: Span, after: Span) -> bool:
-    """Whether a piece gives the one before it again in another form: `3/8, or 37.5%`."""
-    words = line[before.end : after.start]
-    return _SAME.fullmatch(words) is not None and _agree(line, before, after, words)
 
 
 def _agree(line: str, before: Span, after: Span, words: str) -> bool:

@@ -337,10 +337,7 @@ def _word_token(word: str, is_spaced: bool) -> Token:
 
 
 def _text_token(text: str, name: str, start: int, is_spaced: bool) -> tuple[Token | None, int]:
-    """Read what a text command wraps.
-
-    `\\boxed` and bare switches wrap mathematics and leave only their braces.
-    """
+    """Read what a text command wraps; boxes and bare switches leave the braces of mathematics."""
     start = _after_spaces(text, start)
     if name in _OVER_ONE and text[start : start + 1].isalnum():
         return Token("text", text[start], is_spaced, name), start + 1

@@ -5,13 +5,13 @@ positive values, the same for the same name; forty agreeing digits at three poin
 equality. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
 """
 
+import functools
 import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import mpmath
 from mpmath import mp
@@ -19,6 +19,11 @@ from mpmath import mp
 from whet.rng import derive
 from whet.tasks.math import tree
 from whet.tasks.math.tree import Node
+
+Percent = Literal["unit", "value", "both"]
+Units = Literal["agree", "ignore", "same"]
+Order = Literal["free", "fixed"]
+Names = Literal["drop", "keep"]
 
 NUM_POINTS = 3
 _SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
@@ -47,29 +52,33 @@ class NoValueError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
-    """How near a number must be; see the settings of the same names in `MathConfig`."""
+class AnswerRules:
+    """What counts as the same answer where mathematicians differ; see `MathConfig`."""
 
+    percent: Percent = "unit"
+    units: Units = "agree"
+    order: Order = "free"
+    names: Names = "drop"
     rounded_digits: int = 6
     tolerance: float = 0.0
     error: float = 0.0
 
 
-def same_scalar(gold: Node, answer: Node, precision: Precision) -> bool:
+def same_scalar(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Compare two expressions by value, or as a decimal written out to enough digits."""
     if gold.kind == "number" and answer.kind == "number" and gold.value == answer.value:
         return True
     if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
         return _same_ratio(gold, answer)
     if tree.has_call(gold, "degree") or tree.has_call(answer, "degree"):
-        if same_scalar(_without_degrees(gold), _without_degrees(answer), precision):
+        if same_scalar(_without_degrees(gold), _without_degrees(answer), rules):
             return True
         if "π" not in tree.names(gold) | tree.names(answer):
             return False
     gold, answer = _with_one_constant(gold, answer)
     if same_value(gold, answer) or same_value(_with_common_log(gold), _with_common_log(answer)):
         return True
-    return _is_rounded(gold, answer, precision) or _is_near(gold, answer, precision)
+    return _is_rounded(gold, answer, rules) or _is_near(gold, answer, rules)
 
 
 def _same_ratio(gold: Node, answer: Node) -> bool:
@@ -107,14 +116,14 @@ def _with_common_log(node: Node) -> Node:
     return changed._replace(name="log10") if is_log else changed
 
 
-def _is_rounded(gold: Node, answer: Node, precision: Precision) -> bool:
+def _is_rounded(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Whether one side is a decimal that gives the other to all of its many digits."""
     if gold.digits and answer.digits:
         longest = max(gold.digits, answer.digits)
         size = max(abs(gold.value), abs(answer.value))
         return longest >= FLOAT_DIGITS and abs(gold.value - answer.value) <= size * _FLOAT_NOISE
     decimal, other = (gold, answer) if gold.digits else (answer, gold)
-    if not precision.rounded_digits or decimal.digits < precision.rounded_digits:
+    if not rules.rounded_digits or decimal.digits < rules.rounded_digits:
         return False
     exact = _real_constant(other)
     if exact is None:
@@ -134,15 +143,15 @@ def is_rounding(exact: Node, decimal: Node) -> bool:
     return known is not None and abs(known - decimal.value) <= _last_place(decimal) / 2
 
 
-def _is_near(gold: Node, answer: Node, precision: Precision) -> bool:
+def _is_near(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     """Whether the answer is within the tolerance that the problem or the settings allow."""
-    if not precision.tolerance and not precision.error:
+    if not rules.tolerance and not rules.error:
         return False
     left = _real_constant(gold)
     right = _real_constant(answer)
     if left is None or right is None:
         return False
-    allowed = max(abs(left) * Fraction(precision.tolerance), Fraction(precision.error))
+    allowed = max(abs(left) * Fraction(rules.tolerance), Fraction(rules.error))
     return abs(left - right) <= allowed
 
 
@@ -253,7 +262,7 @@ def _constant(node: Node) -> Number:
     return value(node, 0)
 
 
-@lru_cache(1 << 14)
+@functools.lru_cache(1 << 14)
 def value(node: Node, point: int) -> Number:
     """Evaluate with the unknowns at their values of this point."""
     try:
@@ -279,10 +288,7 @@ def _evaluate(node: Node, point: int) -> Number:
     parts = [value(part, point) for part in node.args]
     if node.kind == "pow":
         return _power(parts[0], parts[1])
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part if node.kind == "add" else total * part
-    return total
+    return functools.reduce(operator.add if node.kind == "add" else operator.mul, parts)
 
 
 def _at_random(name: str, point: int) -> Number:
@@ -330,24 +336,19 @@ def _call(node: Node, point: int) -> Number:
     return function(*parts)
 
 
-def _factorial(number: Number) -> Number:
-    if abs(number) > MAX_FACTORIAL:
-        raise NoValueError("a factorial too large")
-    return _CONTEXT.gamma(number + 1)
+def _of_small(function: Callable[..., Number]) -> Callable[..., Number]:
+    def apply(*parts: Number) -> Number:
+        if any(abs(part) > MAX_FACTORIAL for part in parts):
+            raise NoValueError("a factorial too large")
+        return function(*parts)
 
-
-def _binomial(top: Number, bottom: Number) -> Number:
-    if max(abs(top), abs(bottom)) > MAX_FACTORIAL:
-        raise NoValueError("a binomial too large")
-    return _CONTEXT.binomial(top, bottom)
+    return apply
 
 
 def _of_integers(function: Callable[..., int]) -> Callable[..., Number]:
     def apply(*parts: Number) -> Number:
         integers = [int(_CONTEXT.nint(_CONTEXT.re(part))) for part in parts]
-        if any(
-            abs(part - nearest) > _TOLERANCE for part, nearest in zip(parts, integers, strict=True)
-        ):
+        if any(abs(x - nearest) > _TOLERANCE for x, nearest in zip(parts, integers, strict=True)):
             raise NoValueError("not a whole number")
         return _CONTEXT.mpf(function(*integers))
 
@@ -373,8 +374,8 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil": _of_reals(_CONTEXT.ceil),
     "max": _of_reals(max),
     "min": _of_reals(min),
-    "factorial": _factorial,
-    "binom": _binomial,
+    "factorial": _of_small(_CONTEXT.factorial),
+    "binom": _of_small(_CONTEXT.binomial),
     "mod": _of_integers(operator.mod),
     "gcd": _of_integers(math.gcd),
     "lcm": _of_integers(math.lcm),

@@ -96,6 +96,7 @@ _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)"
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
+"""Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
 _TRANSPOSED = re.compile(
     r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])"
     r"\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
@@ -127,18 +128,18 @@ def readings(text: str) -> tuple[Reading, ...]:
     if _REAL_WORDS.fullmatch(wording(plain)):
         return (Reading(_ALL_REALS, ()),)
     plain = _TRANSPOSED.sub(r"\1", plain)
-    units: tuple[str, ...] = ()
+    units = ["dollar"] if "\\$" in text else []
     if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
         plain = match[1]
-        units = (match[2],)
-    if "\\$" in text:
-        units = (*units, "dollar")
+        units.insert(0, match[2])
     if plain[-1:].isalpha() or plain[-1:] == "}":
         value = words.NUMBER_WORDS.get(wording(plain))
         if value is not None:
-            return (Reading(tree.number(value), units),)
+            return (Reading(tree.number(value), tuple(units)),)
     if plain[:1] == "]" or plain[-1:] == "[":
-        plain = _OUTWARD.sub(_turn_inward, plain)
+        plain = _OUTWARD.sub(
+            lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", plain
+        )
     results: list[Reading] = []
     for join in (None, False, True):
         try:
@@ -201,8 +202,9 @@ class Parser:
         """Read a whole answer; bare commas make a list, and semicolons a list of lists."""
         while self._at_introduction():
             self.position += 1
-        if len(self.tokens) == 1 and _is_plain_word(self.tokens[0]):
-            raise NotMathError(f"{self.tokens[0].text!r} is a word")
+        word = self.tokens[0].text if [token.kind for token in self.tokens] == ["word"] else ""
+        if word.isupper() or word.lower() in words.ENGLISH:
+            raise NotMathError(f"{word!r} is a word")
         groups: list[list[Node]] = []
         group: list[Node] = []
         while self.position < len(self.tokens):
@@ -724,15 +726,6 @@ class Parser:
         is_number = self.peek(1)[0] == "number" and self.peek(2) == ("sign", ")")
         is_call = is_number and name[0] in _FUNCTION_NAMES
         return tree.call(name, self.bracket()) if is_call else tree.symbol(name)
-
-
-def _turn_inward(match: re.Match[str]) -> str:
-    """Turn the brackets of open ends inwards: ]1, 2] is (1, 2]."""
-    return f"{'(' if match[1] == ']' else '['}{match[2]}{')' if match[3] == '[' else ']'}"
-
-
-def _is_plain_word(token: Token) -> bool:
-    return token.kind == "word" and (token.text.isupper() or token.text.lower() in words.ENGLISH)
 
 
 def _one_or_list(items: list[Node]) -> Node:

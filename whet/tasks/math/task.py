@@ -17,10 +17,10 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.tasks.base import Task
 from whet.tasks.math import tree
-from whet.tasks.math.compare import AnswerRules, Names, Order, Percent, Units, same
+from whet.tasks.math.compare import same
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, time_of, wording
-from whet.tasks.math.numeric import Precision, same_value
+from whet.tasks.math.numeric import AnswerRules, Names, Order, Percent, Units, same_value
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.symbolic import same_by_math_verify
 from whet.tasks.math.tree import Node
@@ -40,7 +40,7 @@ _OPERATION = re.compile(
     r"(?<!^)[-+*/^!]"
     r"|\\(?:frac|sqrt|cdot|times|div|binom|log|ln|sin|cos|tan|sum|prod|int|lim)(?![a-z])"
 )
-_FRACTION = re.compile(r"-?\s?(?:\\frac\{?([0-9]+)\}?\{?([0-9]+)\}?|([0-9]+)\s?/\s?([0-9]+))")
+_FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")
 _DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
 _TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
 _WRAPPED_LETTER = re.compile(
@@ -94,11 +94,12 @@ class Math(Task):
         golds = references(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
-        if any(_is_verbatim(gold, text) for gold in golds):
+        short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
+        if any(wording(gold) == wording(text) != "" for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
-        find = find_answer(text)
+        span = find_answer(text)
         rules = self.rules(problem)
-        answer = "" if find is None else find.text.strip()
+        answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         gold = next((gold for gold in golds if is_same(gold, answer, rules)), None)
@@ -128,11 +129,9 @@ class Math(Task):
             units=_choice(problem, "units", Units, config.units),
             order=_choice(problem, "order", Order, config.order),
             names=_choice(problem, "names", Names, config.names),
-            precision=Precision(
-                rounded_digits=config.rounded_digits,
-                tolerance=max(config.tolerance, _amount(problem, "tolerance")),
-                error=_amount(problem, "error"),
-            ),
+            rounded_digits=config.rounded_digits,
+            tolerance=max(config.tolerance, _amount(problem, "tolerance")),
+            error=_amount(problem, "error"),
         )
 
 
@@ -140,9 +139,8 @@ def references(problem: Problem) -> list[str]:
     """List the references of a problem, its `answer` first."""
     more = problem.payload.get("answers", [])
     if not isinstance(more, list) or not all(isinstance(answer, str) for answer in more):
-        raise DataError(
-            f"problem {problem.id} needs a list of texts in payload.answers, not {more!r}"
-        )
+        needs = "needs a list of texts in payload.answers"
+        raise DataError(f"problem {problem.id} {needs}, not {more!r}")
     golds = [problem.answer or "", *(answer for answer in more if isinstance(answer, str))]
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
@@ -160,13 +158,11 @@ def _choice(problem: Problem, key: str, kinds: object, default: T) -> T:
     given = problem.payload.get(key)
     if given is None:
         return default
-    known: tuple[T, ...] = get_args(kinds)
-    for name in known:
-        if given == name:
-            return name
-    raise DataError(
-        f"problem {problem.id} has payload.{key} {given!r}; it should be one of {', '.join(known)}"
-    )
+    known: dict[Json, T] = {name: name for name in get_args(kinds)}
+    if isinstance(given, str) and given in known:
+        return known[given]
+    should = f"it should be one of {', '.join(known.values())}"
+    raise DataError(f"problem {problem.id} has payload.{key} {given!r}; {should}")
 
 
 def _amount(problem: Problem, key: str) -> float:
@@ -174,17 +170,9 @@ def _amount(problem: Problem, key: str) -> float:
     if given is None:
         return 0.0
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
-        raise DataError(
-            f"problem {problem.id} has payload.{key} {given!r}; it should be a number from 0"
-        )
+        has = f"has payload.{key} {given!r}"
+        raise DataError(f"problem {problem.id} {has}; it should be a number from 0")
     return float(given)
-
-
-def _is_verbatim(gold: str, response: str) -> bool:
-    """Whether a response is nothing but the reference, in its own words."""
-    if len(response) > 2 * len(gold) + 40 or not gold.strip():
-        return False
-    return wording(gold) == wording(response) != ""
 
 
 def _is_doubled(gold: str, answer: str, rules: AnswerRules) -> bool:
@@ -203,8 +191,12 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
     (True, False)
     """
     plain = normal(answer)
-    if not _OPERATION.search(plain) or _is_reduced(plain):
+    if not _OPERATION.search(plain):
         return False
+    value = exact(plain)
+    written = _FRACTION.fullmatch(plain)
+    if written and value is not None and value.denominator == int(written[1] or written[2]):
+        return False  # a fraction in its lowest terms needs no work
     bare = _without_spaces(plain)
     if any(_without_spaces(normal(gold)) == bare for gold in golds):
         return False
@@ -215,13 +207,6 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split()).rstrip("=?")
 
 
-def _is_reduced(text: str) -> bool:
-    """Whether a text is a fraction in its lowest terms, which needs no work."""
-    match = _FRACTION.fullmatch(text)
-    value = exact(text)
-    return bool(match and value is not None and value.denominator == int(match[2] or match[4]))
-
-
 def is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
     """Compare an answer with one reference: plain numbers at once, other texts by their trees."""
     left = exact(gold)
@@ -229,7 +214,7 @@ def is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
     if left is not None and right is not None:
         if left == right:
             return True
-        is_exact = not rules.precision.tolerance and not rules.precision.error
+        is_exact = not rules.tolerance and not rules.error
         if "." not in gold and "." not in answer and is_exact:
             return False
     if len(answer) > MAX_CHARS or len(gold) > MAX_CHARS:
@@ -245,11 +230,10 @@ def _core(text: str) -> str:
     is_plain = "boxed" not in text
     if len(text) > MAX_CHARS or (is_plain and (exact(text) is not None or readings(text))):
         return text
-    has_answer = any(box.text.strip() for box in find_boxes(text))
-    if is_plain and _STATES_ANSWER.search(text):
-        has_answer = True
-    find = find_answer(text) if has_answer else None
-    return text if find is None else find.text
+    has_box = any(box.text.strip() for box in find_boxes(text))
+    has_answer = has_box or (is_plain and _STATES_ANSWER.search(text))
+    answer = find_answer(text) if has_answer else None
+    return answer.text if answer else text
 
 
 @lru_cache(1 << 14)
@@ -264,9 +248,8 @@ def _is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
     answers = readings(answer)
     if any(_same_reading(one, other, rules) for one in golds for other in answers):
         return True
-    if _same_with_comma(gold, answer):
-        return True
-    return not (golds and answers) and same_by_math_verify(gold, answer)
+    is_unread = not (golds and answers)
+    return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
 
 
 def _is_same_choice(gold: str, answer: str, rules: AnswerRules) -> bool:

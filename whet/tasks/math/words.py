@@ -9,6 +9,12 @@ def word_set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+def _word_lists(text: str) -> dict[str, str]:
+    """Read rows of `name: word word ...` with semicolons between them."""
+    rows = (row.partition(":") for row in text.split(";"))
+    return {name.strip(): words for name, _, words in rows}
+
+
 TRIGONOMETRIC = word_set("sin cos tan cot sec csc")
 _MORE_PREFIXES = word_set("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
 PREFIX_FUNCTIONS = TRIGONOMETRIC | _MORE_PREFIXES
@@ -25,29 +31,29 @@ GREEK = word_set(
     "Upsilon Phi Psi Omega hbar ell partial nabla odot dots ldots cdots triangle angle prime "
     "star"
 )
-VECTORS = {
-    "vec": "vector", "overrightarrow": "vector", "mathbf": "vector", "boldsymbol": "vector",
-    "bm": "vector", "overline": "bar", "bar": "bar", "hat": "hat", "widehat": "hat",
-    "tilde": "tilde", "dot": "dot", "ddot": "ddot", "underline": "under", "textcircled": "circled",
-    "mathbb": "field", "mathcal": "script", "mathfrak": "script", "mathscr": "script",
-}  # fmt: skip
-
-_UNITS = {
-    "mm": "mm millimeter millimeters millimetre millimetres 毫米",
-    "cm": "cm centimeter centimeters centimetre centimetres 厘米", "m": "meter meters metre metres 米",
-    "km": "km kilometer kilometers kilometre kilometres 千米 公里", "in": "inch inches",
-    "ft": "ft foot feet", "yd": "yd yard yards", "mi": "mi mile miles",
-    "mg": "mg milligram milligrams", "g": "gram grams 克", "kg": "kg kilogram kilograms kgs 千克 公斤",
-    "lb": "lb lbs pound pounds", "oz": "oz ounce ounces", "ml": "ml milliliter milliliters",
-    "l": "liter liters litre litres", "s": "sec secs second seconds 秒",
-    "min": "mins minute minutes 分钟", "h": "hr hrs hour hours 小时", "day": "day days",
-    "week": "week weeks", "month": "month months", "year": "yr yrs year years",
-    "dollar": "dollar dollars usd", "cent": "cent cents", "degree": "degree degrees",
-    "radian": "rad radian radians", "mph": "mph", "kmh": "kmh kph",
-    "percent": "percent percentage pct", "N": "newton newtons", "J": "joule joules",
-    "square": "square sq", "cubic": "cubic", "W": "watt watts", "V": "volt volts", "Hz": "hz hertz",
-    "Pa": "pa", "K": "kelvin", "eV": "ev", "yuan": "元 yuan", "t": "吨",
-}  # fmt: skip
+_MARKS = _word_lists(
+    "vector: vec overrightarrow mathbf boldsymbol bm; bar: overline bar; hat: hat widehat; "
+    "tilde: tilde; dot: dot; ddot: ddot; under: underline; circled: textcircled; field: mathbb; "
+    "script: mathcal mathfrak mathscr"
+)
+VECTORS = {command: name for name, commands in _MARKS.items() for command in commands.split()}
+"""Commands that mark a letter, and the word that names the mark."""
+_UNITS = _word_lists(
+    """
+    mm: mm millimeter millimeters millimetre millimetres 毫米;
+    cm: cm centimeter centimeters centimetre centimetres 厘米; m: meter meters metre metres 米;
+    km: km kilometer kilometers kilometre kilometres 千米 公里; in: inch inches; ft: ft foot feet;
+    yd: yd yard yards; mi: mi mile miles; mg: mg milligram milligrams; g: gram grams 克;
+    kg: kg kilogram kilograms kgs 千克 公斤; lb: lb lbs pound pounds; oz: oz ounce ounces;
+    ml: ml milliliter milliliters; l: liter liters litre litres; s: sec secs second seconds 秒;
+    min: mins minute minutes 分钟; h: hr hrs hour hours 小时; day: day days; week: week weeks;
+    month: month months; year: yr yrs year years; dollar: dollar dollars usd; cent: cent cents;
+    degree: degree degrees; radian: rad radian radians; mph: mph; kmh: kmh kph;
+    percent: percent percentage pct; N: newton newtons; J: joule joules; square: square sq;
+    cubic: cubic; W: watt watts; V: volt volts; Hz: hz hertz; Pa: pa; K: kelvin; eV: ev;
+    yuan: 元 yuan; t: 吨
+    """
+)
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
 UNIT_NAMES = UNIT_WORDS | {name.lower(): name for name in _UNITS}
 """Spellings that stand for a unit where it is known that one stands there, as in `\\text{m}`."""

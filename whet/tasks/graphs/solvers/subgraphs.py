@@ -39,15 +39,16 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
         )
         node = max(members(left), key=lambda v: a[v].bit_count())
         if len(pairs) + room - (left.bit_count() <= right.bit_count()) > len(best):
-            stack.append((pairs, _without(classes, (left, right), node)))
-        for partner in sorted(
-            members(right), key=lambda w: abs(b[w].bit_count() - a[node].bit_count()), reverse=True
-        ):
+            rest = [sides for sides in classes if sides != (left, right)]
+            others = left ^ 1 << node
+            stack.append((pairs, [*rest, (others, right)] if others else rest))
+        degree = a[node].bit_count()
+        distance = {w: abs(b[w].bit_count() - degree) for w in members(right)}
+        for partner in sorted(distance, key=distance.__getitem__, reverse=True):
             stack.append(((*pairs, (node, partner)), _split(classes, a, b, (node, partner))))
     lists = tuple(v for v, _ in best), tuple(w for _, w in best)
-    return Solution(
-        lists=lists, value=len(best), nodes=nodes, is_proven=nodes < limit or len(best) == most
-    )
+    is_proven = nodes < limit or len(best) == most
+    return Solution(lists=lists, value=len(best), nodes=nodes, is_proven=is_proven)
 
 
 def are_isomorphic(
@@ -108,12 +109,6 @@ def contains(n: int, edges: Sequence[Edge], size: int, pattern: Sequence[Edge]) 
     return False
 
 
-def _without(classes: Classes, chosen: tuple[int, int], node: int) -> Classes:
-    rest = [sides for sides in classes if sides != chosen]
-    left = chosen[0] ^ 1 << node
-    return [*rest, (left, chosen[1])] if left else rest
-
-
 def _split(
     classes: Classes, a: Sequence[int], b: Sequence[int], pair: Edge, *, is_strict: bool = False
 ) -> Classes:
@@ -132,12 +127,11 @@ def _split(
 
 
 def _by_degree(a: Sequence[int], b: Sequence[int]) -> Classes:
+    def of_degree(masks: Sequence[int], degree: int) -> int:
+        return sum(1 << node for node, mask in enumerate(masks) if mask.bit_count() == degree)
+
     degrees = {mask.bit_count() for mask in (*a, *b)}
-    sides = [
-        tuple(sum(1 << v for v, m in enumerate(g) if m.bit_count() == d) for g in (a, b))
-        for d in degrees
-    ]
-    return [(left, right) for left, right in sides]
+    return [(of_degree(a, degree), of_degree(b, degree)) for degree in degrees]
 
 
 def _connected_order(size: int, pattern: Sequence[Edge]) -> list[int]:
