@@ -67,7 +67,7 @@ def sampled(engine: Engine, asked: list[Request]) -> tuple[dict[str, Completion]
             group=request.id.partition("/")[0],
             rollout=request.id,
             temperature=request.sampling.temperature,
-            logprob=done[request.id].logprobs,
+            sampling_logprob=done[request.id].logprobs,
             advantage=(-1.0) ** index * (0.5 + index % 3),
         )
         for index, request in enumerate(asked)

@@ -8,10 +8,9 @@ import pytest
 import torch
 from gpu_models import DEVICE, FAMILIES, move, native, requests, sampled, small_model
 from torch import Tensor
-from whet.algos.weights import token_mean
-from whet.train.determinism import settle
 
 from whet.algos.catalog import sft_objective
+from whet.algos.losses import token_mean
 from whet.data.examples import Example
 from whet.engine.native import NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -23,7 +22,7 @@ from whet.train.credit import weigh
 from whet.train.learner import Learner, score_examples
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy
+from whet.train.policy import Policy, set_determinism
 from whet.train.reference import reference_of
 
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)
@@ -31,9 +30,9 @@ CFG = TrainConfig(lr=1e-2, micro_tokens=256)
 
 @pytest.fixture
 def deterministic() -> Iterator[None]:
-    settle(True)
+    set_determinism(True)
     yield
-    settle(False)
+    set_determinism(False)
 
 
 def _examples(seed: int = 0, longest: int = 60) -> list[Example]:
