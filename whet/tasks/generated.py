@@ -76,17 +76,7 @@ class GeneratedTask(ConfiguredTask):
     def make_problem(
         self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
     ) -> Problem:
-        """Make a problem of one user message, named by it."""
-        return Problem(
-            id=content_id(self.name, prompt),
-            task=self.name,
-            prompt=(Message(role="user", content=prompt),),
-            answer=answer,
-            payload=payload,
-            level=level,
-            split=split,
-            source=self.name,
-        )
+        return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
 
 
 def grade(
@@ -155,3 +145,19 @@ def fifth(level: float) -> int:
     [0, 0, 1, 4, 4]
     """
     return min(int(level * NUM_LEVELS), NUM_LEVELS - 1)
+
+
+def question(
+    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
+) -> Problem:
+    """Make a problem of one user message, named by it."""
+    return Problem(
+        id=content_id(task, content),
+        task=task,
+        prompt=(Message(role="user", content=content),),
+        answer=answer,
+        payload=payload,
+        level=level,
+        split=split,
+        source=task,
+    )
