@@ -326,4 +326,4 @@ def test_the_document_lists_the_proofs_with_their_faults() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE)
 
     assert rows == [(proof.name, proof.claim, proof.fault) for proof in PROOFS]
-    assert "put sixteen faults in" in " ".join(text.split()) and len(EIGHT) + len(OTHERS) == 16
+    assert "inject sixteen faults" in " ".join(text.split()) and len(EIGHT) + len(OTHERS) == 16
