@@ -168,10 +168,10 @@ def _bias_pass_at_k(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cut_the_stop_token(patch: pytest.MonkeyPatch) -> None:
-    def until_stop(self: ChatFormat, tokens: Tokens) -> Tokens:
+    def cut_before_stop(self: ChatFormat, tokens: Tokens) -> Tokens:
         return tokens[: np.flatnonzero(np.isin(tokens, list(self.stop_tokens)))[0]]
 
-    patch.setattr(ChatFormat, "_until_stop", until_stop)
+    patch.setattr(ChatFormat, "_cut_at_stop", cut_before_stop)
 
 
 def _overlook_the_end_of_turn(patch: pytest.MonkeyPatch) -> None:
@@ -331,4 +331,4 @@ def test_the_document_lists_the_proofs_with_their_faults() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE)
 
     assert rows == [(proof.name, proof.claim, proof.fault) for proof in PROOFS]
-    assert "put sixteen faults in" in " ".join(text.split()) and len(EIGHT) + len(OTHERS) == 16
+    assert "inject sixteen faults" in " ".join(text.split()) and len(EIGHT) + len(OTHERS) == 16
