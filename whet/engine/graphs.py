@@ -4,7 +4,9 @@ A recording holds addresses and sizes, so there is one for each size of batch an
 rounded up to a few. What changes from step to step, lengths and pages among it, is data in tensors.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import torch
@@ -44,12 +46,24 @@ class DecodeGraphs:
         # allocator's cache.
         graph = torch.cuda.CUDAGraph()
         before = torch.cuda.memory_reserved()
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(self._stream), _garbage_left():
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             step()
             graph.capture_end()
         self.num_bytes += torch.cuda.memory_reserved() - before
         return graph
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Collect no garbage meanwhile: freeing an old graph or its memory would end the recording."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def recorded_bytes() -> int:
