@@ -23,6 +23,7 @@ from pathlib import Path
 
 from whet.store.files import sha256
 from whet.store.run import RunStore
+from whet.track.metrics import MACHINE_AREAS
 
 PIPELINE = """
 kind = "run"
@@ -144,14 +145,17 @@ def reached(folder: Path) -> str:
 
 def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
     """Hashes of the last weights and optimiser, and every metric row, validation and rollout, of the
-    training stages."""
+    training stages, less what a clock measured."""
     found: dict[str, object] = {}
     for stage in stages:
         run = RunStore.view(folder / stage)
         last = max(path for path in run.checkpoint_folder.iterdir() if path.name.isdigit())
         for name in ("model.safetensors", "optimizer.safetensors"):
             found[f"{stage}/{name}"] = sha256(last / name)
-        found[f"{stage}/metrics"] = run.metrics()
+        found[f"{stage}/metrics"] = [
+            {name: x for name, x in row.items() if not name.startswith(MACHINE_AREAS)}
+            for row in run.metrics()
+        ]
         found[f"{stage}/evals"] = run.evals()
         found[f"{stage}/summary"] = run.summary()
         found[f"{stage}/rollouts"] = [

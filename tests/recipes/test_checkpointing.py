@@ -1,5 +1,6 @@
 """Which checkpoints are written, which is handed on, and what a resumed run knows of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from whet.recipes.evaluate import SAMPLED
 from whet.rollout.collect import Player
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
+from whet.testing.fakes import rollout, sum_problem
+from whet.track.metrics import Metrics, Tracker
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
+from whet.types import Group, Rollout, Score, Verdict
 
 
 class Job(Config):
@@ -32,17 +36,33 @@ class Job(Config):
 class Scripted(Validator):
     """Finds what it is told to, one value a validation, every second step."""
 
-    def __init__(self, values: list[float], example: EvalSummary) -> None:
+    def __init__(
+        self, values: list[float], example: EvalSummary, groups: Sequence[Group] = ()
+    ) -> None:
         task = Game24()
         super().__init__(
             ValidationConfig(every=2), Grader(task), list(task.problems("dev")), Sampling(), seed=0
         )
-        self.values, self.example = list(values), example
+        self.values, self.example, self.groups = list(values), example, list(groups)
 
-    def validate(self, player: Player) -> EvalSummary:
+    def validate(self, player: Player) -> tuple[EvalSummary, list[Group]]:
         value = self.values.pop(0)
         found = Estimate(mean=value, low=value, high=value, count=1)
-        return replace(self.example, pass_at={1: found})
+        return replace(self.example, pass_at={1: found}), self.groups
+
+
+class Notes(Tracker):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.metrics: list[tuple[int, Metrics]] = []
+        self.answers: list[tuple[int, list[str]]] = []
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        self.metrics.append((step, metrics))
+
+    def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
+        self.answers.append((step, [rollout.problem.id for rollout in rollouts]))
 
 
 @pytest.fixture
@@ -60,7 +80,7 @@ def keeper(tiny: Pipeline, run: RunStore, validator: Validator) -> Keeper:
 
 def walk(kept: Keeper, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
-        kept.after(step, 10, {"told": step})
+        kept.after(step, 10, {"told": step}, Notes())
 
 
 def open_run(folder: Path, *, resume: bool = False) -> RunStore:
@@ -119,6 +139,47 @@ def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
         assert kept.result()[0] == 2
 
 
+def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answers(
+    tiny: Pipeline, tmp_path: Path, example: EvalSummary
+) -> None:
+    right = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
+    wrong = Score(verdict=Verdict.WRONG, parts={"correct": 0.0})
+    sums = [sum_problem(1, other) for other in range(31)]
+    maths = replace(sum_problem(2, 2), task="maths", source="book")
+    groups = [
+        (
+            rollout(problem=problem, score=wrong, tokens=[1] * 2),
+            rollout(problem=problem, score=right, tokens=[1] * 4),
+        )
+        for problem in sums
+    ]
+    groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
+    notes = Notes()
+    with open_run(tmp_path / "run") as run:
+        keeper(tiny, run, Scripted([0.5], example, groups)).after(2, 10, {}, notes)
+
+        assert run.metrics() == [], "the run's own file is one of the trackers"
+    source = f"source/{sums[0].source}"
+    assert notes.metrics == [
+        (
+            2,
+            {
+                "validation/pass@1": 0.5,
+                "validation/tokens": example.tokens.mean,
+                "validation/pass@1/sums": 0.5,
+                "validation/tokens/sums": 3.0,
+                "validation/pass@1/maths": 1.0,
+                "validation/tokens/maths": 6.0,
+                f"validation/pass@1/{source}": 0.5,
+                f"validation/tokens/{source}": 3.0,
+                "validation/pass@1/source/book": 1.0,
+                "validation/tokens/source/book": 6.0,
+            },
+        )
+    ]
+    assert notes.answers == [(2, [problem.id for problem in sums[::2]])], "16 of 32, spread evenly"
+
+
 def test_a_guard_takes_the_critic_back_with_the_policy(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
@@ -136,15 +197,15 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             guard=guard,
             critic=critic,
         )
-        kept.before(0, {})
+        kept.before(0, {}, Notes())
         head, norm = critic.model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
-        kept.after(2, 10, {})
+        kept.after(2, 10, {}, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
         critic.learner.num_steps, critic.num_updates = 4, 4
-        kept.after(4, 10, {})
+        kept.after(4, 10, {}, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0

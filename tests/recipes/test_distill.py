@@ -5,11 +5,12 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, whet, write
+from small import Pipeline, Said, check_clock, whet, write
 
 from bench.kill_resume import facts
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_policy
+from whet.track.metrics import MACHINE_AREAS
 
 DISTILL = """kind = "distill"
 task.name = "game24"
@@ -43,7 +44,16 @@ def place(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
+    """The training rows of a run, without what a clock measured."""
+    return [
+        {name: value for name, value in row.items() if not name.startswith(MACHINE_AREAS)}
+        for row in RunStore.view(folder).metrics()
+        if "validation/pass@1" not in row
+    ]
+
+
+def test_every_step_logs_where_its_time_went(place: Path) -> None:
+    check_clock(place / "run", samples=True)
 
 
 def test_the_kl_to_the_teacher_falls(place: Path) -> None:

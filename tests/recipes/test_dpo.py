@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, whet, write
+from small import Pipeline, Said, check_clock, whet, write
 
 from bench.kill_resume import facts
 from whet.store.run import RunStore
@@ -67,6 +67,10 @@ def validations(folder: Path) -> list[float]:
         for row in RunStore.view(folder).metrics()
         if "validation/pass@1" in row
     ]
+
+
+def test_every_step_logs_where_its_time_went(place: Path) -> None:
+    check_clock(place / "run", samples=False)
 
 
 def test_the_margin_of_own_answers_rises_and_so_does_what_is_preferred(place: Path) -> None:

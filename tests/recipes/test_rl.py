@@ -3,7 +3,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, cut_after, whet, write
+from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
 from whet.engine.base import Sampling
@@ -12,6 +12,7 @@ from whet.pipeline.report import write_results
 from whet.recipes.rl import RLConfig, sampling_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
+from whet.track.metrics import MACHINE_AREAS
 
 RL = """kind = "rl"
 task.name = "game24"
@@ -36,8 +37,12 @@ def finished(tiny: Pipeline, folder: Path, *flags: object) -> Said:
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    """The training rows of a run, without those of validations."""
-    return [row for row in RunStore.view(folder).metrics() if "validation/pass@1" not in row]
+    """The training rows of a run, without those of validations and what a clock measured."""
+    return [
+        {name: value for name, value in row.items() if not name.startswith(MACHINE_AREAS)}
+        for row in RunStore.view(folder).metrics()
+        if "validation/pass@1" not in row
+    ]
 
 
 def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> None:
@@ -55,6 +60,12 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
     assert said.code == 0, said.err
     rewards = [row["reward/mean"] for row in rows(tmp_path / "run")]
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
+
+
+def test_every_step_logs_where_its_time_went(tiny: Pipeline) -> None:
+    check_clock(tiny.folder / "05-rl", samples=True)
+    kept = RunStore.view(tiny.folder / "05-rl").metrics()
+    assert all(row["time/score"] > 0 for row in kept if "time/score" in row), "algo.kl is above 0"
 
 
 def test_validation_before_the_first_step_is_measured_and_changes_no_weight(

@@ -2,7 +2,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, whet, write
+from small import Pipeline, check_clock, whet, write
 
 from whet.data.sft_data import imitation
 from whet.errors import DataError
@@ -23,6 +23,10 @@ def test_the_loss_falls(tiny: Pipeline) -> None:
     # A new model knows nothing: its loss is the log of about 300 tokens, 5.7.
     assert found[0] > 5
     assert fmean(found[-5:]) < 0.5 * found[0]
+
+
+def test_every_step_logs_where_its_time_went(tiny: Pipeline) -> None:
+    check_clock(tiny.folder / "03-sft", samples=False)
 
 
 def test_the_newest_two_checkpoints_are_kept_and_what_was_the_best_before_the_last(

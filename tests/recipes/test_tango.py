@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
-from small import Said, whet, write
+from small import Said, check_clock, whet, write
 
 from bench.kill_resume import facts
 from whet.config import load
@@ -225,6 +225,10 @@ def test_without_verifier_turns_the_verifier_stays_as_it_is_after_its_warm_up() 
     plan = cfg(steps=9, warmup=2, verifier_turns=0)
 
     assert [turn_at(plan, step).value[0] for step in range(9)] == list("vvggggggg")
+
+
+def test_every_step_logs_where_its_time_went(danced: Danced) -> None:
+    check_clock(danced.run, samples=True)
 
 
 def test_each_step_is_one_sides(danced: Danced) -> None:

@@ -1,6 +1,7 @@
 """An engine plays a task: groups in the order of the problems, scored, whatever finishes first."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from whet.rollout.collect import Player, collect
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
-from whet.types import Completion, Group, Role, Tokens, Verdict
+from whet.track.metrics import Clock
+from whet.types import Completion, Group, Problem, Role, Score, Tokens, Verdict
+
+K = TypeVar("K", bound=Hashable)
 
 PROBLEMS = [sum_problem(1, 2), sum_problem(20, 22), sum_problem(1, 2)]
 CHAT = ChatFormat(tiny_tokenizer())
@@ -105,6 +109,47 @@ def test_progress_hears_of_every_rollout() -> None:
     )
 
     assert heard == [1] * 6
+
+
+class LateGrader(Grader):
+    """Grades when all answers are there, and takes a second for each."""
+
+    def __init__(self, watch: list[float]) -> None:
+        super().__init__(SumTask())
+        self.watch = watch
+
+    def grade(self, answers: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
+        for key, score in super().grade(list(answers)):
+            self.watch[0] += 1.0
+            yield key, score
+
+
+def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() -> None:
+    watch = [0.0]
+    clock = Clock(now=lambda: watch[0])
+
+    def say_42_slowly(request: Request) -> Tokens:
+        watch[0] += 10.0
+        return _say_42(request)
+
+    player = Player(engine=ScriptedEngine(say_42_slowly), chat=CHAT, name="script")
+    collect(player, LateGrader(watch), PROBLEMS, Sampling(), samples=2, seed=0, clock=clock)
+
+    metrics = clock.lap()
+    assert (metrics["time/sample"], metrics["time/grade"]) == (60.0, 6.0)
+
+
+def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
+    clock = Clock()
+    player = tiny_policy(slots=2).player
+    sampling = Sampling(max_tokens=4)
+
+    groups = collect(player, Grader(SumTask()), PROBLEMS, sampling, samples=2, seed=1, clock=clock)
+
+    tokens = sum(len(rollout.completion.tokens) for group in groups for rollout in group)
+    metrics = clock.lap()
+    assert metrics["engine/tokens_per_s"] * metrics["time/sample"] == pytest.approx(tokens)
+    assert metrics["engine/slots_busy"] == (tokens - 6) / player.engine.counts.row_steps
 
 
 @pytest.mark.parametrize("slots", [1, 4])

@@ -182,6 +182,18 @@ def test_a_lap_starts_the_clock_afresh() -> None:
     assert "engine/slots_busy" not in metrics
 
 
+def test_what_comes_before_the_start_of_a_step_belongs_to_none() -> None:
+    clock = _clock(0.0, 1.0, 4.0, 5.0, 7.0)
+    with clock.measure("sample"):
+        clock.count_sampling(tokens=1, row_steps=1, useful=1)
+
+    clock.start()  # at 5
+
+    metrics = clock.lap()
+    assert (metrics["time/sample"], metrics["time/step"]) == (0.0, 2.0)
+    assert "engine/slots_busy" not in metrics
+
+
 def test_the_speed_of_an_engine_is_over_all_of_its_calls_in_a_step() -> None:
     clock = _clock(0.0, 1.0, 3.0, 4.0)
     with clock.measure("sample"):

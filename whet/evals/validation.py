@@ -52,7 +52,8 @@ class Validator:
             step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
         )
 
-    def validate(self, player: Player) -> EvalSummary:
+    def validate(self, player: Player) -> tuple[EvalSummary, list[Group]]:
+        """Sample and grade answers to all problems; return the figures and the answers."""
         groups = evaluate(
             player,
             self.grader,
@@ -61,7 +62,7 @@ class Validator:
             samples=self.cfg.samples,
             seed=self.seed,
         )
-        return summarise(groups, ks=(1, self.cfg.samples))
+        return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
 def evaluate(

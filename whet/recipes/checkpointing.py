@@ -1,9 +1,10 @@
 """What a training run keeps: checkpoints, the best validation, a guard against collapse, and an end
 to steps that teach nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol
 
 from pydantic import Field
@@ -11,19 +12,22 @@ from pydantic import Field
 from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary
+from whet.evals.summary import EvalSummary, solved_shares
 from whet.evals.validation import ValidationConfig, Validator
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
+from whet.track.metrics import Tracker, split_by_origin
 from whet.track.progress import console, say
 from whet.train.checkpoint import Trained, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Json
+from whet.types import Group, Json
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
+NUM_SHOWN = 16
+"""Answers that the table of a validation shows, always to the same problems."""
 
 
 class SaveConfig(Config):
@@ -235,7 +239,7 @@ class Keeper:
         console.print(f"going on from step {step:,}")
         return step, state
 
-    def before(self, step: int, state: dict[str, Json]) -> None:
+    def before(self, step: int, state: dict[str, Json], tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
 
         With a guard this is also saved, so that there is something to go back to.
@@ -243,21 +247,21 @@ class Keeper:
         if step > 0 or self.best.step >= 0 or not self.validator.is_due(0, -1):
             return
         is_guarded = self.guard is not None and self.guard.is_on
-        self._validate(0, counts=is_guarded)
+        self._validate(0, tracker, counts=is_guarded)
         if is_guarded:
             self._save(0, state)
 
-    def after(self, step: int, steps: int, state: dict[str, Json]) -> None:
+    def after(self, step: int, steps: int, state: dict[str, Json], tracker: Tracker) -> None:
         """After `step` of `steps` are done: validate and save where due."""
         is_due = self.validator.is_due(step, steps)
         if is_due:
-            self._validate(step)
+            self._validate(step, tracker)
         if is_due or step == steps or step % self.cfg.every == 0:
             self._save(step, state)
 
-    def _validate(self, step: int, *, counts: bool = True) -> None:
+    def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
         """Measure the policy; where it `counts`, its checkpoint may become the result."""
-        summary = self.validator.validate(self.policy.player)
+        summary, groups = self.validator.validate(self.policy.player)
         value = summary.pass_at[1].mean
         self.run.write_eval(step, summary.to_json())
         mark = ""
@@ -269,9 +273,12 @@ class Keeper:
             f"solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
+        metrics |= _by_origin(groups)
         if self.guard is not None:
             metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
-        self.run.log_metrics(step, metrics)
+        tracker.log(step, metrics)
+        distance = -(-len(groups) // NUM_SHOWN) or 1
+        tracker.log_answers(step, [group[0] for group in groups[::distance]])
 
     def _go_back(self) -> bool:
         """Load weights and optimisers of the best validation, and go on with the schedule; False
@@ -317,6 +324,18 @@ def numbers(value: Json) -> dict[str, float]:
     """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
     rows = value.items() if isinstance(value, dict) else ()
     return {key: float(str(number)) for key, number in rows}
+
+
+def _by_origin(groups: Sequence[Group]) -> dict[str, float]:
+    """Give the figures of a validation for each task and source, where there are several."""
+    metrics = {}
+    for label, part in split_by_origin(groups).items():
+        shares = solved_shares(part)
+        if shares:
+            metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
+        lengths = [len(rollout.completion.tokens) for group in part for rollout in group]
+        metrics[f"validation/tokens/{label}"] = fmean(lengths)
+    return metrics
 
 
 def _percent(summary: EvalSummary) -> str:

@@ -48,7 +48,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
     update, publish."""
     session = open_session(cfg, run)
-    task, policy = session.task, session.policy
+    task, policy, clock = session.task, session.policy, session.clock
     dtype = torch_dtype(cfg.train.dtype)
     teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
     learner = policy.learner(cfg.train, steps=cfg.steps)
@@ -65,7 +65,13 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         ]
         seed = derive(cfg.seed, "rollout", step)
         return collect(
-            policy.player, session.grader, asked, cfg.sampling, samples=cfg.samples, seed=seed
+            policy.player,
+            session.grader,
+            asked,
+            cfg.sampling,
+            samples=cfg.samples,
+            seed=seed,
+            clock=clock,
         )
 
     with (
@@ -73,19 +79,22 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {})
+        keeper.before(start, {}, tracker)
         for step in range(start, cfg.steps):
+            clock.start()
             policy.publish(step)
             groups = sample(step)
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.make_room(examples)
-            examples = with_reference(examples, teacher, cfg.train.micro_tokens)
-            metrics = learner.update(weigh(examples, token_mean), objective)
+            with clock.measure("score"):
+                examples = with_reference(examples, teacher, cfg.train.micro_tokens)
+            with clock.measure("update"):
+                metrics = learner.update(weigh(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
-            tracker.log(step + 1, answer_metrics(groups) | metrics)
+            tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
-            keeper.after(step + 1, cfg.steps, {})
+            keeper.after(step + 1, cfg.steps, {}, tracker)
     finish(run, keeper)
 
 

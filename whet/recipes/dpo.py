@@ -93,6 +93,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     validate, save."""
     session = open_session(cfg, run)
     policy = session.policy
+    clock = session.clock
     learner = policy.learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
     keeper = session.keeper(learner, guard=Guard(cfg.guard, run, learner, cfg.validation))
@@ -119,12 +120,15 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
-            keeper.before(start, {})
+            keeper.before(start, {}, tracker)
             for step in range(start, cfg.steps):
+                clock.start()
                 batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
-                tracker.log(step + 1, learner.update(batch, objective))
+                with clock.measure("update"):
+                    metrics = learner.update(batch, objective)
+                tracker.log(step + 1, metrics | clock.lap())
                 advance(1)
-                keeper.after(step + 1, cfg.steps, {})
+                keeper.after(step + 1, cfg.steps, {}, tracker)
     finish(run, keeper)
 
 

@@ -113,6 +113,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     feed = open_feed(cfg, task)
     session = open_session(cfg, run, task=task)
     policy = session.policy
+    clock = session.clock
     exact = check_exactness(cfg.algo, policy, run, lag=cfg.lag)
     algo = build_algorithm(exact, max_tokens=cfg.sampling.max_tokens)
     reference = None
@@ -123,11 +124,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     batches = Ahead(lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag)
     guard = Guard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
     patience = Patience()
-    parts: dict[str, Checkpointed] = {
-        "feed": feed,
-        "batches": batches,
-        "patience": patience,
-    }
+    parts: dict[str, Checkpointed] = {"feed": feed, "batches": batches, "patience": patience}
     keeper = session.keeper(learner, parts=parts, guard=guard, critic=critic)
     start, state = keeper.resume()
     baseline = numbers(state.get("baseline"))
@@ -136,8 +133,9 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {})
+        keeper.before(start, {}, tracker)
         for step in range(start, cfg.steps):
+            clock.start()
             policy.publish(step)
             groups = batches.take(step)
             feed.observe(groups)
@@ -145,27 +143,26 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             temperature = sampling_at(cfg, step).temperature
             examples = flatten(selection, temperature=temperature)
             learner.make_room(examples)
-            if reference is not None:
-                examples = with_reference(examples, reference, cfg.train.micro_tokens)
-            if critic is not None:
-                examples = with_values(examples, critic)
+            with clock.measure("score"):
+                if reference is not None:
+                    examples = with_reference(examples, reference, cfg.train.micro_tokens)
+                if critic is not None:
+                    examples = with_values(examples, critic)
             examples, baseline = credit(
                 selection, examples, algo, baseline, progress=step / cfg.steps
             )
             key = derive(cfg.seed, "update", step)
-            if critic is None:
-                metrics = update(learner, examples, algo, seed=key)
-            else:
-                metrics = update_with_critic(learner, critic, examples, algo, seed=key)
+            with clock.measure("update"):
+                if critic is None:
+                    metrics = update(learner, examples, algo, seed=key)
+                else:
+                    metrics = update_with_critic(learner, critic, examples, algo, seed=key)
             run.write_rollouts("train", step + 1, groups)
-            counts = cfg.gather.metrics(
-                groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
-            )
-            metrics = rollup(cfg.gather.even(groups)) | metrics | counts | feed.metrics(step)
-            tracker.log(step + 1, metrics | {"sampling/temperature": temperature})
+            metrics = step_metrics(cfg, groups, step) | metrics | feed.metrics(step)
+            tracker.log(step + 1, metrics | clock.lap())
             advance(1)
             patience.after(metrics)
-            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)})
+            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)}, tracker)
     finish(run, keeper)
 
 
@@ -191,9 +188,19 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
 
     def answer(asks: Sequence[Ask]) -> list[Group]:
         seed = derive(cfg.seed, "rollout", step)
-        return cfg.reward.apply(play(session.policy.player, session.grader, asks, seed=seed))
+        player, grader, clock = session.policy.player, session.grader, session.clock
+        return cfg.reward.apply(play(player, grader, asks, seed=seed, clock=clock))
 
     return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
+
+
+def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, float]:
+    """Measure the answers of a step, and how they were sampled."""
+    counts = cfg.gather.metrics(
+        groups, step, problems=cfg.problems_per_step, samples=cfg.group_size
+    )
+    temperature = sampling_at(cfg, step).temperature
+    return rollup(cfg.gather.even(groups)) | counts | {"sampling/temperature": temperature}
 
 
 def sampling_at(cfg: RLConfig, step: int) -> Sampling:

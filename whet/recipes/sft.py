@@ -49,6 +49,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     model_seed = derive(cfg.seed, "model")
     session = open_session(cfg, run, texts=texts(rollouts), model_seed=model_seed)
     policy = session.policy
+    clock = session.clock
     view = imitation(rollouts, policy.chat, policy.engine.context)
     console.print(
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
@@ -63,10 +64,13 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()) as tracker,
         bar("sft", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {})
+        keeper.before(start, {}, tracker)
         for step in range(start, cfg.steps):
+            clock.start()
             batch = weigh(take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean)
-            tracker.log(step + 1, learner.update(batch, objective))
+            with clock.measure("update"):
+                metrics = learner.update(batch, objective)
+            tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            keeper.after(step + 1, cfg.steps, {})
+            keeper.after(step + 1, cfg.steps, {}, tracker)
     finish(run, keeper)

@@ -42,10 +42,10 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
-from whet.track.metrics import open_trackers, rollup
+from whet.track.metrics import Clock, open_trackers, rollup
 from whet.track.progress import bar, say, screen
 from whet.train.learner import Metrics
-from whet.train.memory import device_memory
+from whet.train.memory import device_memory, peak_counter
 from whet.train.optim import TrainConfig
 from whet.train.policy import set_determinism
 from whet.train.trainee import Side, open_side
@@ -162,18 +162,19 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("tango", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {})
+        keeper.before(start, {}, tracker)
         for step in range(start, cfg.steps):
+            pair.clock.start()
             generator.policy.publish(step)
             verifier.policy.publish(step)
             turn = turn_at(cfg, step)
             result = TURNS[turn](pair, step, memory)
             run.write_rollouts("train", step + 1, result.groups)
-            tracker.log(step + 1, result.metrics)
+            tracker.log(step + 1, result.metrics | pair.clock.lap())
             advance(1)
             patience[turn].after({"step/empty": float(result.is_stuck)})
             memory = result.memory
-            keeper.after(step + 1, cfg.steps, memory.to_json())
+            keeper.after(step + 1, cfg.steps, memory.to_json(), tracker)
     model = str(keeper.result()[1].relative_to(run.folder))
     finish(run, keeper, verifier=f"{model}/others/verifier")
 
@@ -227,6 +228,7 @@ class TangoPair:
     generator: Side
     verifier: Side
     grader: Grader
+    clock: Clock
 
     def solutions(self, step: int, samples: int) -> list[Group]:
         """Solve the next problems."""
@@ -236,8 +238,10 @@ class TangoPair:
             for index, problem in enumerate(self.feed.take(cfg.problems_per_step, step))
         ]
         seed = derive(cfg.seed, "rollout", step)
-        player = self.generator.policy.player
-        return collect(player, self.grader, problems, cfg.sampling, samples=samples, seed=seed)
+        player, clock = self.generator.policy.player, self.clock
+        return collect(
+            player, self.grader, problems, cfg.sampling, samples=samples, seed=seed, clock=clock
+        )
 
     def verifications(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
         """Verify every solution that can be judged."""
@@ -245,10 +249,11 @@ class TangoPair:
         room = policy.engine.context - cfg.verifier_sampling.max_tokens
         problems = make_verifications(solved, self.judge, policy.player, room)
         seed = derive(cfg.seed, "verify", step)
-        sampling = cfg.verifier_sampling
-        return mark_verifier(
-            collect(policy.player, self.grader, problems, sampling, samples=samples, seed=seed)
+        player, sampling, clock = policy.player, cfg.verifier_sampling, self.clock
+        judged = collect(
+            player, self.grader, problems, sampling, samples=samples, seed=seed, clock=clock
         )
+        return mark_verifier(judged)
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
@@ -262,9 +267,10 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
     check_first(task, feed.problems, cfg.grading)
     updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
     name = run.folder.name
+    device = torch_device()
     prove = partial(check_exactness, run=run)
-    memory = device_memory(torch_device())
-    generator = open_side(
+    open_one = partial(open_side, seed=cfg.seed, prove=prove, memory=device_memory(device))
+    generator = open_one(
         cfg.model,
         cfg.algo,
         cfg.sampling,
@@ -272,11 +278,8 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         cfg.engine,
         updates=updates[Turn.GENERATOR],
         name=name,
-        seed=cfg.seed,
-        prove=prove,
-        memory=memory,
     )
-    verifier = open_side(
+    verifier = open_one(
         cfg.verifier,
         cfg.verifier_algo,
         cfg.verifier_sampling,
@@ -284,16 +287,12 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         cfg.verifier_engine,
         updates=updates[Turn.VERIFIER],
         name=f"{name}-verifier",
-        seed=cfg.seed,
-        prove=prove,
-        memory=memory,
     )
     if verifier.policy.engine.context <= cfg.verifier_sampling.max_tokens:
         raise ConfigError(
             f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for "
             f"a solution in the verifier's context of {verifier.policy.engine.context} tokens"
         )
-    grader = Grader([task, judge], cfg.grading)
     return TangoPair(
         cfg=cfg,
         task=task,
@@ -301,7 +300,8 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         feed=feed,
         generator=generator,
         verifier=verifier,
-        grader=grader,
+        grader=Grader([task, judge], cfg.grading),
+        clock=Clock(peak_bytes=peak_counter(device)),
     )
 
 
@@ -326,6 +326,7 @@ def train_generator(pair: TangoPair, step: int, memory: Memory) -> TurnResult:
         seed=derive(cfg.seed, "update", step),
         progress=progress,
         has_steps=has_steps,
+        clock=pair.clock,
     )
     counts = [len(rollout.steps) for group in solved for rollout in group]
     metrics |= {
@@ -353,6 +354,7 @@ def train_verifier(pair: TangoPair, step: int, memory: Memory) -> TurnResult:
         memory.verifier_baseline,
         seed=derive(cfg.seed, "update", step),
         weights={group[0].group: weight for group, weight in zip(judged, weights, strict=True)},
+        clock=pair.clock,
     )
     metrics = {f"verifier_{name}": value for name, value in (rollup(judged) | update).items()}
     metrics |= verifier_metrics(*_agreements(pair, solved, judged)) | {

@@ -25,11 +25,12 @@ from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import TaskConfig, build
-from whet.track.metrics import TrackConfig
+from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
 from whet.train.checkpoint import Trained
 from whet.train.critic import Critic
 from whet.train.learner import Learner
+from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
@@ -134,6 +135,7 @@ class Session:
     task: Task
     policy: Policy
     grader: Grader
+    clock: Clock
 
     def keeper(
         self,
@@ -183,7 +185,14 @@ def open_session(
     )
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
     task = build(cfg.task) if task is None else task
-    return Session(cfg=cfg, run=run, task=task, policy=policy, grader=Grader(task, cfg.grading))
+    return Session(
+        cfg=cfg,
+        run=run,
+        task=task,
+        policy=policy,
+        grader=Grader(task, cfg.grading),
+        clock=Clock(peak_bytes=peak_counter(model.device)),
+    )
 
 
 def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int = 0) -> AlgoConfig:

@@ -1,12 +1,14 @@
 """An engine plays a task: problems in, scored groups out, in the order of the problems."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from whet.engine.base import Engine, Request, Sampling
 from whet.grading.grader import Grader
 from whet.rng import derive
 from whet.text.chat import ChatFormat
+from whet.track.metrics import Clock
 from whet.types import Completion, Group, Problem, Role, Rollout, Tokens
 
 Progress = Callable[[int], None]
@@ -41,13 +43,14 @@ def collect(
     samples: int,
     seed: int,
     progress: Progress | None = None,
+    clock: Clock | None = None,
 ) -> list[Group]:
     """Sample `samples` answers to each problem, all in one way."""
     numbers = range(samples)
     asks = [
         Ask(index=i, problem=p, sampling=sampling, numbers=numbers) for i, p in enumerate(problems)
     ]
-    return play(player, grader, asks, seed=seed, progress=progress)
+    return play(player, grader, asks, seed=seed, progress=progress, clock=clock)
 
 
 def play(
@@ -57,12 +60,15 @@ def play(
     *,
     seed: int,
     progress: Progress | None = None,
+    clock: Clock | None = None,
 ) -> list[Group]:
     """Sample what is asked for; each answer is graded while others are still being sampled.
 
     An answer depends on the seed, its problem, place and number, and the weights only: not on the
-    order in which answers finish, nor on what else is asked for.
+    order in which answers finish, nor on what else is asked for. A clock counts what the engine
+    did, and as grading the seconds from its last answer to the last score.
     """
+    clock = clock or Clock()
     prompts = {ask.index: player.chat.prompt(ask.problem.prompt) for ask in asks}
 
     asked: dict[str, Ask] = {}
@@ -81,11 +87,16 @@ def play(
             ask = asked[id]
             done[id] = _rollout(player, ask, prompts[ask.index], id, completion)
             yield id, ask.problem, done[id].text
+        counts = player.engine.counts
+        useful = counts.tokens - counts.begun
+        clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
+        grading.enter_context(clock.measure("grade"))
 
-    for id, score in grader.grade(answers()):
-        done[id] = replace(done[id], score=score)
-        if progress is not None:
-            progress(1)
+    with clock.measure("sample"), ExitStack() as grading:
+        for id, score in grader.grade(answers()):
+            done[id] = replace(done[id], score=score)
+            if progress is not None:
+                progress(1)
     return [tuple(done[f"{ask.index}/{number}"] for number in ask.numbers) for ask in asks]
 
 

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.types import Finish, Group, Rollout, Score, Verdict
+from whet.types import Finish, Group, Problem, Rollout, Score, Verdict
 
 Metrics = Mapping[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
@@ -33,6 +33,8 @@ TIMES: dict[Part, str] = {
     "update": "time/update",
 }
 """The parts of a step and their metrics."""
+MACHINE_AREAS = ("time/", "engine/", "memory/")
+"""Metrics that a clock measures: the same run has others of them every time."""
 MAX_SHOWN = 2_000
 """Characters of a prompt or an answer that a table of samples shows."""
 
@@ -60,6 +62,7 @@ class Run(Protocol):
 class Clock:
     """Measure where the time of a step goes. Parts never overlap: an inner one pauses the outer.
 
+    clock.start()
     with clock.measure("sample"):
         groups = sample()
     tracker.log(step, clock.lap())
@@ -75,7 +78,11 @@ class Clock:
         self._peak_bytes = peak_bytes or _peak_resident_bytes
         self._now = now
         self._open: list[Part] = []
-        self._start = self._last = now()
+        self.start()
+
+    def start(self) -> None:
+        """Begin a step; what came before it, such as a validation, belongs to no step."""
+        self._last = self._now()
         self._clear()
 
     @contextmanager
@@ -105,11 +112,11 @@ class Clock:
             seconds = metrics["time/sample"]
             metrics["engine/tokens_per_s"] = self._tokens / seconds if seconds else 0.0
             metrics["engine/slots_busy"] = self._useful / self._row_steps
-        self._start = self._last
         self._clear()
         return metrics
 
     def _clear(self) -> None:
+        self._start = self._last
         self._seconds: dict[Part, float] = defaultdict(float)
         self._tokens = 0
         self._row_steps = 0
@@ -146,18 +153,23 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
     }
     for name in names:
         metrics[f"score/{name}"] = fmean(score.parts.get(name, 0.0) for score in graded)
-    by_task = _split(rollouts, lambda rollout: rollout.problem.task)
-    by_source = _split(rollouts, lambda rollout: f"source/{rollout.problem.source}")
-    for label, part in (by_task | by_source).items():
-        metrics |= _main_figures(part, label)
+    for label, part in split_by_origin(groups).items():
+        metrics |= _main_figures([rollout for group in part for rollout in group], label)
     return metrics
 
 
-def _split(rollouts: Sequence[Rollout], key: Callable[[Rollout], str]) -> dict[str, list[Rollout]]:
-    """Split rollouts by a label; nothing where all have the same."""
-    parts: dict[str, list[Rollout]] = defaultdict(list)
-    for rollout in rollouts:
-        parts[key(rollout)].append(rollout)
+def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Split groups by task, as `<task>`, and by source, as `source/<source>`; those that share one
+    are not split by it."""
+    by_task = _split(groups, lambda problem: problem.task)
+    by_source = _split(groups, lambda problem: f"source/{problem.source}")
+    return by_task | by_source
+
+
+def _split(groups: Sequence[Group], key: Callable[[Problem], str]) -> dict[str, list[Group]]:
+    parts: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        parts[key(group[0].problem)].append(group)
     return dict(parts) if len(parts) > 1 else {}
 
 

@@ -74,6 +74,13 @@ class DeviceMemory:
         return float(free + idle - recorded_bytes())
 
 
+def peak_counter(device: torch.device) -> Callable[[], int] | None:
+    """Give what counts the most bytes that were ever allocated on a GPU; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    return lambda: torch.cuda.max_memory_allocated(device)
+
+
 def device_memory(device: torch.device) -> DeviceMemory | None:
     """Give a GPU's memory; None on a CPU, where nothing has to give way."""
     return DeviceMemory(device) if device.type == "cuda" else None

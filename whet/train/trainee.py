@@ -9,6 +9,7 @@ from whet.algos.catalog import build as build_algorithm
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.track.metrics import Clock
 from whet.train.checkpoint import Trained
 from whet.train.credit import credit, flatten, select
 from whet.train.learner import LocalLearner, Metrics, update
@@ -40,20 +41,24 @@ class Side:
         progress: float = 0.0,
         has_steps: bool = False,
         weights: Mapping[str, float] | None = None,
+        clock: Clock | None = None,
     ) -> tuple[Metrics, State]:
         """Take one update on rewarded groups; `weights` multiply advantages by group name."""
+        clock = clock or Clock()
         algo = self.algo if has_steps else replace(self.algo, step_credit=None)
         selection = select(groups, algo)
         examples = flatten(selection, temperature=self.sampling.temperature)
         self.learner.make_room(examples)
         if self.reference is not None:
-            examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
+            with clock.measure("score"):
+                examples = with_reference(examples, self.reference, self.learner.cfg.micro_tokens)
         examples, baseline = credit(selection, examples, algo, baseline, progress=progress)
         if weights is not None:
             examples = [
                 replace(item, advantage=item.advantage * weights[item.group]) for item in examples
             ]
-        return update(self.learner, examples, algo, seed=seed), baseline
+        with clock.measure("update"):
+            return update(self.learner, examples, algo, seed=seed), baseline
 
 
 def open_side(
