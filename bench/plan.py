@@ -236,7 +236,7 @@ class Meter:
         self.is_cuda, self.engine = device == "cuda", engine
         self.before = before
 
-    def set_determinism(self) -> None:
+    def settle(self) -> None:
         if self.is_cuda:
             torch.cuda.synchronize()
 

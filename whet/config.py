@@ -226,7 +226,8 @@ def meaning(config: Config, key: str) -> str:
     here: object = config
     for part in key.split("."):
         if isinstance(here, Config):
-            text = type(here).model_fields[part].description or text or type(here).__doc__ or ""
+            field = type(here).model_fields.get(part)
+            text = (field and field.description) or text or type(here).__doc__ or ""
             here = getattr(here, part)
         elif isinstance(here, Mapping):
             here = here.get(part)
@@ -245,12 +246,12 @@ def to_table(
     table: Table = {}
     hidden = {*hidden, *config.without_effect()}
     for key, item in config:
-        if key in hidden or _is_constant(type(config).model_fields[key]):
+        field = type(config).model_fields.get(key)  # none for a setting of the user's own class
+        if key in hidden or (field is not None and _is_constant(field)):
             continue
         below = {name.removeprefix(f"{key}.") for name in hidden if name.startswith(f"{key}.")}
-        undone = (
-            item is None and not keep_none and _default(type(config).model_fields[key]) is not None
-        )
+        default = None if field is None else _default(field)
+        undone = item is None and not keep_none and default is not None
         table[key] = "none" if undone else _plain(item, keep_none, below)
     return table
 

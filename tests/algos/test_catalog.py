@@ -181,7 +181,7 @@ def test_settings_that_contradict_each_other_are_refused_in_one_sentence(
 
     with pytest.raises(ConfigError, match=sentence) as refused:
         load(_Holder, file, [])
-    assert str(refused.value).startswith("algo in algo.toml: ")
+    assert str(refused.value).startswith("algo: ")
     assert "\n" not in str(refused.value)
 
 

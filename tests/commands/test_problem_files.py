@@ -271,7 +271,10 @@ def test_an_unknown_task_in_a_row_is_refused_at_the_row(tmp_path: Path) -> None:
     [
         ({"q": "x", "a": "perhaps", "t": "yes_no"}, "line 1: problem yes_no/.* needs"),
         ({"q": "x", "a": "7", "t": "game24"}, "line 1: problem game24/.* needs four whole numbers"),
-        ({"q": "x", "a": "1", "t": "code_stdin"}, "line 1: problem code_stdin/.* has no cases"),
+        (
+            {"q": "x", "a": "1", "t": "code_stdin"},
+            "line 1: problem code_stdin/.* needs cases in payload.cases",
+        ),
         (
             {"q": "x", "a": "[A]", "t": "mis"},
             "line 1: a graph needs the lists payload.nodes and payload.edges",

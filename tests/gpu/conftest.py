@@ -1,5 +1,7 @@
 """Every test of this folder is marked `gpu` and skipped where there is no CUDA device."""
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,3 +16,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.gpu)
             if not torch.cuda.is_available():
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def _no_engine_of_an_earlier_test() -> Iterator[None]:
+    """Free what earlier tests left on the device, so that counts of its memory are a test's own."""
+    gc.collect()
+    yield

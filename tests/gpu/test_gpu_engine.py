@@ -8,7 +8,7 @@ import torch
 from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, sampled, small_model
 
 from whet.engine.graphs import recorded_bytes
-from whet.engine.native import NativeEngine
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
 from whet.models.lora import named_weights
 from whet.models.transformer import Transformer, initialise
@@ -83,7 +83,8 @@ def test_sleep_gives_the_memory_back_and_changes_no_result() -> None:
     engine.sleep()
 
     assert awake - before > 2**20
-    assert torch.cuda.memory_allocated() <= before + 2**16
+    # cuBLAS keeps a workspace of eight buffers of 16 KiB for each stream that has run a product.
+    assert torch.cuda.memory_allocated() <= before + 2 * 8 * 2**14
     assert recorded_bytes() == 0
     _assert_same_bits(dict(engine.generate(requests())), first)
 
@@ -115,14 +116,17 @@ def test_weights_on_the_host_are_copied_to_the_device() -> None:
 
 def test_a_cache_that_runs_short_changes_no_bit() -> None:
     model = small_model()
-    asked = requests((200, 300, 400), samples=6, new=60)
+    asked = requests((40, 50, 60), samples=6, new=300)
     page_bytes = 2 * 2 * 2 * 64 * 16 * 2  # keys and values, layers, heads, tokens, size, bytes
-    short = native(model, kv_gb=40 * page_bytes / 2**30)
+    short, ample = (
+        NativeEngine(model, NativeConfig(slots=24, kv_gb=kv_gb), stop_tokens=frozenset())
+        for kv_gb in (40 * page_bytes / 2**30, None)
+    )
 
-    found = dict(short.generate(asked))
+    completions = dict(short.generate(asked))
 
     assert short.counts.preemptions > 0
-    _assert_same_bits(found, dict(native(model).generate(asked)))
+    _assert_same_bits(completions, dict(ample.generate(asked)))
 
 
 def test_a_request_does_not_depend_on_its_neighbours() -> None:

@@ -5,10 +5,8 @@ that a verifier has nothing but outcomes to learn from; or steps are called what
 them, in the place of what a pretrained verifier would know.
 """
 
-from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from whet.data.problems import some_problems_of
@@ -23,7 +21,7 @@ from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import bar, console
 from whet.train.policy import build_policy
-from whet.types import Completion, Finish, Problem, Role, Rollout, Split
+from whet.types import Problem, Rollout, Split
 
 
 class VerificationsConfig(ModelStageConfig):
@@ -82,17 +80,5 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
 
 
 def _row(judge: Verify, problem: Problem, text: str) -> Rollout:
-    nothing = np.zeros(0, dtype=np.int32)
-    row = Rollout(
-        id=f"{problem.id}:0",
-        group=problem.id,
-        problem=problem,
-        role=Role.TEACHER,
-        model=judge.name,
-        prompt_tokens=nothing,
-        completion=Completion(
-            tokens=nothing, logprobs=nothing.astype(np.float32), finish=Finish.STOP, version=0
-        ),
-        text=text,
-    )
-    return replace(row, score=judge.score(problem, text))
+    score = judge.score(problem, text)
+    return Rollout.from_text(problem, text, model=judge.name, score=score)

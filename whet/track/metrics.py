@@ -47,6 +47,9 @@ class TrackConfig(Config):
     project: str = "whet"
     """The Weights & Biases project; nothing else uses it."""
 
+    def without_effect(self) -> dict[str, str]:
+        return {} if "wandb" in self.sinks else {"project": 'track.sinks has no "wandb"'}
+
 
 class Run(Protocol):
     """The parts of a run that a tracker uses: its folder, its unique id and its metrics file."""
