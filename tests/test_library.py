@@ -1,8 +1,12 @@
-"""`import whet` in a notebook: tasks, grading, models, sampling, a run as tables."""
+"""`import whet` in a notebook: tasks, grading, models, sampling, a run as tables; and the example."""
 
+import ast
+import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -15,6 +19,8 @@ from whet.train.policy import Policy
 from whet.types import Verdict
 
 HEAVY = ("torch", "numpy", "pydantic", "pyarrow")
+EXAMPLE = Path(__file__).parents[1] / "examples" / "grpo_loop.py"
+MAX_EXAMPLE_LINES = 40
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +101,41 @@ def test_generated_texts_stand_under_their_prompts(policy: Policy) -> None:
     greedy = whet.generate(policy, prompts, max_tokens=6, temperature=0.0)
     alone = [whet.generate(policy, [p], max_tokens=6, temperature=0.0)[0] for p in prompts]
     assert greedy == alone
+
+
+def test_the_grpo_example_learns_from_reward(capsys: pytest.CaptureFixture[str]) -> None:
+    history = load_example()(sft_steps=200, rl_steps=24)
+    assert len(history) == len(capsys.readouterr().out.splitlines()) == 24
+    assert min(metrics["train/grad_norm"] for metrics in history) > 0
+    rewards = [metrics["reward/mean"] for metrics in history]
+    assert fmean(rewards[-8:]) > fmean(rewards[:8]) > 0
+
+
+def load_example() -> Callable[..., list[dict[str, float]]]:
+    spec = importlib.util.spec_from_file_location("grpo_loop", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    main: Callable[..., list[dict[str, float]]] = module.main
+    return main
+
+
+def test_the_grpo_example_is_short_enough_to_read_first() -> None:
+    """Blank lines, comments and docstrings aside."""
+    assert 20 < num_code_lines(EXAMPLE.read_text()) <= MAX_EXAMPLE_LINES
+
+
+def num_code_lines(source: str) -> int:
+    tree = ast.parse(source)
+    text_lines = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(source.splitlines(), start=1)
+    code = [line for number, line in lines if number not in text_lines and line.strip()]
+    return len([line for line in code if not line.strip().startswith("#")])
 
 
 def test_a_run_is_read_as_tables(tmp_path: Path) -> None:

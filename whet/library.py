@@ -6,7 +6,8 @@
     groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
-Everything here is offered by `import whet` and loaded on first use.
+Everything here is offered by `import whet` and loaded on first use. A training loop out of these
+parts is `examples/grpo_loop.py`.
 """
 
 from collections.abc import Iterable, Sequence
