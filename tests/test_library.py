@@ -1,8 +1,12 @@
-"""`import whet` in a notebook: tasks, grading, and a run as tables."""
+"""`import whet` in a notebook: tasks, grading, models, sampling, a run as tables; and the example."""
 
+import ast
+import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -11,9 +15,17 @@ from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.store.run import RunStore
 from whet.testing.fakes import group
+from whet.train.policy import Policy
 from whet.types import Verdict
 
 HEAVY = ("torch", "numpy", "pydantic", "pyarrow")
+EXAMPLE = Path(__file__).parents[1] / "examples" / "grpo_loop.py"
+MAX_EXAMPLE_LINES = 40
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return whet.load_model("tiny", task=whet.task("countdown", count=20, level=[0.0, 0.1]))
 
 
 def test_a_task_grades_its_own_solution_as_correct() -> None:
@@ -28,6 +40,102 @@ def test_a_task_grades_its_own_solution_as_correct() -> None:
 def test_an_unknown_task_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(ConfigError, match=r"there is no task 'none'; known are .*countdown"):
         whet.task("none")
+
+
+def test_a_task_takes_its_settings() -> None:
+    assert len(list(whet.task("countdown", count=3).problems("dev"))) == 3
+
+
+def test_a_wrong_setting_of_a_task_is_refused_by_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"task\.counts.*count"):
+        whet.task("countdown", counts=3)
+
+
+def test_solutions_of_a_task_are_rollouts_that_it_grades_as_correct() -> None:
+    task = whet.task("countdown", count=3)
+    problems = list(task.problems("sft"))
+    rollouts = whet.solve(task, problems)
+    assert [rollout.problem for rollout in rollouts] == problems
+    assert {whet.grade(task, r.problem, r.text).verdict for r in rollouts} == {Verdict.CORRECT}
+
+
+def test_a_new_model_reads_the_texts_of_its_task(policy: Policy) -> None:
+    prompt = next(iter(whet.task("countdown", count=1, level=[0.0, 0.1]).problems("sft"))).prompt
+    assert prompt[-1].content in policy.tokenizer.decode(policy.chat.prompt(prompt))
+    assert policy.engine.context == 256
+
+
+def test_a_new_model_without_a_task_is_refused() -> None:
+    with pytest.raises(ConfigError, match="size 'tiny' needs a task"):
+        whet.load_model("tiny")
+
+
+def test_a_saved_model_is_loaded_with_the_same_answers(policy: Policy, tmp_path: Path) -> None:
+    policy.save(tmp_path)
+    again = whet.load_model(tmp_path)
+    answers = whet.generate(policy, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0)
+    assert whet.generate(again, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0) == answers
+
+
+def test_samples_come_in_graded_groups_and_follow_the_seed(policy: Policy) -> None:
+    task = whet.task("countdown", count=2)
+    problems = list(task.problems("rl"))
+
+    def texts(seed: int) -> list[list[str]]:
+        groups = whet.sample(policy, task, problems, samples=3, max_tokens=6, seed=seed)
+        assert [{rollout.problem.id for rollout in group} for group in groups] == [
+            {problem.id} for problem in problems
+        ]
+        assert all(rollout.score is not None for group in groups for rollout in group)
+        return [[rollout.text for rollout in group] for group in groups]
+
+    assert [len(group) for group in texts(0)] == [3, 3]
+    assert texts(0) == texts(0) != texts(1)
+
+
+def test_generated_texts_stand_under_their_prompts(policy: Policy) -> None:
+    prompts = ["Make 7 from 3 4", "Make 8 from 2 4"]
+    both = whet.generate(policy, prompts, samples=2, max_tokens=6)
+    assert [len(texts) for texts in both] == [2, 2]
+    assert both[0][0] != both[0][1]
+    greedy = whet.generate(policy, prompts, max_tokens=6, temperature=0.0)
+    alone = [whet.generate(policy, [p], max_tokens=6, temperature=0.0)[0] for p in prompts]
+    assert greedy == alone
+
+
+def test_the_grpo_example_learns_from_reward(capsys: pytest.CaptureFixture[str]) -> None:
+    history = load_example()(sft_steps=200, rl_steps=24)
+    assert len(history) == len(capsys.readouterr().out.splitlines()) == 24
+    assert min(metrics["train/grad_norm"] for metrics in history) > 0
+    rewards = [metrics["reward/mean"] for metrics in history]
+    assert fmean(rewards[-8:]) > fmean(rewards[:8]) > 0
+
+
+def load_example() -> Callable[..., list[dict[str, float]]]:
+    spec = importlib.util.spec_from_file_location("grpo_loop", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    main: Callable[..., list[dict[str, float]]] = module.main
+    return main
+
+
+def test_the_grpo_example_is_short_enough_to_read_first() -> None:
+    """Blank lines, comments and docstrings aside."""
+    assert 20 < num_code_lines(EXAMPLE.read_text()) <= MAX_EXAMPLE_LINES
+
+
+def num_code_lines(source: str) -> int:
+    tree = ast.parse(source)
+    text_lines = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(source.splitlines(), start=1)
+    code = [line for number, line in lines if number not in text_lines and line.strip()]
+    return len([line for line in code if not line.strip().startswith("#")])
 
 
 def test_a_run_is_read_as_tables(tmp_path: Path) -> None:
@@ -64,6 +172,11 @@ def test_a_run_without_steps_has_empty_tables(tmp_path: Path) -> None:
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no run"):
         whet.read_run(tmp_path)
+
+
+def test_everything_that_whet_offers_can_be_loaded_and_is_listed() -> None:
+    assert all(getattr(whet, name).__name__ == name for name in whet.__all__)
+    assert set(whet.__all__) <= set(dir(whet))
 
 
 def test_importing_whet_loads_nothing_heavy_and_knows_no_other_names() -> None:

@@ -6,9 +6,24 @@ from typing import TYPE_CHECKING
 from whet.environment import avoid_broken_amx, keep_sums_in_order, share_cores
 
 if TYPE_CHECKING:
-    from whet.library import grade, read_run, task
+    from whet.library import generate, grade, load_model, read_run, sample, solve, task
+    from whet.rewards.spec import RewardSpec
+    from whet.train.optim import TrainConfig
 
-__all__ = ["grade", "read_run", "task"]
+__all__ = [
+    "RewardSpec",
+    "TrainConfig",
+    "generate",
+    "grade",
+    "load_model",
+    "read_run",
+    "sample",
+    "solve",
+    "task",
+]
+
+_SETTINGS = {"RewardSpec": "whet.rewards.spec", "TrainConfig": "whet.train.optim"}
+"""Settings that are offered here and live elsewhere; everything else is in `whet.library`."""
 
 share_cores()
 keep_sums_in_order()
@@ -19,4 +34,9 @@ def __getattr__(name: str) -> object:
     """Load the library on first use, so that `import whet` itself loads nothing heavy (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'whet' has no attribute {name!r}")
-    return getattr(import_module("whet.library"), name)
+    return getattr(import_module(_SETTINGS.get(name, "whet.library")), name)
+
+
+def __dir__() -> list[str]:
+    """List what is loaded on first use along with the rest, for completion in a notebook."""
+    return sorted({*globals(), *__all__})

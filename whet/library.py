@@ -1,24 +1,43 @@
-"""whet from a notebook: a task, its grader, and what a run has written.
+"""whet from a notebook: tasks, grading, a model to sample from, and what a run has written.
 
     import whet
     task = whet.task("countdown")
-    score = whet.grade(task, problem, text)
+    policy = whet.load_model("Qwen/Qwen3-0.6B")
+    groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
-Everything here is offered by `import whet` and loaded on first use.
+Everything here is offered by `import whet` and loaded on first use. A training loop out of these
+parts is `examples/grpo_loop.py`.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 
+from whet.config import Config
+from whet.data.sft_data import texts
+from whet.engine.base import Request, Sampling
+from whet.engine.build import EngineConfig
+from whet.errors import ConfigError
+from whet.grading.grader import Grader
+from whet.models.sizes import SIZES
+from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.rng import derive
+from whet.rollout.collect import collect
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import make_task
-from whet.types import Problem, Score
+from whet.tasks.registry import TaskConfig, build, make_task
+from whet.train.policy import Policy, build_policy
+from whet.types import Group, Json, Message, Problem, Rollout, Score
+from whet.user_code import read_settings
+
+TOKENIZER_PROBLEMS = 1000
+"""Problems of a task that the tokenizer of a new model is made from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,9 +52,18 @@ class RunTables:
     """Every evaluation by its step."""
 
 
-def task(name: str) -> Task:
-    """Make a task by its name, such as "countdown", or a user's own by "file.py:Class"."""
-    return make_task(name)
+class _TaskSettings(Config):
+    task: TaskConfig
+
+
+def task(name: str, **settings: Json) -> Task:
+    """Make a task by its name, such as "countdown", or a user's own by "file.py:Class".
+
+    `settings` are those of the task in a settings file: `whet.task("countdown", count=50)`.
+    """
+    if not settings:
+        return make_task(name)
+    return build(read_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
 
 
 def grade(task: Task | str, problem: Problem, text: str) -> Score:
@@ -45,6 +73,89 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
     """
     grader = make_task(task) if isinstance(task, str) else task
     return grader.score(problem, text)
+
+
+def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
+    """Write the task's own answer to each problem, to imitate; problems without one are left out."""
+    answers = ((problem, task.solve(problem, seed)) for problem in problems)
+    return [
+        Rollout.from_text(problem, text, model=task.name)
+        for problem, text in answers
+        if text is not None
+    ]
+
+
+def load_model(
+    model: str | Path, *, task: Task | None = None, positions: int = 256, seed: int = 0
+) -> Policy:
+    """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".
+
+    A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
+    problems and solutions of `task`. A folder that is named like a size is written "./tiny".
+    """
+    name = str(model)
+    if name not in SIZES:
+        source = ModelSource(path=name)
+        known_texts = []
+    elif task is None:
+        raise ConfigError(
+            f"a new model of the size {name!r} needs a task whose texts its tokenizer is made from"
+        )
+    else:
+        source = ModelSource(new=name, positions=positions)
+        known_texts = texts(solve(task, islice(task.problems("sft"), TOKENIZER_PROBLEMS)))
+    transformer, tokenizer = open_model(
+        source, dtype=torch_dtype("auto"), texts=known_texts, seed=seed
+    )
+    return build_policy(transformer, tokenizer, EngineConfig(), name=name)
+
+
+def sample(
+    policy: Policy,
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    samples: int = 1,
+    temperature: float = 1.0,
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> list[Group]:
+    """Sample answers to problems and grade them: a group of `samples` rollouts for each problem.
+
+    Grading has the limits of training. `policy.publish` comes first where a learner has moved the
+    weights.
+    """
+    sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+    with Grader(task) as grader:
+        return collect(policy.player, grader, problems, sampling, samples=samples, seed=seed)
+
+
+def generate(
+    policy: Policy,
+    prompts: Sequence[str],
+    *,
+    samples: int = 1,
+    temperature: float = 1.0,
+    max_tokens: int = 256,
+    seed: int = 0,
+) -> list[list[str]]:
+    """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
+    sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
+    requests = [
+        Request(
+            id=f"{index}/{number}",
+            prompt=policy.chat.prompt([Message(role="user", content=prompt)]),
+            sampling=sampling,
+            seed=derive(seed, "generate", index, number),
+        )
+        for index, prompt in enumerate(prompts)
+        for number in range(samples)
+    ]
+    completions = dict(policy.engine.generate(requests))
+    return [
+        [policy.chat.message(completions[f"{index}/{number}"].tokens) for number in range(samples)]
+        for index in range(len(prompts))
+    ]
 
 
 def read_run(folder: str | Path) -> RunTables:
