@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from whet.engine.build import EngineConfig
+from whet.engine.native import EngineConfig
 from whet.errors import visible
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.proofs.base import Finding, Proof, try_proof

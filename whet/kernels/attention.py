@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.kernels.c.attention_ops import attend, packed_lines
-from whet.kernels.shapes import CHUNK, TILE
-from whet.kernels.switch import HAS_TRITON, c_kernels, needs_grad, uses_triton
+from whet.kernels.switch import CHUNK, HAS_TRITON, TILE, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_attention

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from whet.engine.build import EngineConfig
-from whet.engine.prefill import PREFILL_TOKENS
+from whet.engine.native import EngineConfig
+from whet.engine.runner import PREFILL_TOKENS
 from whet.plan import memory as estimate
 from whet.plan.cost import Cost
 from whet.plan.memory import GB, Card

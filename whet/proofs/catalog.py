@@ -68,7 +68,7 @@ PROOFS = (
         claim="the loss of packed sequences is the sum of their losses alone",
         fault="packed sequences see each other",
         remedy=(
-            "look at the starts that whet/models/attention.py gives attention, and at positions "
+            "look at the starts that whet/models/transformer.py gives attention, and at positions "
             "in to_batch"
         ),
         measure=learner_proofs.packing,

@@ -15,8 +15,7 @@ from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
 from whet.data.examples import Batch, Example
 from whet.errors import ConfigError, DataError
-from whet.models.attention import PackedAttention
-from whet.models.transformer import Transformer
+from whet.models.transformer import PackedAttention, Transformer
 from whet.models.value import ValueModel
 from whet.rng import stream
 from whet.train.credit import weigh

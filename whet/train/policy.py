@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from whet.engine.base import Engine
-from whet.engine.build import EngineConfig, build_engine
+from whet.engine.native import EngineConfig, build_engine
 from whet.models.adapters import load_adapters, save_adapters
 from whet.models.load import load_weights, save_model
 from whet.models.lora import LoraTransformer, named_weights
