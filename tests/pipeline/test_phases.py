@@ -8,8 +8,7 @@ import pytest
 from whet.engine.native import EngineConfig
 from whet.models.config import ModelConfig
 from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
-from whet.plan.cost import Cost
-from whet.plan.memory import CARDS, GB, Card
+from whet.plan.cost import CARDS, GB, Card, Cost
 from whet.train.optim import TrainConfig
 
 COST = Cost(

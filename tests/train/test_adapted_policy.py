@@ -23,8 +23,7 @@ from whet.train.checkpoint import load_training, save_training
 from whet.train.credit import weigh
 from whet.train.learner import LocalLearner, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.reference import reference_of
+from whet.train.policy import Policy, build_policy, reference_of
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from whet.engine.native import EngineConfig
 from whet.engine.runner import PREFILL_TOKENS
-from whet.plan import memory as estimate
-from whet.plan.cost import Cost
-from whet.plan.memory import GB, Card
+from whet.plan import cost as estimate
+from whet.plan.cost import GB, Card, Cost
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB

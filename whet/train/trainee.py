@@ -14,8 +14,7 @@ from whet.train.credit import credit, flatten, select
 from whet.train.learner import LocalLearner, Metrics, update
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.reference import Reference, reference_of, with_reference
+from whet.train.policy import Policy, Reference, build_policy, reference_of, with_reference
 from whet.types import Group
 
 
