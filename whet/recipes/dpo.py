@@ -7,8 +7,8 @@ from pydantic import Field
 
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.pairs import Fault, PairRule, PairView, preferences
 from whet.data.problems import some_problems_of
+from whet.data.views import Fault, PairRule, PairView, preferences
 from whet.errors import DataError
 from whet.evals.validation import evaluate
 from whet.recipes.checkpointing import Guard, GuardConfig
