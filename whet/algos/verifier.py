@@ -1,4 +1,4 @@
-"""Tango: credit for the steps of an answer that a verifier judged, and how the verifier itself learns.
+"""Tango: credit for the steps of an answer that a verifier judged, and how the verifier learns.
 
 The reward of a step stands at its last token. A token is worth the step rewards still to come:
 those of the steps that end with it or after it. Answers without judged steps get none. A verifier
@@ -200,7 +200,7 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
     of finding a wrong one. What cannot be told, such as a balanced accuracy over solutions of one
     kind, is left out.
     """
-    found: dict[str, float | None] = {
+    figures: dict[str, float | None] = {
         "verifier/accuracy": outcome.accuracy,
         "verifier/balanced_accuracy": outcome.balanced_accuracy,
         "verifier/precision": outcome.precision(True),
@@ -212,7 +212,7 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
         "verifier/step_f1": steps.f1(False) if steps.total else None,
         "verifier/step_balanced_accuracy": steps.balanced_accuracy,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 BalanceRule = Literal["sqrt_inverse", "inverse"]

@@ -184,8 +184,8 @@ def line(finding: Finding) -> str:
     """Write what a proof measured and its limit; of one that fails also the fault, and what to
     do."""
     limit = "" if finding.measure is None else f" (limit {finding.measure.limit:g})"
-    said = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.text}{limit}"
-    return said if finding.ok else f"{said}\n      {finding.proof.fault}: {finding.proof.remedy}"
+    text = f"{'ok' if finding.ok else 'FAULT':<6}{finding.proof.name:<15}{finding.text}{limit}"
+    return text if finding.ok else f"{text}\n      {finding.proof.fault}: {finding.proof.remedy}"
 
 
 def verdict(findings: Sequence[Finding], seconds: float) -> str:
@@ -195,7 +195,8 @@ def verdict(findings: Sequence[Finding], seconds: float) -> str:
     if not failed:
         return f"all {len(findings)} proofs hold, {where}, {seconds:.1f} s"
     names = ", ".join(dict.fromkeys(proof.fault for proof in failed))
-    return f"{len(failed)} of {len(findings)} proofs fail, {where}, {seconds:.1f} s; begin with the first: {names}"
+    count = f"{len(failed)} of {len(findings)} proofs fail"
+    return f"{count}, {where}, {seconds:.1f} s; begin with the first: {names}"
 
 
 def _own(place: str) -> Sequence[Proof]:

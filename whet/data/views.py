@@ -263,7 +263,9 @@ def _first_wrong(
         ]
         if fitting:
             other, step = source.choice(fitting)
-            pairs.append(_trim_shared(_until(other, step, chat), _until(item, own[index], chat)))
+            pairs.append(
+                _trim_common_start(_until(other, step, chat), _until(item, own[index], chat))
+            )
     return pairs
 
 
@@ -304,7 +306,7 @@ def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
     return replace(example, tokens=example.tokens[: example.start + count])
 
 
-def _trim_shared(chosen: Example, rejected: Example) -> PreferencePair:
+def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     """Let both responses begin where their tokens part; each keeps one at least."""
     length = min(len(chosen.tokens), len(rejected.tokens)) - 1
     is_other = chosen.tokens[:length] != rejected.tokens[:length]

@@ -46,7 +46,7 @@ class DeviceMemory:
         cost = Cost(cfg=model.cfg, width=model.dtype.itemsize)
         trained = sum(weight.numel() for weight in optimizer.weights.values())
 
-        def needed(checkpointed: int) -> float:
+        def need(checkpointed: int) -> float:
             held = update_bytes(
                 cost,
                 micro_tokens=size,
@@ -57,11 +57,11 @@ class DeviceMemory:
             return (sum(held.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
 
         at_least = layers if cfg.checkpointing == "on" else 0
-        if needed(at_least) > self._free():
+        if need(at_least) > self._free():
             for engine in self.engines:
                 engine.sleep()
         return layers_to_checkpoint(
-            needed, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
+            need, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
         )
 
     def _ask_device(self) -> float:
