@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from whet.kernels.attention import packed_attention, tile_table, window_mask
-from whet.kernels.c.attention_ops import attend
+from whet.kernels.attention import attend, packed_attention, tile_table, window_mask
 from whet.kernels.head import head_logits
 from whet.kernels.rows import add_norm, split_heads, split_heads_into, swiglu
 from whet.kernels.switch import c_kernels, uses_triton
