@@ -32,7 +32,7 @@ from torch import Tensor
 from whet.algos import advantages
 from whet.algos.catalog import AlgoConfig, Objective, build
 from whet.algos.losses import TokenTerms
-from whet.algos.preference import PreferenceConfig, preference_objective
+from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.data.examples import Example, PreferencePair
 from whet.models.load import named_views
 from whet.models.transformer import Transformer
@@ -42,7 +42,7 @@ from whet.testing.tiny import tiny_policy
 from whet.train.credit import credit, flatten, select, to_example, weigh
 from whet.train.learner import LocalLearner, divide, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.reference import score_pairs, weigh_pairs
+from whet.train.policy import score_pairs, weigh_pairs
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24

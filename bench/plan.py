@@ -32,12 +32,11 @@ from whet.algos.catalog import AlgoConfig, build
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
-from whet.plan.cost import Cost
-from whet.plan.memory import CARDS, GB
+from whet.plan.cost import CARDS, GB, Cost
 from whet.train.learner import LocalLearner, update
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.reference import Reference, reference_of, with_reference
+from whet.train.policy import Reference, reference_of, with_reference
 
 Settings = dict[str, str | int | float | bool]
 T = TypeVar("T")

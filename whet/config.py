@@ -174,7 +174,7 @@ class Origin:
         first, _, rest = key.partition(".")
         return self.of(rest.partition(".")[2]) if first == self.shared_with and rest else "default"
 
-    def given(self, key: str) -> str | None:
+    def named_key(self, key: str) -> str | None:
         """Find the key, or one below it, that a file or a flag names."""
         names = [name for name, source in self.sources.items() if source != "default"]
         return next((name for name in names if f"{name}.".startswith(f"{key}.")), None)
@@ -271,10 +271,10 @@ def differences(a: Config, b: Config) -> list[str]:
 
 def _refuse_without_effect(config: Config, origin: Origin) -> None:
     for key, reason in _without_effect(config):
-        key = origin.given(key) or key
+        key = origin.named_key(key) or key
         value, default = _value_and_default(config, key)
         source = origin.of(key)
-        if origin.given(key) or (source != "default" and value != default):
+        if origin.named_key(key) or (source != "default" and value != default):
             where = "" if source in ("cli", "default") else f" in {source}"
             given = "" if isinstance(value, Config) else f" = {toml.literal(_plain(value))}"
             raise ConfigError(f"{key}{given}{where} has no effect: {reason}")

@@ -40,7 +40,9 @@ def can_run_amx() -> bool:
     command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("try_amx.py"))]
     nothing = subprocess.DEVNULL
     try:
-        child = subprocess.run(command, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10)  # noqa: S603
+        child = subprocess.run(  # noqa: S603 - this Python and a file of our own
+            command, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10
+        )
     except (OSError, subprocess.SubprocessError):
         return False
     return child.returncode == 0

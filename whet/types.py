@@ -177,7 +177,7 @@ class PerToken(Generic[Array]):
     sampling_logprob: Array | None = None
     """At which the engine sampled the token; None for text nobody sampled."""
     old_logprob: Array | None = None
-    """Under the weights at the start of the step; None at their first use, when they are the same."""
+    """Under the weights at the start of the step; None at their first use: they are the same."""
     ref_logprob: Array | None = None
     """Under the starting policy of a KL or preference, or under a teacher."""
     value: Array | None = None

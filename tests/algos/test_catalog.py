@@ -13,7 +13,7 @@ from whet import tables, toml
 from whet.algos.catalog import AlgoConfig, build, policy_objective, resolve, sft_objective
 from whet.algos.losses import EarlyStop, Staleness, TokenTerms
 from whet.algos.rows import ROWS, AlgoName
-from whet.algos.step_credit import Blend
+from whet.algos.verifier import Blend
 from whet.config import Config, load
 from whet.errors import ConfigError
 from whet.toml import Table

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from whet.algos.advantages import center, gae, leave_one_out, zscore
-from whet.algos.distill import reverse_kl, teacher_advantage
 from whet.algos.losses import (
     KlEstimator,
     TokenTerms,
@@ -20,7 +19,7 @@ from whet.algos.losses import (
     sequence_ratio,
     token_mean,
 )
-from whet.algos.preference import dpo, ipo
+from whet.algos.objectives import dpo, ipo, reverse_kl, teacher_advantage
 from whet.evals.stats import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]

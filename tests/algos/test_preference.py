@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from whet.algos.losses import TokenTerms
-from whet.algos.preference import PreferenceConfig, dpo, ipo, pair_log_ratios, preference_objective
+from whet.algos.objectives import PreferenceConfig, dpo, ipo, pair_log_ratios, preference_objective
 
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from whet.algos.step_credit import Blend, JudgedAnswer, alpha_at, blend, step_credit, to_tokens
+from whet.algos.verifier import Blend, JudgedAnswer, alpha_at, blend, step_credit, to_tokens
 from whet.types import Step
 
 

@@ -16,12 +16,12 @@ from small import Pipeline, whet
 from torch import Tensor
 
 from whet.algos import catalog, losses
+from whet.commands.doctor import PROOFS
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
 from whet.evals import stats
-from whet.models.attention import MergedAttention, PackedAttention
+from whet.models.transformer import MergedAttention, PackedAttention
 from whet.proofs.base import Measure, Proof, try_proof
-from whet.proofs.catalog import PROOFS
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat

@@ -4,8 +4,8 @@ import pytest
 import torch
 from small import Pipeline, Said, half_written, whet, write
 
-from whet.models.attention import PackedAttention
 from whet.models.load import load_model
+from whet.models.transformer import PackedAttention
 from whet.text.tokenizer import Tokenizer
 
 VERDICTS = ("correct: ", "wrong: ", "no answer: ")

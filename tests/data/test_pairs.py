@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.pairs import Fault, PairRule, PairView, preferences
+from whet.data.views import Fault, PairRule, PairView, preferences
 from whet.tasks.base import StepNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whet.data.sft_data import imitation, texts
+from whet.data.views import imitation, texts
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat

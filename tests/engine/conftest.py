@@ -3,7 +3,7 @@
 import pytest
 from engines import BUILDS
 
-from whet.engine.kv_cache import Build
+from whet.engine.runner import Build
 
 
 @pytest.fixture(params=list(BUILDS))

@@ -8,9 +8,8 @@ from torch import Tensor
 from whet.engine import paged_cache
 from whet.engine.base import Request, Sampling
 from whet.engine.cpu import compiled, dense_cache
-from whet.engine.kv_cache import Build
-from whet.engine.loop import Detokenize
-from whet.engine.native import NativeConfig, NativeEngine
+from whet.engine.native import Detokenize, NativeConfig, NativeEngine
+from whet.engine.runner import Build
 from whet.models.transformer import Attend, Transformer
 from whet.rng import numpy_stream
 from whet.testing.rounding import logprob_bound

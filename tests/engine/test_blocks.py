@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.engine.blocks import PageAllocator
+from whet.engine.paged_cache import PageAllocator
 
 PAGE, ROWS, LONGEST = 4, 6, 40
 

@@ -14,10 +14,9 @@ from torch import Tensor
 from whet.engine.base import Request, Sampling
 from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledCache, build_cpu_cache
 from whet.engine.cpu.dense_cache import DenseCache
-from whet.engine.kv_cache import Build
-from whet.engine.loop import Loop
-from whet.engine.native import NativeEngine
-from whet.engine.sampling import uniforms
+from whet.engine.native import Loop, NativeEngine
+from whet.engine.row_state import uniforms
+from whet.engine.runner import Build
 from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer

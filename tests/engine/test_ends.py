@@ -17,7 +17,7 @@ from engines import (
 )
 
 from whet.engine.base import Request, Sampling
-from whet.engine.kv_cache import Build
+from whet.engine.runner import Build
 from whet.engine.scheduler import LOOK_AHEAD
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model

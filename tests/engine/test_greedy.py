@@ -9,10 +9,9 @@ from engines import FAMILIES, STOPS, all_requests, random_prompts, small_engine
 from transformers import AutoModelForCausalLM
 
 from whet.engine.base import Sampling
-from whet.engine.kv_cache import Build
-from whet.models.attention import PackedAttention
+from whet.engine.runner import Build
 from whet.models.load import load_model, save_model
-from whet.models.transformer import Transformer
+from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.tiny import tiny_model
 from whet.types import Tokens
 

@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from whet.engine.cpu.dense_cache import BLOCK, DenseCache
-from whet.engine.kv_cache import Build, KVCache
 from whet.engine.paged_cache import PagedCache, build_paged_cache
-from whet.engine.prefill import plan_passes
-from whet.engine.row_state import Rows
-from whet.engine.sequences import Indices
-from whet.engine.transfer import Link
+from whet.engine.row_state import Link, Rows
+from whet.engine.runner import Build, KVCache, plan_passes
+from whet.engine.scheduler import Indices
 from whet.errors import EngineError
-from whet.models.attention import PackedAttention
-from whet.models.transformer import Transformer
+from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import rounding_bound, terms_of_pass
 from whet.testing.tiny import tiny_model
 from whet.types import Tokens

@@ -17,7 +17,7 @@ from engines import (
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.kv_cache import Build, KVCache
+from whet.engine.runner import Build, KVCache
 from whet.errors import DataError, EngineError
 from whet.models.lora import LoraConfig, LoraTransformer, named_weights
 from whet.models.transformer import Transformer

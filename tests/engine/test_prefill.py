@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.engine.prefill import plan_passes
+from whet.engine.runner import plan_passes
 from whet.types import Tokens
 
 

@@ -8,7 +8,7 @@ from scipy.stats import chi2, kstest
 from torch import Tensor
 
 from whet.engine.base import Sampling
-from whet.engine.sampling import Cuts, cut, inverse_cdf, sample, uniforms
+from whet.engine.row_state import Cuts, cut, inverse_cdf, sample, uniforms
 
 PROBS = (0.10, 0.40, 0.05, 0.30, 0.15)
 DRAWS = 20_000

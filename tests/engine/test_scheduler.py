@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.engine.base import Request, Sampling
-from whet.engine.blocks import PageAllocator
-from whet.engine.scheduler import LOOK_AHEAD, Scheduler
-from whet.engine.sequences import Report, Sequences
+from whet.engine.paged_cache import PageAllocator
+from whet.engine.scheduler import LOOK_AHEAD, Report, Scheduler, Sequences
 
 PAGE, CONTEXT = 4, 64
 

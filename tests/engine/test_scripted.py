@@ -3,7 +3,7 @@
 import numpy as np
 
 from whet.engine.base import Request, Sampling
-from whet.engine.scripted import ScriptedEngine
+from whet.proofs.policy_proofs import ScriptedEngine
 from whet.testing.contracts import check_engine
 from whet.types import Finish, Tokens
 

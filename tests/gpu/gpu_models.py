@@ -7,8 +7,7 @@ from torch import Tensor
 from whet.data.examples import Example
 from whet.engine.base import Engine, Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.models.rope import rope_table
-from whet.models.transformer import Transformer
+from whet.models.transformer import Transformer, rope_table
 from whet.rng import derive, numpy_stream
 from whet.testing.tiny import tiny_model
 from whet.types import Completion

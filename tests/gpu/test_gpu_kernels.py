@@ -11,11 +11,17 @@ from whet.kernels.attention import (
     paged_prefill,
     plain_packed_attention,
 )
-from whet.kernels.gate import plain_swiglu, swiglu
 from whet.kernels.head import head_logits, sample_rows, token_logprobs
-from whet.kernels.norm import add_norm, plain_add_norm
-from whet.kernels.rope import plain_split_heads, split_heads, split_heads_into
-from whet.kernels.shapes import Heads
+from whet.kernels.rows import (
+    add_norm,
+    plain_add_norm,
+    plain_split_heads,
+    plain_swiglu,
+    split_heads,
+    split_heads_into,
+    swiglu,
+)
+from whet.kernels.switch import Heads
 
 LENGTHS = [1, 64, 65, 300, 1100]
 WINDOWS = [None, 33, 600]

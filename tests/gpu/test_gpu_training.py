@@ -22,8 +22,7 @@ from whet.train.credit import weigh
 from whet.train.learner import LocalLearner, score_examples
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, set_determinism
-from whet.train.reference import reference_of
+from whet.train.policy import Policy, reference_of, set_determinism
 
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)
 

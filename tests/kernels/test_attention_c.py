@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.kernels.attention import packed_attention, plain_packed_attention
+from whet.kernels.attention import attend, packed_attention, plain_packed_attention
 from whet.kernels.c import library as c_library
-from whet.kernels.c.attention_ops import attend
 
 LIBRARY = c_library.library()
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="there is no C compiler")

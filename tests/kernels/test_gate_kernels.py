@@ -4,7 +4,7 @@ import pytest
 import torch
 from interpreted import draw, grads_of, interpreted, leaves
 
-from whet.kernels.gate import plain_swiglu, swiglu
+from whet.kernels.rows import plain_swiglu, swiglu
 
 
 def test_gate_of_zero_closes_and_a_large_one_passes_by_hand() -> None:

@@ -5,7 +5,7 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.norm import add_norm, plain_add_norm
+from whet.kernels.rows import add_norm, plain_add_norm
 
 EPS = 1e-5
 

@@ -6,8 +6,8 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.rope import plain_split_heads, rotate, split_heads, split_heads_into
-from whet.kernels.shapes import Heads
+from whet.kernels.rows import plain_split_heads, rotate, split_heads, split_heads_into
+from whet.kernels.switch import Heads
 
 EPS, SIZE, POSITIONS = 1e-5, 16, 50
 SHAPES = [(2, 2), (4, 2), (7, 1), (14, 2)]

@@ -10,11 +10,16 @@ from interpreted import draw, leaves
 from torch import Tensor
 
 from whet.kernels.c import library as c_library
-from whet.kernels.gate import plain_swiglu, swiglu
-from whet.kernels.norm import add_norm, plain_add_norm
-from whet.kernels.rope import plain_split_heads, split_heads, split_heads_into
-from whet.kernels.shapes import Heads
-from whet.kernels.switch import IS_INTERPRETED
+from whet.kernels.rows import (
+    add_norm,
+    plain_add_norm,
+    plain_split_heads,
+    plain_swiglu,
+    split_heads,
+    split_heads_into,
+    swiglu,
+)
+from whet.kernels.switch import IS_INTERPRETED, Heads
 
 pytestmark = pytest.mark.skipif(
     IS_INTERPRETED or c_library.library() is None,

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.models.attention import MergedAttention, PackedAttention
-from whet.models.rope import AttentionSpec
+from whet.models.transformer import AttentionSpec, MergedAttention, PackedAttention
 
 
 def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:

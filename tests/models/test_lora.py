@@ -13,10 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from whet.errors import DataError
 from whet.models.adapters import load_adapters, read_adapter, save_adapters
-from whet.models.attention import PackedAttention
 from whet.models.load import named_views, save_model
 from whet.models.lora import TARGETS, LoraConfig, LoraLinear, LoraTransformer, Target, twin
-from whet.models.transformer import Transformer
+from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
 

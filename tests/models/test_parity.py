@@ -16,10 +16,9 @@ from transformers import (
     Qwen3Config,
 )
 
-from whet.models.attention import PackedAttention
 from whet.models.config import DynamicRope, LinearRope, Llama3Rope, ModelConfig, YarnRope
 from whet.models.load import load_model, save_model
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import PackedAttention, Transformer, initialise
 
 LENGTHS = (7, 1, 40, 12)
 SHAPE = {

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from whet.engine.build import EngineConfig
+from whet.engine.native import EngineConfig
 from whet.models.config import ModelConfig
 from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
-from whet.plan.cost import Cost
-from whet.plan.memory import CARDS, GB, Card
+from whet.plan.cost import CARDS, GB, Card, Cost
 from whet.train.optim import TrainConfig
 
 COST = Cost(

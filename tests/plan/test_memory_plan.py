@@ -3,8 +3,8 @@
 import pytest
 from test_cost import HALF, SEVEN, qwen
 
-from whet.plan import memory as estimate
-from whet.plan.memory import CARDS
+from whet.plan import cost as estimate
+from whet.plan.cost import CARDS
 
 MIDDLE = qwen(28, 1536, 12, 2, 128, 8960, 151936, tied=True)
 H200 = CARDS["h200"]

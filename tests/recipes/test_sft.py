@@ -4,7 +4,7 @@ from statistics import fmean
 import pytest
 from small import Pipeline, check_clock, whet, write
 
-from whet.data.sft_data import imitation
+from whet.data.views import imitation
 from whet.errors import DataError
 from whet.recipes.training import read_data, take_batch
 from whet.store.run import RunStore

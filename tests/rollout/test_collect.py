@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from whet.engine.base import Request, Sampling
-from whet.engine.scripted import ScriptedEngine
 from whet.grading.grader import Grader
+from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rollout.collect import Player, collect
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer

@@ -9,8 +9,8 @@ import pytest
 
 from whet.algos.losses import sequence_mean
 from whet.engine.base import Sampling
-from whet.engine.scripted import ScriptedEngine
 from whet.grading.grader import Grader
+from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import Ask, Player, collect, play
 from whet.rollout.gather import GatherConfig, gather, is_equal

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.algos.step_credit import step_credit
-from whet.engine.scripted import ScriptedEngine
+from whet.algos.verifier import step_credit
+from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rollout.collect import Player
 from whet.rollout.verification import (
     make_verifications,

@@ -16,8 +16,7 @@ from whet.tasks.logic.arc import Arc, ArcConfig
 from whet.tasks.logic.graph_logic import GraphLogic, GraphLogicConfig
 from whet.tasks.logic.knights import Knights, KnightsConfig
 from whet.tasks.logic.ordering import Ordering, OrderingConfig
-from whet.tasks.logic.zebra import Zebra, ZebraConfig
-from whet.tasks.logic.zebralogic import ZebraLogic, ZebraLogicConfig
+from whet.tasks.logic.zebra import Zebra, ZebraConfig, ZebraLogic, ZebraLogicConfig
 from whet.tasks.warmup.arithmetic import Arithmetic, ArithmeticConfig
 from whet.tasks.warmup.countdown import Countdown, CountdownConfig
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.text.doubt import is_doubtful
+from whet.text.final_answer import is_doubtful
 
 
 @pytest.mark.parametrize(

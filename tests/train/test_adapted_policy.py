@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import EngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.source import ModelSource, merge, open_model
@@ -23,8 +23,7 @@ from whet.train.checkpoint import load_training, save_training
 from whet.train.credit import weigh
 from whet.train.learner import LocalLearner, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.reference import reference_of
+from whet.train.policy import Policy, build_policy, reference_of
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 CFG = TrainConfig(lr=1e-2, micro_tokens=256)

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.preference import PreferenceConfig, preference_objective
+from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.data.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import LocalLearner, score_batch, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.reference import score_pairs, weigh_pairs
+from whet.train.policy import score_pairs, weigh_pairs
 
 CPU = torch.device("cpu")
 SHAPES = [

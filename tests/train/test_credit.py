@@ -10,7 +10,7 @@ import torch
 from whet.algos.advantages import State, center, each
 from whet.algos.catalog import AlgoConfig, Algorithm, build
 from whet.algos.losses import sequence_mean
-from whet.algos.step_credit import Blend
+from whet.algos.verifier import Blend
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
 from whet.rollout.gather import GatherConfig

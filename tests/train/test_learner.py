@@ -20,8 +20,7 @@ from whet.algos.losses import (
     token_ratio,
 )
 from whet.data.examples import Example, pack, to_batch
-from whet.models.attention import PackedAttention
-from whet.models.transformer import Transformer
+from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model

@@ -14,8 +14,7 @@ from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
-from whet.plan.cost import Cost
-from whet.plan.memory import SHARE_OF_MEMORY, update_bytes
+from whet.plan.cost import SHARE_OF_MEMORY, Cost, update_bytes
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.train.credit import weigh

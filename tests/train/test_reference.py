@@ -11,7 +11,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import score_examples
-from whet.train.reference import Reference, reference_of
+from whet.train.policy import Reference, reference_of
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 

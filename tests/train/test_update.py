@@ -26,7 +26,7 @@ from whet.testing.tiny import tiny_model
 from whet.train.credit import weigh
 from whet.train.learner import LocalLearner, Sums, divide, score_examples, update, with_old
 from whet.train.optim import TrainConfig
-from whet.train.reference import Reference, with_reference
+from whet.train.policy import Reference, with_reference
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from whet.algos import advantages, losses, step_credit
+from whet.algos import advantages, losses, verifier
 from whet.algos.losses import (
     EarlyStop,
     KlEstimator,
@@ -35,7 +35,7 @@ from whet.algos.rows import (
     SurrogateName,
     WeightsName,
 )
-from whet.algos.step_credit import Blend
+from whet.algos.verifier import Blend
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.user_code import Reference, is_reference, load_from_file
@@ -168,7 +168,7 @@ class Algorithm:
     """Of whole answers, group by group; None where `spread` credits single tokens."""
     spread: advantages.Spread | None
     whitens: bool
-    step_credit: step_credit.StepCredit | None
+    step_credit: verifier.StepCredit | None
     alpha: Callable[[float], float]
     """Share of step credit, by how much of the run is done."""
     objective: Objective
@@ -211,8 +211,8 @@ def build(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         advantage=_advantage(row, cfg),
         spread=_spread(row, cfg),
         whitens=row.whiten,
-        step_credit=step_credit.step_credit(row.steps) if row.steps else None,
-        alpha=partial(step_credit.alpha_at, row.alpha, cfg.steps),
+        step_credit=verifier.step_credit(row.steps) if row.steps else None,
+        alpha=partial(verifier.alpha_at, row.alpha, cfg.steps),
         objective=policy_objective(cfg),
         weights=_weights(row.weights, max_tokens),
         kl_in_reward=0.0 if in_loss else cfg.kl,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whet.algos.step_credit import StepRule
+from whet.algos.verifier import StepRule
 
 AlgoName = Literal[
     "grpo",

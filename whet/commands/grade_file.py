@@ -180,13 +180,13 @@ def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str
         name = row.problem.task
         if name not in tasks:
             try:
-                tasks[name] = make_known(name, make)
+                tasks[name] = make_by_name(name, make)
             except WhetError as error:
                 raise DataError(f"{source} line {row.line}: {error}") from error
     return list(tasks.values())
 
 
-def make_known(name: str, make: MakeTask) -> Task:
+def make_by_name(name: str, make: MakeTask) -> Task:
     """Make a task that a row of data names, which must not be a file to run."""
     if is_reference(name):
         raise DataError(

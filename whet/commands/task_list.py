@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Column, Table
 
-from whet.commands.grade_file import MakeTask, make_known
+from whet.commands.grade_file import MakeTask, make_by_name
 from whet.data.problems import read_problems
 from whet.errors import DataError, WhetError
 from whet.grading.check_task import Failure, GraderReport, check_grader
@@ -103,7 +103,7 @@ def check_file(
     tasks = {task.name: task for task in map(load_user_task, own)}
     for name in by_task.keys() - tasks.keys():
         try:
-            tasks[name] = make_known(name, make)
+            tasks[name] = make_by_name(name, make)
         except WhetError as error:
             raise DataError(f"{file}: {error}") from error
     return [_check_and_print(tasks[name], problems, workers) for name, problems in by_task.items()]

@@ -162,7 +162,7 @@ class Band(Curriculum):
     low: float = Field(default=0.0, ge=0.0, le=1.0)
     """Wanted are pass rates above this."""
     high: float = Field(default=1.0, ge=0.0, le=1.0)
-    """Wanted are pass rates below this; 0 and 1 leave out what is never and what is always solved."""
+    """Wanted are pass rates below this; 0 and 1 leave out what is never or always solved."""
     rest: int = Field(default=2, ge=0)
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 

@@ -46,7 +46,7 @@ class DecodeGraphs:
         # allocator's cache.
         graph = torch.cuda.CUDAGraph()
         before = torch.cuda.memory_reserved()
-        with torch.cuda.stream(self._stream), _garbage_left():
+        with torch.cuda.stream(self._stream), _without_garbage_collection():
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             step()
             graph.capture_end()
@@ -55,7 +55,7 @@ class DecodeGraphs:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     """Collect no garbage meanwhile: freeing an old graph or its memory would end the recording."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -19,7 +19,7 @@ class ValidationConfig(Config):
     """Validation during training, which picks the checkpoint that is kept as the result."""
 
     every: int = Field(default=0, ge=0)
-    """Steps between validations, the first before training; 0 validates after the last step only."""
+    """Steps between validations, the first before training; 0: after the last step only."""
     split: Split = Field(default="dev", json_schema_extra=CONSTANT)
     """The split to validate on, without problems that are known to have no solution."""
     samples: int = Field(default=4, ge=1)

@@ -3,17 +3,18 @@
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's
 log-probability of a token and the learner's come from the same statistics of the same logits, so
-they are the same bits; where the learner's come from C, on a CPU, they agree to rounding.
+they are the same bits; where the learner's come from scores.c, on a CPU, they agree to rounding.
 """
 
+import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.c import score_ops as c_scores
-from whet.kernels.switch import HAS_TRITON, c_kernels, uses_triton
+from whet.kernels.switch import HAS_TRITON, address, c_kernels, uses_triton
 
 if HAS_TRITON:
     from whet.kernels import triton_head
@@ -69,7 +70,7 @@ def token_logprobs(
         library = c_kernels(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
-            return c_scores.scores(
+            return compiled_scores(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
     rows = max(1, elements // len(weight_VH))
@@ -278,3 +279,66 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total.add_(left @ right)
+
+
+def compiled_scores(
+    library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """Score each label under softmax(logits / scale); the entropy too if wanted, else 0.
+
+    Both have gradients, for which the logits are kept as they are: nobody may change them.
+    """
+    assert logits_MV.dtype == torch.float32 and logits_MV.device.type == "cpu", (
+        "the kernel takes no other logits"
+    )
+    assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "a label and a scale a row"
+    given = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
+    both: tuple[Tensor, Tensor] = _CompiledScores.apply(library, *given, entropy)
+    return both
+
+
+class _CompiledScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        library: ctypes.CDLL,
+        logits_MV: Tensor,
+        label_M: Tensor,
+        scale_M: Tensor,
+        entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        rows, vocab = logits_MV.shape
+        logprob_M, entropy_M, kept_M3 = (
+            logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
+        )
+        given = logits_MV.data_ptr(), rows, vocab, label_M.data_ptr(), scale_M.data_ptr(), entropy
+        results = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
+        if library.scores_measure(*given, *results, torch.get_num_threads()):
+            raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
+        ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
+        ctx.library = library
+        ctx.has_entropy = entropy
+        ctx.set_materialize_grads(False)
+        return logprob_M, entropy_M
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, d_logprob_M: Tensor | None, d_entropy_M: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        logits_MV, *rest = ctx.saved_tensors
+        if not ctx.has_entropy:
+            d_entropy_M = None
+        grads = (None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M))
+        # What is kept serves a second way back too, so the gradient gets memory of its own.
+        slope_MV = torch.empty_like(logits_MV)
+        tensors = *rest, *grads, slope_MV
+        addresses = (address(x) for x in tensors)
+        ctx.library.scores_slope(
+            logits_MV.data_ptr(), *logits_MV.shape, *addresses, torch.get_num_threads()
+        )
+        return None, slope_MV, None, None, None
+
+
+def _floats(x: Tensor) -> Tensor:
+    return x.to(torch.float32).contiguous()

@@ -1,11 +1,13 @@
-"""Which kernels can take a tensor: Triton on CUDA, C for float32 on a CPU, else torch.
+"""Which kernels can take a tensor (Triton on CUDA, C for float32 on a CPU, else torch), and sizes.
 
+All attention kernels sum in one order, so that the bits of a token do not depend on its company.
 With TRITON_INTERPRET=1 in the environment before the first import, Triton runs them on the CPU;
 only tests do that.
 """
 
 import ctypes
 import os
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
@@ -13,10 +15,25 @@ from torch import Tensor
 
 from whet.kernels.c import library as c_library
 
+BLOCK = 64
+"""Keys taken at a time, from the start of the sequence."""
+CHUNK = 512
+"""Keys summed on their own before they are joined with those before them."""
+TILE = 32
+"""Queries per program. Tiles begin at multiples of it, so none straddles two blocks of keys."""
 HAS_TRITON = find_spec("triton") is not None
 LANES = 16
 """Numbers that a kernel in C takes at a time; sizes of a model have to be multiples of it."""
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """Query heads, key/value heads, and the eps of their norms."""
+
+    queries: int
+    groups: int
+    eps: float
 
 
 def uses_triton(x: Tensor | torch.device) -> bool:

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whet.kernels.shapes import BLOCK, CHUNK, TILE
+from whet.kernels.switch import BLOCK, CHUNK, TILE
 
 LOG2_E = math.log2(math.e)
 PREFILL = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
@@ -35,10 +35,8 @@ def packed_forward(
     window: int | None = None,
 ) -> Tensor:
     q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
-    return _launch_prefill(
-        q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, starts_S1, starts_S1, lse_NT,
-        page=0, width=0, window=window,
-    )  # fmt: skip
+    lines = starts_S1, tiles_X2, starts_S1, starts_S1
+    return _launch_prefill(q_TND, k_TGD, v_TGD, *lines, lse_NT, page=0, width=0, window=window)
 
 
 def paged_forward(
@@ -55,9 +53,18 @@ def paged_forward(
     page = _page_size(keys_pages, values_pages)
     table_SP = table_SP.contiguous()
     return _launch_prefill(
-        q_TND.contiguous(), keys_pages, values_pages, starts_S1, tiles_X2, before_S, table_SP, None,
-        page=page, width=table_SP.shape[1], window=window,
-    )  # fmt: skip
+        q_TND.contiguous(),
+        keys_pages,
+        values_pages,
+        starts_S1,
+        tiles_X2,
+        before_S,
+        table_SP,
+        None,
+        page=page,
+        width=table_SP.shape[1],
+        window=window,
+    )
 
 
 def decode(
@@ -78,25 +85,22 @@ def decode(
     table_BP = table_BP.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
-    tops_BCN, sums_BCN, parts_BCND = scratch
+    parts_BCND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
     tile = max(16, triton.next_power_of_2(share))
     assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
         "scratch memory of another size"
     )
+    given = q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, *scratch
+    sizes = groups, share, size, page, tile, BLOCK, CHUNK, window or 0
     _decode[(rows, groups, chunks)](
-        q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, tops_BCN, sums_BCN,
-        parts_BCND,
-        LOG2_E / math.sqrt(size), width, chunks, groups, share, size, page, tile, BLOCK, CHUNK,
-        window or 0,
-        **DECODE,
-    )  # fmt: skip
+        *given, LOG2_E / math.sqrt(size), width, chunks, *sizes, **DECODE
+    )
     if chunks > 1:
+        shape = groups, share, size, tile, CHUNK, window or 0
         _combine[(rows, groups)](
-            tops_BCN, sums_BCN, parts_BCND, length_B, out_BND, chunks, groups, share, size, tile,
-            CHUNK,
-            window or 0, num_warps=2, enable_fp_fusion=False,
-        )  # fmt: skip
+            *scratch, length_B, out_BND, chunks, *shape, num_warps=2, enable_fp_fusion=False
+        )
     return out_BND
 
 
@@ -117,13 +121,18 @@ def _launch_prefill(
     (tokens, heads, size) = q_TND.shape
     groups = keys.shape[1]
     out_TND = torch.empty_like(q_TND)
+    given = q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND
+    sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
     _prefill[(len(tiles_X2), heads)](
-        q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND,
+        *given,
         out_TND if lse_NT is None else lse_NT,
-        LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None, groups, heads // groups,
-        size, page,
-        TILE, BLOCK, CHUNK, window or 0, **PREFILL,
-    )  # fmt: skip
+        LOG2_E / math.sqrt(size),
+        width,
+        tokens,
+        lse_NT is not None,
+        *sizes,
+        **PREFILL,
+    )
     return out_TND
 
 

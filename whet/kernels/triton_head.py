@@ -25,9 +25,19 @@ def measure(
         parts = _measured_blocks(logits_RV, temperature_R, has_entropy)
         blocks = triton.cdiv(width, BLOCK)
         _combine[(rows,)](
-            logits_RV, label_R, temperature_R, *parts, logprob_R, entropy_R, lse_R, width, blocks,
-            has_entropy, triton.next_power_of_2(blocks), **NARROW,
-        )  # fmt: skip
+            logits_RV,
+            label_R,
+            temperature_R,
+            *parts,
+            logprob_R,
+            entropy_R,
+            lse_R,
+            width,
+            blocks,
+            has_entropy,
+            triton.next_power_of_2(blocks),
+            **NARROW,
+        )
     return logprob_R, entropy_R, lse_R
 
 
@@ -76,10 +86,18 @@ def slope(
     if rows:
         d_entropy = d_logprob_R if d_entropy_R is None else d_entropy_R
         _slope[(rows, triton.cdiv(width, BLOCK))](
-            logits_RV, label_R, temperature_R, *measures, d_logprob_R.contiguous(),
-            d_entropy.contiguous(), slope_RV,
-            width, d_entropy_R is not None, BLOCK, **WIDE,
-        )  # fmt: skip
+            logits_RV,
+            label_R,
+            temperature_R,
+            *measures,
+            d_logprob_R.contiguous(),
+            d_entropy.contiguous(),
+            slope_RV,
+            width,
+            d_entropy_R is not None,
+            BLOCK,
+            **WIDE,
+        )
     return slope_RV
 
 
@@ -127,9 +145,16 @@ def _whole(top, total):
 
 @triton.jit
 def _blocks(
-    logits, temperatures, tops, sums, slants, width, blocks, HAS_ENTROPY: tl.constexpr,
-    BLOCK: tl.constexpr
-):  # fmt: skip
+    logits,
+    temperatures,
+    tops,
+    sums,
+    slants,
+    width,
+    blocks,
+    HAS_ENTROPY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Measure a block: maximum m, sum of exp(z - m), and of (z - m) exp(z - m) for entropy."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -149,9 +174,20 @@ def _blocks(
 
 @triton.jit
 def _combine(
-    logits, labels, temperatures, tops, sums, slants, logprobs, entropies, lses, width, blocks,
-    HAS_ENTROPY: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+    logits,
+    labels,
+    temperatures,
+    tops,
+    sums,
+    slants,
+    logprobs,
+    entropies,
+    lses,
+    width,
+    blocks,
+    HAS_ENTROPY: tl.constexpr,
+    LANES: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
@@ -198,9 +234,18 @@ def _pick_block(
 
 @triton.jit
 def _pick_token(
-    logits, tops, temperatures, chosen, rests, lses, tokens, logprobs, width, blocks,
-    BLOCK: tl.constexpr
-):  # fmt: skip
+    logits,
+    tops,
+    temperatures,
+    chosen,
+    rests,
+    lses,
+    tokens,
+    logprobs,
+    width,
+    blocks,
+    BLOCK: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
     block = tl.load(chosen + row)
     offset = tl.arange(0, BLOCK)
@@ -222,9 +267,18 @@ def _pick_token(
 
 @triton.jit
 def _slope(
-    logits, labels, temperatures, entropies, lses, d_logprobs, d_entropies, slopes, width,
-    HAS_ENTROPY: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    logits,
+    labels,
+    temperatures,
+    entropies,
+    lses,
+    d_logprobs,
+    d_entropies,
+    slopes,
+    width,
+    HAS_ENTROPY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     is_real = column < width

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
-"""The kernels of rope.py: one program per token forward, per set of tokens backward.
+"""The heads of rows.py: one program per token forward, per set of tokens backward.
 
 Shapes: T tokens, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P positions, R
 programs. One kernel writes packed tensors and cache pages. Products and sums are rounded as they
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whet.kernels.shapes import Heads
+from whet.kernels.switch import Heads
 
 ROWS_EACH, MOST_PROGRAMS = 4, 1024
 """Tokens per program of a backward pass through norms, with one partial gradient each."""
@@ -76,13 +76,21 @@ def backward(
     parts_R2D = torch.empty(
         programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
     )
+    slopes = d_q_TND.contiguous(), d_k_TGD.contiguous(), d_v_TGD.contiguous()
+    inputs = _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD), _or(qkv_TX, d_qkv_TX)
+    numbers = rows, split.eps, triton.cdiv(rows, programs)
+    sizes = has_norm, split.queries, split.groups, size // 2, triton.next_power_of_2(all_heads)
     _backward[(programs,)](
-        d_q_TND.contiguous(), d_k_TGD.contiguous(), d_v_TGD.contiguous(), rope_PD, positions_T,
-        _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD), _or(qkv_TX, d_qkv_TX), d_qkv_TX, parts_R2D,
-        rows, split.eps, triton.cdiv(rows, programs), has_norm, split.queries, split.groups,
-        size // 2,
-        triton.next_power_of_2(all_heads), enable_fp_fusion=False,
-    )  # fmt: skip
+        *slopes,
+        rope_PD,
+        positions_T,
+        *inputs,
+        d_qkv_TX,
+        parts_R2D,
+        *numbers,
+        *sizes,
+        enable_fp_fusion=False,
+    )
     if q_norm_D is None or k_norm_D is None:
         return d_qkv_TX, None, None
     d_q_norm_D, d_k_norm_D = parts_R2D.sum(0).unbind()
@@ -107,13 +115,13 @@ def _launch(
     assert size & (size - 1) == 0, f"a head size of {size} is no power of two"
     q_TND = qkv_TX.new_empty(rows, split.queries, size)
     if rows:
+        norms = _or(q_norm_D, rope_PD), _or(k_norm_D, rope_PD)
+        block = triton.next_power_of_2(split.queries + 2 * split.groups)
+        sizes = q_norm_D is not None, page, split.queries, split.groups, size // 2, block
+        inputs = qkv_TX.contiguous(), rope_PD, positions_T, *norms
         _forward[(rows,)](
-            qkv_TX.contiguous(), rope_PD, positions_T, _or(q_norm_D, rope_PD), _or(k_norm_D,
-            rope_PD),
-            q_TND, keys, values, cell_T, split.eps, q_norm_D is not None, page, split.queries,
-            split.groups, size // 2,
-            triton.next_power_of_2(split.queries + 2 * split.groups), enable_fp_fusion=False,
-        )  # fmt: skip
+            *inputs, q_TND, keys, values, cell_T, split.eps, *sizes, enable_fp_fusion=False
+        )
     return q_TND
 
 

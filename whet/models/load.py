@@ -20,8 +20,7 @@ from torch import Tensor
 
 from whet.errors import DataError
 from whet.models.config import ModelConfig, from_json, to_json
-from whet.models.rope import rope_table
-from whet.models.transformer import Layer, Transformer
+from whet.models.transformer import Layer, Transformer, rope_table
 from whet.types import Json
 
 WEIGHTS = "model.safetensors"

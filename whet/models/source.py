@@ -12,9 +12,8 @@ from whet.errors import ConfigError, DataError
 from whet.models.adapters import is_adapter, load_adapters, read_adapter
 from whet.models.load import load_model, resolve, save_model, stored_dtype
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.rope import rope_table
 from whet.models.sizes import SIZES, new_config
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, initialise, rope_table
 from whet.rng import derive
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat

@@ -1,22 +1,121 @@
-"""One decoder for engine and learner; families differ in fields of ModelConfig.
+"""One decoder for engine and learner, and attention over packed sequences, for it and for prompts.
 
-Shapes: T tokens of all sequences laid end to end, H hidden, N query heads, G key/value heads, D
-head size, X query, key and value heads of a token side by side, V vocabulary. Which tokens may see
-which is not decided here: `attend` gets the heads of a layer, and how to turn them, and answers.
+Families differ in fields of ModelConfig. Which tokens may see which is not decided by the decoder:
+`attend` gets the heads of a layer, and how to turn them, and answers.
+
+Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
+head size, X query, key and value heads of a token side by side or tiles of queries, V vocabulary, U
+tokens without those that sequences have in common at their start, C cells of a grid with a line a
+sequence.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from whet.kernels.gate import swiglu
+from whet.kernels.attention import attend, packed_attention, tile_table, window_mask
 from whet.kernels.head import head_logits
-from whet.kernels.norm import add_norm
-from whet.kernels.switch import uses_triton
-from whet.models.config import ModelConfig
-from whet.models.rope import AttentionSpec, rope_table
+from whet.kernels.rows import add_norm, split_heads, split_heads_into, swiglu
+from whet.kernels.switch import c_kernels, uses_triton
+from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
+
+
+def rope_table(cfg: ModelConfig) -> Tensor:
+    """Tabulate cosines then sines for every position: shape [max_positions, head_dim], float32."""
+    half = torch.arange(0, cfg.head_dim, 2, dtype=torch.float32) / cfg.head_dim
+    frequency = 1.0 / (cfg.rope_theta**half)
+    scaling = cfg.rope_scaling
+    factor = 1.0
+    if isinstance(scaling, LinearRope):
+        frequency = frequency / scaling.factor
+    elif isinstance(scaling, Llama3Rope):
+        frequency = _scale_llama3(frequency, scaling)
+    elif isinstance(scaling, YarnRope):
+        frequency = _scale_yarn(frequency, scaling, cfg)
+        factor = scaling.attention_factor
+    angle = torch.outer(torch.arange(cfg.max_positions, dtype=torch.float32), frequency)
+    return torch.cat([angle.cos(), angle.sin()], dim=-1) * factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AttentionSpec:
+    """What the attention of a layer needs to know besides its fused projection."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_PD: Tensor
+    positions_T: Tensor | None
+    """Rows of the table; None where it has one row per token."""
+    q_norm_D: Tensor | None
+    k_norm_D: Tensor | None
+    eps: float
+    window: int | None = None
+    """Tokens that a token sees, itself among them; None is all before it."""
+
+    def split(self, qkv_TX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Split into heads, normalise and rotate: q_TND, k_TGD, v_TGD."""
+        return split_heads(
+            qkv_TX,
+            self.rope_PD,
+            self.positions_T,
+            self.num_heads,
+            self.num_kv_heads,
+            self.q_norm_D,
+            self.k_norm_D,
+            self.eps,
+        )
+
+    def split_into(self, qkv_BX: Tensor, keys: Tensor, values: Tensor, cell_B: Tensor) -> Tensor:
+        """Do the same, writing keys and values to the pages of a layer; returns the queries."""
+        return split_heads_into(
+            qkv_BX,
+            self.rope_PD,
+            self.positions_T,
+            self.num_heads,
+            self.num_kv_heads,
+            self.q_norm_D,
+            self.k_norm_D,
+            self.eps,
+            keys,
+            values,
+            cell_B,
+        )
+
+
+def _scale_llama3(frequency: Tensor, scaling: Llama3Rope) -> Tensor:
+    wavelength = 2 * math.pi / frequency
+    low = scaling.original_max_positions / scaling.low_freq_factor
+    high = scaling.original_max_positions / scaling.high_freq_factor
+    smooth = (scaling.original_max_positions / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    blended = (1 - smooth) * frequency / scaling.factor + smooth * frequency
+    scaled = torch.where(wavelength > low, frequency / scaling.factor, frequency)
+    return torch.where((wavelength <= low) & (wavelength >= high), blended, scaled)
+
+
+def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tensor:
+    def dimension(turns: float) -> float:
+        """Which dimension turns so often within the original length."""
+        length = scaling.original_max_positions / (turns * 2 * math.pi)
+        return cfg.head_dim * math.log(length) / (2 * math.log(cfg.rope_theta))
+
+    low = dimension(scaling.beta_fast)
+    high = dimension(scaling.beta_slow)
+    if scaling.truncate:
+        low = math.floor(low)
+        high = math.ceil(high)
+    low = max(low, 0)
+    high = min(high, cfg.head_dim - 1)
+    width = high - low or 0.001  # as transformers has it
+    ramp = ((torch.arange(len(frequency), dtype=torch.float32) - low) / width).clamp(0, 1)
+    return frequency / scaling.factor * ramp + frequency * (1 - ramp)
 
 
 class Attend(Protocol):
@@ -165,3 +264,69 @@ def initialise(model: Transformer, seed: int) -> None:
         if name.endswith(("out.weight", "down.weight")):
             deviation *= shrink
         weight.copy_(torch.randn(weight.shape, generator=source) * deviation)
+
+
+class PackedAttention:
+    """Each sequence sees itself up to the present token; `lengths_S` sum to T.
+
+    Without `longest` the host reads it, and waits for the device.
+    """
+
+    def __init__(
+        self, lengths_S: Tensor, longest: int | None = None, tokens: int | None = None
+    ) -> None:
+        self.longest = int(lengths_S.max()) if longest is None else longest
+        self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
+        self.tiles_X2: Tensor | None = None
+        if uses_triton(lengths_S):
+            tokens = int(lengths_S.sum()) if tokens is None else tokens
+            self.tiles_X2 = tile_table(self.starts_S1, tokens)
+
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        return self.mix(*spec.split(qkv_TX), window=spec.window)
+
+    def mix(
+        self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, *, window: int | None = None
+    ) -> Tensor:
+        return packed_attention(
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2, window=window
+        )
+
+
+class MergedAttention:
+    """The same on a CPU, where tokens that sequences have in common at their start are given once.
+
+    `node_C` says which token stands in each cell, padded on the right, which causality hides;
+    `cell_U` names a cell of each token.
+    """
+
+    def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
+        self.node_C = node_C
+        self.cell_U = cell_U
+        self.longest = longest
+
+    def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
+        q_UND, k_UGD, v_UGD = spec.split(qkv_TX)
+        mask_CC = window_mask(self.longest, spec.window, q_UND.device)
+        library = c_kernels(q_UND, k_UGD, v_UGD) if mask_CC is None else None
+        if library is not None:
+            return attend(
+                library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U
+            )
+        q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
+        mixed = F.scaled_dot_product_attention(
+            q_SNCD,
+            k_SGCD,
+            v_SGCD,
+            attn_mask=mask_CC,
+            is_causal=mask_CC is None,
+            enable_gqa=spec.num_heads != spec.num_kv_heads,
+        )
+        return mixed.transpose(1, 2).flatten(0, 1).index_select(0, self.cell_U)
+
+    def _to_grid(self, x_UND: Tensor) -> Tensor:
+        return (
+            x_UND.index_select(0, self.node_C)
+            .view(-1, self.longest, *x_UND.shape[1:])
+            .transpose(1, 2)
+        )

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from whet.engine.build import EngineConfig
-from whet.engine.prefill import PREFILL_TOKENS
-from whet.plan import memory as estimate
-from whet.plan.cost import Cost
-from whet.plan.memory import GB, Card
+from whet.engine.native import EngineConfig
+from whet.engine.runner import PREFILL_TOKENS
+from whet.plan import cost as estimate
+from whet.plan.cost import GB, Card, Cost
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB
@@ -45,7 +44,7 @@ class Job:
     beside: float = 0.0
 
     @property
-    def num_trained(self) -> int:
+    def num_trainable(self) -> int:
         return self.cost.parameters if self.trained is None else self.trained
 
     @property
@@ -56,7 +55,7 @@ class Job:
         held = estimate.state_bytes(
             self.cost.parameters,
             self.cost.width,
-            trained=self.num_trained if train is not None else 0.0,
+            trained=self.num_trainable if train is not None else 0.0,
             offload=offload,
         )
         far = train is not None and train.offload_reference
@@ -67,7 +66,7 @@ class Job:
         """What is kept in host memory instead."""
         if self.train is None:
             return 0.0
-        optimiser = estimate.optimizer_bytes(self.num_trained, self.cost.width)
+        optimiser = estimate.optimizer_bytes(self.num_trainable, self.cost.width)
         far = optimiser if self.train.offload else 0.0
         return far + (self.reader_bytes if self.train.offload_reference else 0.0)
 

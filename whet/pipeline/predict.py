@@ -8,15 +8,14 @@ from functools import partial
 from rich.table import Table
 
 from whet.algos.catalog import AlgoConfig, resolve
-from whet.engine.build import EngineConfig
+from whet.engine.native import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
 from whet.pipeline.phases import Job, phases, way_out
-from whet.plan.cost import Cost
-from whet.plan.memory import CARDS, GB
+from whet.plan.cost import CARDS, GB, Cost
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig

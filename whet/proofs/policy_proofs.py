@@ -1,17 +1,20 @@
-"""Proofs of a policy: rewards stay with rollouts, engine and learner agree, resumed steps match."""
+"""Proofs of a policy: rewards stay with rollouts, engine and learner agree, resumed steps match.
+
+`ScriptedEngine` is an engine without a model, for proofs, for tests and for trying a task.
+"""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from whet.algos import catalog
 from whet.algos.catalog import AlgoConfig, build
 from whet.data.examples import Example
-from whet.engine.base import Request, Sampling
-from whet.engine.scripted import ScriptedEngine
+from whet.engine.base import Counts, Request, Sampling
 from whet.grading.grader import Grader
 from whet.kernels.switch import uses_triton
 from whet.proofs import specimen
@@ -27,7 +30,44 @@ from whet.train.learner import LocalLearner, update
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.selftest import check_exact, compare
-from whet.types import Completion, Floats, Problem, Score, Split, Tokens, Verdict
+from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens, Verdict
+
+
+class ScriptedEngine:
+    """Gives each request what `answer` returns, cut at its limit; every token counts as certain."""
+
+    def __init__(
+        self, answer: Callable[[Request], Tokens], *, version: int = 0, context: int = 1 << 20
+    ) -> None:
+        self.answer = answer
+        self.version = version
+        self.context = context
+        self.counts = Counts()
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        self.counts = Counts()
+        for request in requests:
+            whole = self.answer(request)
+            limit = min(request.sampling.max_tokens, self.context - len(request.prompt))
+            tokens = np.asarray(whole[:limit], dtype=np.int32)
+            finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
+            logprobs = np.zeros(len(tokens), dtype=np.float32)
+            self.counts.tokens += len(tokens)
+            yield (
+                request.id,
+                Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version),
+            )
+
+    def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take the version; there are no weights to fill."""
+        self.version = version
+
+    def sleep(self) -> None:
+        """Nothing to give back."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
 """Which answers to which problem are right; no row is another's, and none is its own when

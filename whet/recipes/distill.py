@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.algos.distill import distill_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import distill_objective
 from whet.data.problems import some_problems_of
 from whet.models.source import ModelSource, torch_dtype
 from whet.recipes.training import NEW_MODEL, TrainingConfig, finish, open_session, take_batch
@@ -16,7 +16,7 @@ from whet.store.run import RunStore
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
 from whet.train.credit import to_example, weigh
-from whet.train.reference import open_teacher, with_reference
+from whet.train.policy import open_teacher, with_reference
 from whet.types import Group
 
 COLUMNS = {

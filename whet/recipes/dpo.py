@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.algos.preference import PreferenceConfig, preference_objective
+from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
-from whet.data.pairs import Fault, PairRule, PairView, preferences
 from whet.data.problems import some_problems_of
+from whet.data.views import Fault, PairRule, PairView, preferences
 from whet.errors import DataError
 from whet.evals.validation import evaluate
 from whet.recipes.checkpointing import Guard, GuardConfig
@@ -25,7 +25,7 @@ from whet.rng import derive
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
-from whet.train.reference import score_pairs, weigh_pairs
+from whet.train.policy import score_pairs, weigh_pairs
 from whet.types import Rollout
 
 COLUMNS = {

@@ -37,7 +37,7 @@ from whet.train.critic import (
     with_values,
 )
 from whet.train.learner import update
-from whet.train.reference import reference_of, with_reference
+from whet.train.policy import reference_of, with_reference
 from whet.types import Group, Problem
 
 COLUMNS = {

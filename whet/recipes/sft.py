@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
-from whet.data.sft_data import imitation, texts
+from whet.data.views import imitation, texts
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,

@@ -37,7 +37,7 @@ TASKS = {
     "ordering": "whet.tasks.logic.ordering:Ordering",
     "knights": "whet.tasks.logic.knights:Knights",
     "graph_logic": "whet.tasks.logic.graph_logic:GraphLogic",
-    "zebralogic": "whet.tasks.logic.zebralogic:ZebraLogic",
+    "zebralogic": "whet.tasks.logic.zebra:ZebraLogic",
     "arc": "whet.tasks.logic.arc:Arc",
     "clrs": "whet.tasks.algorithms.clrs:Clrs",
     "codeio": "whet.tasks.code.codeio:CodeIO",

@@ -9,7 +9,7 @@ import torch
 from whet.algos.advantages import Array, State, whiten
 from whet.algos.catalog import Algorithm
 from whet.algos.losses import Weights, kl
-from whet.algos.step_credit import blend
+from whet.algos.verifier import blend
 from whet.data.examples import Example
 from whet.errors import ConfigError
 from whet.rollout.gather import GatherConfig

@@ -1,13 +1,19 @@
-"""The critic of PPO: values for every response token, with a learner that fits them to targets."""
+"""The critic of PPO: values for every response token, with a learner that fits them to targets.
+
+Its model is the decoder itself, with one number per token in place of the vocabulary. Shapes: T
+tokens, H hidden, M states to value.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from whet.algos.advantages import explained_variance
 from whet.algos.catalog import Algorithm
@@ -15,9 +21,8 @@ from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
 from whet.data.examples import Batch, Example
 from whet.errors import ConfigError, DataError
-from whet.models.attention import PackedAttention
-from whet.models.transformer import Transformer
-from whet.models.value import ValueModel
+from whet.models.lora import twin
+from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
 from whet.train.credit import weigh
 from whet.train.learner import (
@@ -34,6 +39,31 @@ from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, load_trained_weights, save_weights
 from whet.types import Floats, Json
+
+
+class ValueModel(nn.Module):
+    """What a state is worth: the state before a token is the hidden state that predicts it.
+
+    The body starts as a twin of the policy and goes its own way; where that is frozen under
+    adapters, they share what is frozen. The head starts at zero, so that every first value is 0.
+    """
+
+    def __init__(self, policy: Transformer) -> None:
+        super().__init__()
+        self.body = twin(policy)
+        # Nobody asks a critic for tokens.
+        self.body.head = None
+        self.body.cfg = replace(policy.cfg, tied=True)
+        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(
+        self, tokens_T: Tensor, positions_T: Tensor, attend: Attend, source_M: Tensor
+    ) -> Tensor:
+        hidden_MH = self.body(tokens_T, positions_T, attend)[source_M]
+        return F.linear(hidden_MH.float(), self.head.weight, self.head.bias)[:, 0]
+
 
 OWN, HEAD = "critic", "value_head.safetensors"
 

@@ -20,8 +20,7 @@ from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs
 from whet.kernels.switch import uses_triton
-from whet.models.attention import MergedAttention, PackedAttention
-from whet.models.transformer import Transformer
+from whet.models.transformer import MergedAttention, PackedAttention, Transformer
 from whet.rng import stream
 from whet.train.credit import weigh
 from whet.train.memory import DeviceMemory, device_memory

@@ -1,7 +1,7 @@
 """Memory of one device, and what gives way where an update does not fit beside what it holds.
 
 First the KV caches of engines go; to allocate them again costs a fraction of a second. Then layers
-keep only their inputs for the backward pass and run twice. `whet/plan/memory.py` counts the bytes.
+keep only their inputs for the backward pass and run twice. `whet/plan/cost.py` counts the bytes.
 """
 
 import math
@@ -13,8 +13,7 @@ from whet.data.examples import Example
 from whet.engine.base import Engine
 from whet.engine.graphs import recorded_bytes
 from whet.models.transformer import Transformer
-from whet.plan.cost import Cost
-from whet.plan.memory import SHARE_OF_MEMORY, layers_to_checkpoint, update_bytes
+from whet.plan.cost import SHARE_OF_MEMORY, Cost, layers_to_checkpoint, update_bytes
 from whet.train.optim import Optimizer
 
 
@@ -47,7 +46,7 @@ class DeviceMemory:
         cost = Cost(cfg=model.cfg, width=model.dtype.itemsize)
         trained = sum(weight.numel() for weight in optimizer.weights.values())
 
-        def needed(checkpointed: int) -> float:
+        def need(checkpointed: int) -> float:
             held = update_bytes(
                 cost,
                 micro_tokens=size,
@@ -58,11 +57,11 @@ class DeviceMemory:
             return (sum(held.values()) + optimizer.bytes_to_come) / SHARE_OF_MEMORY
 
         at_least = layers if cfg.checkpointing == "on" else 0
-        if needed(at_least) > self._free():
+        if need(at_least) > self._free():
             for engine in self.engines:
                 engine.sleep()
         return layers_to_checkpoint(
-            needed, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
+            need, free=self._free(), layers=layers, checkpointing=cfg.checkpointing
         )
 
     def _ask_device(self) -> float:

@@ -236,10 +236,16 @@ class Optimizer:
     ) -> None:
         firsts, seconds, counts = state
         adamw(
-            masters, gradients, firsts, seconds, [], counts,
-            fused=True, amsgrad=False, maximize=False, eps=1e-8,
-            lr=lr, beta1=self.cfg.beta1, beta2=self.cfg.beta2, weight_decay=decay,
-        )  # fmt: skip
+            *(masters, gradients, firsts, seconds, [], counts),
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+            eps=1e-8,
+            lr=lr,
+            beta1=self.cfg.beta1,
+            beta2=self.cfg.beta2,
+            weight_decay=decay,
+        )
 
     def _decay(self, name: str) -> float:
         return self.cfg.weight_decay if self.weights[name].dim() > 1 else 0.0

@@ -7,7 +7,7 @@ from whet.algos.advantages import State
 from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import EngineConfig
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.track.metrics import Clock
 from whet.train.checkpoint import Trained
@@ -15,8 +15,7 @@ from whet.train.credit import credit, flatten, select
 from whet.train.learner import LocalLearner, Metrics, update
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy
-from whet.train.reference import Reference, reference_of, with_reference
+from whet.train.policy import Policy, Reference, build_policy, reference_of, with_reference
 from whet.types import Group
 
 

@@ -8,7 +8,7 @@ import pytest
 from whet.data.importers import FORMATS
 from whet.data.importers.base import Draft
 from whet.data.importers.graphs import graph_in
-from whet.data.importers.math import last_boxed
+from whet.data.importers.math import last_box_text
 from whet.data.importing import Graders
 from whet.errors import DataError
 from whet.tasks.registry import make_task
@@ -259,7 +259,7 @@ def test_a_row_that_does_not_fit_its_layout_is_refused(
     ],
 )
 def test_the_last_box_counts(solution: str, answer: str) -> None:
-    assert last_boxed(solution) == answer
+    assert last_box_text(solution) == answer
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,17 @@ from random import Random
 import pytest
 from ortools.sat.python import cp_model
 
-from whet.tasks.graphs.molecules import draw_molecule
+from whet.tasks.graphs.molecules import draw_molecule, edit_cost, min_edit
 from whet.tasks.graphs.solvers.base import bitsets
-from whet.tasks.graphs.solvers.clique import max_clique, max_independent_set, min_vertex_cover
-from whet.tasks.graphs.solvers.edit import edit_cost, min_edit
-from whet.tasks.graphs.solvers.subgraphs import are_isomorphic, induce, max_common_subgraph
-from whet.tasks.graphs.solvers.tour import shortest_tour, tour_length
+from whet.tasks.graphs.solvers.paths import shortest_tour, tour_length
+from whet.tasks.graphs.solvers.subgraphs import (
+    are_isomorphic,
+    induce,
+    max_clique,
+    max_common_subgraph,
+    max_independent_set,
+    min_vertex_cover,
+)
 
 
 def optimum(model):

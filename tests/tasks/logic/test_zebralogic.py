@@ -11,7 +11,7 @@ from upstream import problem, rows
 from whet.errors import DataError
 from whet.tasks.literals import last_object
 from whet.tasks.logic.positions import Clue, PositionPuzzle
-from whet.tasks.logic.zebralogic import ZebraLogic
+from whet.tasks.logic.zebra import ZebraLogic
 from whet.types import Problem, Verdict
 
 TASK = ZebraLogic()

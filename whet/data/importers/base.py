@@ -214,7 +214,7 @@ def split_last(chat: tuple[Message, ...], name: str) -> tuple[tuple[Message, ...
     return chat[:-1], chat[-1].content
 
 
-def check_known(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+def check_name(kind: str, value: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """Check a name against those that are known."""
     if value not in known:
         raise DataError(f"{kind} {value!r} is not known; known are {', '.join(known)}")
@@ -258,7 +258,7 @@ def _message(item: Json, name: str) -> Message:
         raise DataError(
             f"field {name!r} should hold messages with role and content, not {show(item)}"
         )
-    role = check_known("role", str(item.get("role", item.get("from"))), ROLES)
+    role = check_name("role", str(item.get("role", item.get("from"))), ROLES)
     content = item.get("content", item.get("value"))
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, dict) else part for part in content]

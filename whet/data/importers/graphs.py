@@ -12,7 +12,7 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    check_known,
+    check_name,
     layout,
     parse_json,
     show,
@@ -90,7 +90,7 @@ _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 def grapharena(row: Fields) -> Draft:
     """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
-    task = TASKS[check_known("graph task", row.text("task"), TASKS)]
+    task = TASKS[check_name("graph task", row.text("task"), TASKS)]
     graph = row.table("graph")
     value = row.get("optimal_value")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -119,7 +119,7 @@ def graphwiz(row: Fields) -> Draft:
 
 
 def nlgraph(row: Fields) -> Draft:
-    difficulty = check_known("difficulty", row.text("difficulty"), LEVELS)
+    difficulty = check_name("difficulty", row.text("difficulty"), LEVELS)
     draft = _numbered_graph("nlgraph", row.text("question"), row, row.text("answer"))
     return replace(draft, level=LEVELS[difficulty])
 
@@ -173,7 +173,7 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
 
 
 def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Draft:
-    kind = KINDS[check_known(f"{task} task", row.text("task"), KINDS)]
+    kind = KINDS[check_name(f"{task} task", row.text("task"), KINDS)]
     payload = graph_in(kind, question)
     return Draft(
         task=task,

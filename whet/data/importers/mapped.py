@@ -11,7 +11,7 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    check_known,
+    check_name,
     layout,
     parse_json,
     show,
@@ -113,7 +113,7 @@ def parse_mapping(pairs: Sequence[str], task: str | None) -> Mapped:
 
 def parse_split(name: str) -> Split:
     """Read the name of a split as other systems write it."""
-    return SPLIT_NAMES[check_known("split", name.lower(), SPLIT_NAMES)]
+    return SPLIT_NAMES[check_name("split", name.lower(), SPLIT_NAMES)]
 
 
 def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:

@@ -57,10 +57,10 @@ def college_math(row: Fields) -> Draft:
     return _draft(row.text("question"), row.reference("answer"), id=id)
 
 
-def last_boxed(solution: str) -> str:
+def last_box_text(solution: str) -> str:
     r"""Return the content of the last box of a solution.
 
-    >>> last_boxed(r"so \boxed{\frac{1}{2}} it is")
+    >>> last_box_text(r"so \boxed{\frac{1}{2}} it is")
     '\\frac{1}{2}'
     """
     _, sign, rest = solution.rpartition("\\boxed")
@@ -135,7 +135,7 @@ FORMATS: dict[str, Format] = {
     ),
     "math_test": layout(
         "MATH, answers boxed in solutions",
-        plain("problem", "solution", id="idx", level=_grade("level"), extract=last_boxed),
+        plain("problem", "solution", id="idx", level=_grade("level"), extract=last_box_text),
         "problem solution level",
         "type idx",
     ),
@@ -158,7 +158,7 @@ FORMATS: dict[str, Format] = {
     "amc23": layout("AMC 2023", _competition, "problem answer", _AIME),
     "minerva_math": layout(
         "university problems with units",
-        plain("problem", "solution", id="idx", extract=last_boxed),
+        plain("problem", "solution", id="idx", extract=last_box_text),
         "problem solution",
         "type idx",
     ),

@@ -10,7 +10,7 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    check_known,
+    check_name,
     layout,
     user,
 )
@@ -98,7 +98,7 @@ def bigbench_mistake(row: Fields) -> Draft:
     }
     is_good = row.optional_text("answer").strip().rstrip(".") == target
     answer = Answer(text="\n".join(row.texts("steps")), is_good=is_good)
-    return replace(known[check_known("task", kind, known)](), answers=(answer,))
+    return replace(known[check_name("task", kind, known)](), answers=(answer,))
 
 
 def _sequence(question: str, target: str) -> Draft:

@@ -17,13 +17,13 @@ from whet.data.importers.base import (
     Draft,
     Fields,
     Format,
-    check_known,
+    check_name,
     layout,
     parse_json,
     show,
 )
 from whet.data.importers.mapped import parse_split
-from whet.data.importers.math import last_boxed
+from whet.data.importers.math import last_box_text
 from whet.errors import DataError
 from whet.tasks.code import code_tests, tests_text
 from whet.types import Json, Message
@@ -298,7 +298,7 @@ def _find_entry(source: str) -> tuple[str, str]:
 
 def areal(row: Fields) -> Draft:
     """Read AReaL's rows, without the marks of the chat template that their prompts hold."""
-    task = check_known("task", row.text("task"), ("math", "code")) if "task" in row else "math"
+    task = check_name("task", row.text("task"), ("math", "code")) if "task" in row else "math"
     id = row.row_id("query_id")
     if isinstance(row["prompt"], list):
         prompt = row.messages("prompt")
@@ -310,7 +310,7 @@ def areal(row: Fields) -> Draft:
         starter = row.optional_text("starter_code")
         return code.in_and_out(prompt[-1].content, tests, starter, id)
     answers = [
-        last_boxed(solution) if "\\boxed" in solution else solution.strip()
+        last_box_text(solution) if "\\boxed" in solution else solution.strip()
         for solution in row.texts("solutions")
     ]
     payload: dict[str, Json] = {"answers": list[Json](answers)} if len(answers) > 1 else {}

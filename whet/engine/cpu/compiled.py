@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.cpu.dense_cache import DenseCache, Prefill
-from whet.engine.prefill import Layout
-from whet.engine.row_state import Rows
-from whet.engine.sequences import Indices
-from whet.engine.transfer import Link
+from whet.engine.row_state import Link, Rows
+from whet.engine.runner import Layout
+from whet.engine.scheduler import Indices
 from whet.errors import EngineError
 from whet.kernels.c import library as c_library
 from whet.kernels.switch import LANES

@@ -16,14 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.engine.kv_cache import decode_step
-from whet.engine.prefill import Layout
-from whet.engine.row_state import Rows
-from whet.engine.sequences import Indices
-from whet.engine.transfer import Link
-from whet.models.attention import PackedAttention
-from whet.models.rope import AttentionSpec
-from whet.models.transformer import Transformer
+from whet.engine.row_state import Link, Rows
+from whet.engine.runner import Layout, decode_step
+from whet.engine.scheduler import Indices
+from whet.models.transformer import AttentionSpec, PackedAttention, Transformer
 
 BLOCK = 16
 """Tokens of a row that lie together; those of the next row follow."""

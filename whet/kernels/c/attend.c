@@ -3,7 +3,7 @@
  * Sequences are lines of cells, and several may have tokens in common at their start: `node` says which token stands in
  * a cell, `cell` which cell answers for a token. Only those are computed as queries. Every query is computed by itself in
  * one order, and gradients are added up line by line, so no bit depends on the number of threads.
- * whet/kernels/c/attention_ops.py gives the arguments, and tests compare the result with plain torch.
+ * whet/kernels/attention.py gives the arguments, and tests compare the result with plain torch.
  */
 #include "vectors.h"
 

@@ -204,7 +204,7 @@ static void draw(const float *logits, i64 vocab, double uniform, float temperatu
     *logprob = (logits[found] - most) * scale - logf(total);
 }
 
-/* The number in [0, 1) that draws a row's next token: whet/engine/sampling.py says how it is made. */
+/* The number in [0, 1) that draws a row's next token: whet/engine/row_state.py says how it is made. */
 static double uniform(uint64_t seed, uint64_t count) {
     uint64_t x = seed + (count + 1) * 0x9E3779B97F4A7C15;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;

@@ -3,7 +3,7 @@
  * A row of logits is read twice while it lies in cache, and nothing of its size is written before the backward pass, where
  * the exponentials are taken again: that costs less than to write them and read them. Everything is measured from the
  * row's largest logit, and the tokens that have it are counted apart from the sum of the others, so neither large logits
- * nor a distribution that is almost one point lose digits. whet/kernels/c/score_ops.py lays out the arguments.
+ * nor a distribution that is almost one point lose digits. whet/kernels/head.py lays out the arguments.
  */
 #include "vectors.h"
 

@@ -61,26 +61,25 @@ _START = (
 )
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281),
-    "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271), "kcmp": (312, 272), "pidfd_send_signal": (424, 424),
-    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "unshare": (272, 97), "setns": (308, 268),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
-    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "mknod": (133, None),
-    "mknodat": (259, 33), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
-    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "io_setup": (206, 0),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "userfaultfd": (323, 282), "bpf": (321, 280), "perf_event_open": (298, 241),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
-    "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
-    "syslog": (103, 116), "personality": (135, 92), "modify_ldt": (154, None), "iopl": (172, None),
-    "ioperm": (173, None),
-}  # fmt: skip
+_REFUSED_CALLS = """
+    fork:57:- vfork:58:- execve:59:221 execveat:322:281 socket:41:198 ptrace:101:117
+    process_vm_readv:310:270 process_vm_writev:311:271 kcmp:312:272 pidfd_send_signal:424:424
+    pidfd_open:434:434 pidfd_getfd:438:438 unshare:272:97 setns:308:268 mount:165:40
+    umount2:166:39 pivot_root:155:41 chroot:161:51 open_tree:428:428 move_mount:429:429
+    fsopen:430:430 fsconfig:431:431 fsmount:432:432 fspick:433:433 mount_setattr:442:442
+    mknod:133:- mknodat:259:33 name_to_handle_at:303:264 open_by_handle_at:304:265
+    memfd_create:319:279 memfd_secret:447:447 shmget:29:194 msgget:68:186 semget:64:190
+    mq_open:240:180 io_setup:206:0 io_uring_setup:425:425 io_uring_enter:426:426
+    io_uring_register:427:427 userfaultfd:323:282 bpf:321:280 perf_event_open:298:241
+    add_key:248:217 request_key:249:218 keyctl:250:219 init_module:175:105 finit_module:313:273
+    delete_module:176:106 kexec_load:246:104 kexec_file_load:320:294 reboot:169:142
+    swapon:167:224 swapoff:168:225 acct:163:89 quotactl:179:60 syslog:103:116 personality:135:92
+    modify_ldt:154:- iopl:172:- ioperm:173:-
+"""
+_REFUSED: dict[str, list[int | None]] = {}
+for _call in _REFUSED_CALLS.split():
+    _name, *_numbers = _call.split(":")
+    _REFUSED[_name] = [None if number == "-" else int(number) for number in _numbers]
 """Numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit counts."""
 _CLONE = (56, 220)
 _CLONE3 = 435

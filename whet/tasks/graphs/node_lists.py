@@ -12,8 +12,16 @@ from operator import attrgetter
 from typing import TypeVar
 from unicodedata import normalize
 
-from whet.text.doubt import CHOICE, TURN, any_of
-from whet.text.final_answer import Span, cut, find_tags, last_box, visible_text
+from whet.text.final_answer import (
+    CHOICE,
+    TURN,
+    Span,
+    any_of,
+    cut,
+    find_tags,
+    last_box,
+    visible_text,
+)
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""

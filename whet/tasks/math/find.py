@@ -16,10 +16,17 @@ from whet.tasks.math.numeric import AnswerRules
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import SCALES, UNIT_WORDS
-from whet.text.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, ROUGH, TURN, UNSURE, any_of
 from whet.text.final_answer import (
+    CHOICE,
+    CONTRACTION,
+    DENIAL,
+    FALSE,
+    ROUGH,
+    TURN,
+    UNSURE,
     Span,
     after_thought,
+    any_of,
     cut,
     find_boxes,
     find_formulas,

@@ -23,21 +23,22 @@ MAX_EXPONENT = 2000
 ROW = "\x02"
 """Stands for the row break of a matrix."""
 
-_SIGNS = str.maketrans(
-    {
-        "−": "-", "–": "-", "—": "-", "﹣": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
-        "∙": r"\cdot ", "÷": r"\div ", "π": r"\pi ", "√": r"\sqrt ", "∞": r"\infty ",
-        "≤": r"\le ", "≥": r"\ge ", "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
-        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "°": r"^\circ ", "±": r"\pm ", "∓": r"\mp ",
-        "、": ",", "【": "[", "】": "]", "。": ".", "′": "'", "’": "'", "“": '"', "”": '"',
-        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "\ufeff": "",
-        "∅": r"\emptyset ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
-        "μ": r"\mu ", "φ": r"\phi ", "ω": r"\omega ", "σ": r"\sigma ", "Δ": r"\Delta ", "∠": "",
-        "€": "", "£": "", "¥": "", "￥": "", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}",
-        "∖": r"\setminus ", "…": r"\ldots ",
-        **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
-    }
-)  # fmt: skip
+_NAMED_SIGNS = r"""
+    × \times · \cdot ⋅ \cdot ∙ \cdot ÷ \div π \pi √ \sqrt ∞ \infty ≤ \le ≥ \ge ≦ \le ≧ \ge
+    ≠ \ne ≈ \approx ∪ \cup ∩ \cap ∈ \in ° ^\circ ± \pm ∓ \mp ∅ \emptyset ∖ \setminus … \ldots
+    θ \theta α \alpha β \beta λ \lambda μ \mu φ \phi ω \omega σ \sigma Δ \Delta
+    ℝ \mathbb{R} ℤ \mathbb{Z}
+"""
+_SIGNS = {
+    **str.maketrans(
+        "−–—﹣、【】。′’“”\u00a0\u2009\u202f", "----,[].''\"\"   ", "\u200b\ufeff∠€£¥￥"
+    ),
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+    **{
+        ord(sign): name if name.endswith("}") else f"{name} "
+        for sign, name in re.findall(r"(\S+) (\S+)", _NAMED_SIGNS)
+    },
+}
 """Unicode signs and full-width characters, in ASCII or LaTeX."""
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")

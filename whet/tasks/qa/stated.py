@@ -10,9 +10,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.doubt import DENIAL, REFERENCE, any_of
 from whet.text.final_answer import (
+    DENIAL,
+    REFERENCE,
     Span,
+    any_of,
     find_boxes,
     find_tags,
     has_open_box,

@@ -11,8 +11,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.doubt import CHOICE, TURN, any_of
-from whet.text.final_answer import visible_text
+from whet.text.final_answer import CHOICE, TURN, any_of, visible_text
 from whet.types import Problem, Score
 
 Word = Literal["yes", "no", "both"]

@@ -1,6 +1,8 @@
-"""Stored rollouts seen as preferences: of two answers to the same prompt, one better and one worse.
+"""Stored rollouts seen as training data: SFT examples, and pairs of a better and a worse answer.
 
-Nothing is left out in silence: what cannot be part of a pair is counted.
+An answer that a teacher wrote becomes an SFT example. Of two answers to the same prompt, one better
+and one worse, a preference is made; what cannot be part of a pair is counted, never left out in
+silence.
 """
 
 from collections import Counter
@@ -16,6 +18,39 @@ from whet.rng import stream
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
 from whet.types import Finish, Message, Problem, Rollout, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class View:
+    """Examples, and how many rollouts were left out because they do not fit the context."""
+
+    examples: list[Example]
+    num_too_long: int
+
+
+def imitation(rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int) -> View:
+    """Tokenise prompts and answers as the model will see them; the over-long are left out."""
+    kept: list[Example] = []
+    num_too_long = 0
+    for rollout in rollouts:
+        tokens, is_response = chat.conversation([*rollout.problem.prompt, _teacher_answer(rollout)])
+        if len(tokens) > max_tokens:
+            num_too_long += 1
+            continue
+        start = int(np.argmax(is_response))
+        kept.append(Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id))
+    return View(examples=kept, num_too_long=num_too_long)
+
+
+def texts(rollouts: Sequence[Rollout]) -> list[str]:
+    """Every text a model of these rollouts reads or writes, for training a tokenizer."""
+    prompts = {message.content for rollout in rollouts for message in rollout.problem.prompt}
+    return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
+
+
+def _teacher_answer(rollout: Rollout) -> Message:
+    return Message(role="assistant", content=rollout.text)
+
 
 PairRule = Literal["correct", "short", "first_wrong"]
 """correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
@@ -228,7 +263,9 @@ def _first_wrong(
         ]
         if fitting:
             other, step = source.choice(fitting)
-            pairs.append(_trim_shared(_until(other, step, chat), _until(item, own[index], chat)))
+            pairs.append(
+                _trim_common_start(_until(other, step, chat), _until(item, own[index], chat))
+            )
     return pairs
 
 
@@ -269,7 +306,7 @@ def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
     return replace(example, tokens=example.tokens[: example.start + count])
 
 
-def _trim_shared(chosen: Example, rejected: Example) -> PreferencePair:
+def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     """Let both responses begin where their tokens part; each keeps one at least."""
     length = min(len(chosen.tokens), len(rejected.tokens)) - 1
     is_other = chosen.tokens[:length] != rejected.tokens[:length]

@@ -1,10 +1,11 @@
 # mypy: allow-untyped-calls
-"""From the fused projection to queries, keys and values: split, per-head norm, rotation.
+"""What a layer does row by row: add and norm, the gate of the feed-forward, split and rotate heads.
 
-Shapes: T tokens, B rows decoding, X = (N + 2 G) D, N query heads, G key/value heads, D head size, P
-positions. The norm is computed in float32 and rounded to the dtype of the projection, then rotation
-likewise. A rotation table holds D/2 cosines then D/2 sines a position, in float32, for heads in the
-half-split layout.
+Shapes: T tokens, H hidden, I inner, B rows decoding, X = (N + 2 G) D, N query heads, G key/value
+heads, D head size, P positions. Norms and gates are computed in float32 and rounded once, sums are
+rounded to the dtype of their parts before their norm. Gate and up lie side by side in one row of
+2 I. A rotation table holds D/2 cosines then D/2 sines a position, in float32, for heads in the
+half-split layout; queries and keys are rounded to the dtype of the projection before they turn.
 """
 
 import ctypes
@@ -15,11 +16,191 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from whet.kernels.shapes import Heads
-from whet.kernels.switch import HAS_TRITON, address, c_kernels, needs_grad, uses_triton
+from whet.kernels.switch import HAS_TRITON, Heads, address, c_kernels, needs_grad, uses_triton
 
 if HAS_TRITON:
-    from whet.kernels import triton_rope
+    from whet.kernels import triton_rope, triton_rows
+
+
+def add_norm(
+    x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Return the norm of x + residual, and that sum. Without a residual the sum is x itself."""
+    if not uses_triton(x_TH):
+        library = c_kernels(x_TH, residual_TH, weight_H)
+        if library is None:
+            return plain_add_norm(x_TH, residual_TH, weight_H, eps)
+        normed_TH, sum_TH = _CompiledAddNorm.apply(library, x_TH, residual_TH, weight_H, eps)
+        return normed_TH, x_TH if residual_TH is None else sum_TH
+    if not needs_grad(x_TH, residual_TH, weight_H):
+        return triton_rows.norm_forward(x_TH, residual_TH, weight_H, eps)
+    if residual_TH is None:
+        normed_TH = _Norm.apply(x_TH, weight_H, eps)
+        return normed_TH, x_TH
+    both: tuple[Tensor, Tensor] = _AddNorm.apply(x_TH, residual_TH, weight_H, eps)
+    return both
+
+
+def plain_add_norm(
+    x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Do the same in plain torch, on any device."""
+    sum_TH = x_TH if residual_TH is None else x_TH + residual_TH
+    return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
+
+
+class _CompiledAddNorm(torch.autograd.Function):
+    """The kernels in C; the same way forward with and without gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        library: ctypes.CDLL,
+        x_TH: Tensor,
+        residual_TH: Tensor | None,
+        weight_H: Tensor,
+        eps: float,
+    ) -> tuple[Tensor, Tensor]:
+        assert weight_H.shape == x_TH.shape[-1:], "the weight has a number for each of a row"
+        assert residual_TH is None or residual_TH.shape == x_TH.shape, (
+            "what is added has the shape of the stream"
+        )
+        x_TH = x_TH.contiguous()
+        weight_H = weight_H.contiguous()
+        residual_TH = None if residual_TH is None else residual_TH.contiguous()
+        normed_TH = torch.empty_like(x_TH)
+        width = x_TH.shape[-1]
+        # Where nothing is added the caller has the sum already, and an output must not be an input.
+        sum_TH = x_TH.new_empty(0) if residual_TH is None else torch.empty_like(x_TH)
+        given = x_TH.data_ptr(), address(residual_TH), weight_H.data_ptr()
+        results = normed_TH.data_ptr(), sum_TH.data_ptr()
+        library.rows_add_norm(
+            x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads()
+        )
+        ctx.library = library
+        ctx.eps = eps
+        ctx.has_residual = residual_TH is not None
+        ctx.save_for_backward(x_TH if residual_TH is None else sum_TH, weight_H)
+        ctx.set_materialize_grads(False)
+        return normed_TH, sum_TH
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        d_normed_TH, d_sum_TH = (None if d is None else d.contiguous() for d in grads)
+        if d_normed_TH is None:
+            return None, d_sum_TH, d_sum_TH, None, None
+        sum_TH, weight_H = ctx.saved_tensors
+        rows = d_normed_TH.numel() // len(weight_H)
+        width = len(weight_H)
+        d_x_TH = torch.empty_like(d_normed_TH)
+        d_weight_H = torch.empty_like(weight_H) if ctx.needs_input_grad[3] else None
+        parts = weight_H.new_empty(ctx.library.rows_blocks(rows), width)
+        slopes = (address(x) for x in (d_normed_TH, d_sum_TH, d_x_TH, d_weight_H, parts))
+        given = sum_TH.data_ptr(), weight_H.data_ptr(), ctx.eps
+        ctx.library.rows_add_norm_back(rows, width, *given, *slopes, torch.get_num_threads())
+        return None, d_x_TH, d_x_TH if ctx.has_residual else None, d_weight_H, None
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_TH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(x_TH, weight_H)
+        ctx.eps = eps
+        return triton_rows.norm_forward(x_TH, None, weight_H, eps)[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        x_TH, weight_H = ctx.saved_tensors
+        d_x_TH, d_weight_H = triton_rows.norm_backward(grads[0], None, x_TH, weight_H, ctx.eps)
+        return d_x_TH, d_weight_H, None
+
+
+class _AddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x_TH: Tensor, residual_TH: Tensor, weight_H: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        normed_TH, sum_TH = triton_rows.norm_forward(x_TH, residual_TH, weight_H, eps)
+        ctx.save_for_backward(sum_TH, weight_H)
+        ctx.eps = eps
+        ctx.set_materialize_grads(False)
+        return normed_TH, sum_TH
+
+    @staticmethod
+    def backward(
+        ctx: Any, *grads: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        d_normed_TH, d_sum_TH = grads
+        if d_normed_TH is None:
+            return d_sum_TH, d_sum_TH, None, None
+        sum_TH, weight_H = ctx.saved_tensors
+        d_x_TH, d_weight_H = triton_rows.norm_backward(
+            d_normed_TH, d_sum_TH, sum_TH, weight_H, ctx.eps
+        )
+        return d_x_TH, d_x_TH, d_weight_H, None
+
+
+def swiglu(gate_up_TI: Tensor) -> Tensor:
+    """Halve the rows: silu of the first half times the second."""
+    if not uses_triton(gate_up_TI):
+        library = c_kernels(*gate_up_TI.chunk(2, dim=-1))
+        if library is None:
+            return plain_swiglu(gate_up_TI)
+        gated_TI: Tensor = _CompiledSwiGLU.apply(library, gate_up_TI)
+        return gated_TI
+    if not needs_grad(gate_up_TI):
+        return triton_rows.swiglu_forward(gate_up_TI)
+    out_TI: Tensor = _SwiGLU.apply(gate_up_TI)
+    return out_TI
+
+
+def plain_swiglu(gate_up_TI: Tensor) -> Tensor:
+    """Do the same in plain torch, on any device."""
+    gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
+    if gate_up_TI.element_size() >= 4:
+        return F.silu(gate_TI) * up_TI
+    return (F.silu(gate_TI.float()) * up_TI.float()).to(gate_up_TI.dtype)
+
+
+class _CompiledSwiGLU(torch.autograd.Function):
+    """The kernels in C; the same way forward with and without gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, library: ctypes.CDLL, gate_up_TI: Tensor) -> Tensor:
+        gate_up_TI = gate_up_TI.contiguous()
+        inner = gate_up_TI.shape[-1] // 2
+        out_TI = gate_up_TI.new_empty((*gate_up_TI.shape[:-1], inner))
+        rows = out_TI.numel() // inner
+        threads = torch.get_num_threads()
+        library.rows_swiglu(rows, inner, gate_up_TI.data_ptr(), out_TI.data_ptr(), threads)
+        ctx.library = library
+        ctx.save_for_backward(gate_up_TI)
+        return out_TI
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        (gate_up_TI,) = ctx.saved_tensors
+        d_out_TI = grads[0].contiguous()
+        d_gate_up_TI = torch.empty_like(gate_up_TI)
+        inner = d_out_TI.shape[-1]
+        addresses = (x.data_ptr() for x in (gate_up_TI, d_out_TI, d_gate_up_TI))
+        ctx.library.rows_swiglu_back(
+            d_out_TI.numel() // inner, inner, *addresses, torch.get_num_threads()
+        )
+        return None, d_gate_up_TI
+
+
+class _SwiGLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate_up_TI: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up_TI)
+        return triton_rows.swiglu_forward(gate_up_TI)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return triton_rows.swiglu_backward(grads[0], *ctx.saved_tensors)
 
 
 def split_heads(
