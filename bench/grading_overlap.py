@@ -20,7 +20,8 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig, NativeEngine
+from whet.engine.build import EngineConfig
+from whet.engine.native import NativeEngine
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.tasks.base import Task

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from whet.config import Config
-from whet.data.sft_data import texts
+from whet.data.views import texts
 from whet.engine.base import Request, Sampling
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
@@ -76,7 +76,7 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
 
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
-    """Write the task's own answer to each problem, to imitate; problems without one are left out."""
+    """Write the task's own answer to each problem; problems without one are left out."""
     answers = ((problem, task.solve(problem, seed)) for problem in problems)
     return [
         Rollout.from_text(problem, text, model=task.name)

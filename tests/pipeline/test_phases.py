@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.config import ModelConfig
 from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
 from whet.plan.cost import CARDS, GB, Card, Cost

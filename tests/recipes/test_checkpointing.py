@@ -10,7 +10,7 @@ from small import Pipeline
 
 from whet.config import Config
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.evals.validation import ValidationConfig, Validator

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.source import ModelSource, merge, open_model

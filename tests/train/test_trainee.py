@@ -8,7 +8,7 @@ import pytest
 
 from whet.algos.catalog import AlgoConfig
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.source import ModelSource
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy

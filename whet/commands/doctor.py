@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import visible
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs, speech

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from whet import toml
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive

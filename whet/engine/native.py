@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from whet.config import CONSTANT, Config
-from whet.engine.base import Counts, Engine, Request
+from whet.engine.base import Counts, Request
 from whet.engine.cpu.compiled import build_cpu_cache
 from whet.engine.paged_cache import build_paged_cache
 from whet.engine.row_state import HostRows, Link, Rows
@@ -318,18 +318,3 @@ class NativeEngine:
                 f"request {request.id} may grow to {longest} tokens, more than the whole cache "
                 "holds; lower sampling.max_tokens or raise engine.kv_gb"
             )
-
-
-EngineConfig = NativeConfig
-"""Settings of an engine, told apart by `kind`; another engine makes this a union."""
-
-
-def build_engine(
-    cfg: EngineConfig,
-    model: Transformer,
-    *,
-    stop_tokens: frozenset[int],
-    detokenize: Detokenize | None = None,
-) -> Engine:
-    """Build the engine for a model. `detokenize` is needed for requests with stop strings."""
-    return NativeEngine(model, cfg, stop_tokens=stop_tokens, detokenize=detokenize)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.engine.runner import PREFILL_TOKENS
 from whet.plan import cost as estimate
 from whet.plan.cost import GB, Card, Cost

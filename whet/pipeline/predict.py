@@ -8,7 +8,7 @@ from functools import partial
 from rich.table import Table
 
 from whet.algos.catalog import AlgoConfig, resolve
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.load import read_shape

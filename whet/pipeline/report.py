@@ -70,7 +70,7 @@ def write_results(
 def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
-    """Say what was learned and where to look, and how to ask and export a model that was trained."""
+    """Say what was learned, where to look, and how to ask and export the trained model."""
     summary = read_json(folder / "summary.json")
     assert isinstance(summary, dict), "write_results wrote an object"
     lines = ["", "[bold]What was learned[/]"]

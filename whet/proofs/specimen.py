@@ -7,7 +7,7 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise

@@ -8,7 +8,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from whet.engine.native import EngineConfig, build_engine
+from whet.engine.build import EngineConfig, build_engine
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.text.chat import ChatFormat

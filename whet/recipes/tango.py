@@ -20,7 +20,7 @@ from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
 from whet.evals.validation import Validator
 from whet.grading.check_task import check_first

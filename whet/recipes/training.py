@@ -13,7 +13,7 @@ from whet.algos.catalog import AlgoConfig
 from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.errors import DataError
 from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from whet.engine.native import EngineConfig
+from whet.engine.build import EngineConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.tokenizer import Tokenizer, train_pieces

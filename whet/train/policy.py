@@ -14,7 +14,7 @@ from torch import nn
 
 from whet.data.examples import Example, PreferencePair
 from whet.engine.base import Engine
-from whet.engine.native import EngineConfig, build_engine
+from whet.engine.build import EngineConfig, build_engine
 from whet.errors import ConfigError
 from whet.models.adapters import load_adapters, save_adapters
 from whet.models.load import load_weights, save_model
