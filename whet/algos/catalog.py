@@ -36,7 +36,7 @@ from whet.algos.rows import (
     WeightsName,
 )
 from whet.algos.verifier import Blend
-from whet.config import Config
+from whet.config import CONSTANT, Config
 from whet.errors import ConfigError
 from whet.user_code import Reference, is_reference, load_from_file
 
@@ -62,7 +62,7 @@ class AlgoConfig(Config):
     """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
     (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
     "my_algo.py:advantage"."""
-    ddof: Literal[0, 1] = 1
+    ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
     """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
     """For momentum: the largest share of history in the running mean and deviation; 0 is

@@ -24,7 +24,7 @@ class Sampling(Config):
     """Drop tokens less likely than this share of the most likely one; 0 keeps all."""
     max_tokens: int = Field(default=256, ge=1)
     """Longest completion, stop token included."""
-    stop: tuple[str, ...] = Field(default=(), json_schema_extra=CONSTANT)
+    stop: tuple[str, ...] = ()
     """Texts that end a completion; the text itself is kept in it."""
 
     def without_effect(self) -> dict[str, str]:
