@@ -121,9 +121,7 @@ class Clock:
     def _clear(self) -> None:
         self._start = self._last
         self._seconds: dict[Part, float] = defaultdict(float)
-        self._tokens = 0
-        self._row_steps = 0
-        self._useful = 0
+        self._tokens = self._row_steps = self._useful = 0
 
     def _charge(self) -> None:
         now = self._now()
@@ -162,8 +160,7 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def split_by_origin(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Split groups by task, as `<task>`, and by source, as `source/<source>`; those that share one
-    are not split by it."""
+    """Split groups by `<task>` and by `source/<source>`, where there are several of them."""
     by_task = _split(groups, lambda problem: problem.task)
     by_source = _split(groups, lambda problem: f"source/{problem.source}")
     return by_task | by_source
