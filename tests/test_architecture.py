@@ -43,7 +43,6 @@ LONG_FILES: dict[str, str] = {
     "whet/kernels/attention.py": "packed and paged attention, for torch, C and Triton",
     "whet/kernels/rows.py": "three operations of a layer, each for torch, C and Triton",
     "whet/algos/catalog.py": "all settings of an algorithm and what they build",
-    "whet/track/metrics.py": "the clock, the metrics of a step, and every tracker of them",
     "whet/tasks/math/parser.py": "one grammar, in one class",
 }
 """Files above the limit, each with a reason."""
