@@ -12,9 +12,18 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from whet.errors import DataError
-from whet.models.adapters import load_adapters, read_adapter, save_adapters
 from whet.models.load import named_views, save_model
-from whet.models.lora import TARGETS, LoraConfig, LoraLinear, LoraTransformer, Target, twin
+from whet.models.lora import (
+    TARGETS,
+    LoraConfig,
+    LoraLinear,
+    LoraTransformer,
+    Target,
+    load_adapters,
+    read_adapter,
+    save_adapters,
+    twin,
+)
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model

@@ -16,9 +16,8 @@ from whet.data.examples import Example, PreferencePair
 from whet.engine.base import Engine
 from whet.engine.build import EngineConfig, build_engine
 from whet.errors import ConfigError
-from whet.models.adapters import load_adapters, save_adapters
 from whet.models.load import load_weights, save_model
-from whet.models.lora import LoraTransformer, named_weights, twin
+from whet.models.lora import LoraTransformer, load_adapters, named_weights, save_adapters, twin
 from whet.models.source import ModelSource, open_model
 from whet.models.transformer import Transformer
 from whet.rollout.collect import Player
