@@ -1,8 +1,8 @@
 /* What training does row by row between its products, on a CPU in float32: residual sum and norm, rotation, gate.
  *
  * Each way is one pass over memory. A row is computed by itself, in one order. Gradients of weights are summed over
- * blocks of rows, which do not depend on the number of threads, and then block by block. whet/kernels/rows.py, rope.py
- * and gate.py call these and hold their twins in plain torch.
+ * blocks of rows, which do not depend on the number of threads, and then block by block.
+ * whet/kernels/rows.py calls these and holds their twins in plain torch.
  */
 #include "vectors.h"
 
