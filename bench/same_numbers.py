@@ -20,7 +20,7 @@ Differences that are meant stand in bench/same/explained.toml with their cause:
 
     [[explained]]
     item = "data/*"
-    id = "*/open"
+    ids = ["*/open"]
     cause = "an answer inside a thought that is never closed is no answer"
 
 Every differing value is written to --out. The exit code is 1 on a difference without a cause, or a
@@ -478,11 +478,12 @@ class Explained:
     """A difference that is meant: which values of which item, as patterns, and why."""
 
     item: str
-    id: str
+    ids: list[str]
     cause: str
 
     def matches(self, item: str, id: str) -> bool:
-        return fnmatch.fnmatchcase(item, self.item) and fnmatch.fnmatchcase(id, self.id)
+        is_listed = any(fnmatch.fnmatchcase(id, pattern) for pattern in self.ids)
+        return is_listed and fnmatch.fnmatchcase(item, self.item)
 
 
 def read_explained() -> list[Explained]:

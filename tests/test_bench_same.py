@@ -51,7 +51,7 @@ def test_changed_added_and_missing_values_all_differ() -> None:
 
 
 def test_a_cause_covers_only_what_its_patterns_match() -> None:
-    meant = Explained(item="it*", id="*/open", cause="no answer")
+    meant = Explained(item="it*", ids=["*/open"], cause="no answer")
     differences, _ = compare(
         results({"1/open": "1", "1/gold": "1"}, {"1/open": "2", "1/gold": "2"}), [meant]
     )

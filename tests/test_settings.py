@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 from small import whet, write
 
+from whet.engine.base import Sampling
 from whet.mistakes import MOVED, models
 from whet.pipeline.pipeline import PipelineConfig
 from whet.tables import TAGS
@@ -125,10 +126,6 @@ def test_explain_adds_the_meaning_of_every_setting(tmp_path: Path) -> None:
             "by `new`",
         ),
         (
-            ("--sampling.temperature", "0.0", "--sampling.top_p", "0.9"),
-            "sampling.top_p = 0.9 has no effect: temperature = 0 always takes the most likely token",
-        ),
-        (
             (
                 "--curriculum",
                 '{ kind = "staged", stages = [{ temperature = 0.5 }] }',
@@ -150,6 +147,17 @@ def test_a_setting_without_effect_is_refused_with_the_reason(
 ) -> None:
     said = whet("show", write(tmp_path / "x.toml", RL), *flags)
     assert (said.code, said.last) == (2, f"whet: {reason}")
+
+
+def test_cuts_have_no_effect_on_greedy_sampling() -> None:
+    reasons = Sampling(temperature=0.0, top_p=0.9).without_effect()
+    assert reasons["top_p"] == "temperature = 0 always takes the most likely token"
+
+
+def test_rl_refuses_a_temperature_at_which_all_answers_are_the_same(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "x.toml", GRPO), "--sampling.temperature", "0")
+    assert said.code == 2
+    assert "gives all answers to a problem the same tokens" in said.err
 
 
 def test_a_setting_without_effect_names_the_file_that_sets_it(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 vocabulary."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -112,6 +114,21 @@ def test_reinforce_weighs_the_logprob_by_the_advantage() -> None:
     found = reinforce(_numbers(1.0, 2.0), _numbers(1.5, -4.0), _numbers(-2.0, -0.5))
 
     torch.testing.assert_close(found, _numbers(3.0, -4.0))
+
+
+@pytest.mark.parametrize(
+    "surrogate", [reinforce, partial(cispo, high=4.0)], ids=["reinforce", "cispo"]
+)
+def test_a_ratio_only_weighs_the_policy_gradient_and_has_none_of_its_own(
+    surrogate: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> None:
+    logprob_M = _numbers(math.log(0.6)).requires_grad_()
+    ratio_M = (logprob_M - math.log(0.4)).exp()
+
+    surrogate(ratio_M, _numbers(2.0), logprob_M).sum().backward()
+
+    # d/dlogprob of -ratio * advantage * logprob, with the ratio of 1.5 held fixed.
+    torch.testing.assert_close(logprob_M.grad, _numbers(-3.0))
 
 
 def test_segment_sums_and_means_stay_within_their_sequence_in_any_order() -> None:

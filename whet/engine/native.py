@@ -68,7 +68,7 @@ class Loop:
         self._ended: list[int] = []
 
     def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
-        """Result every request, stamped with a version; those that end together come together."""
+        """Serve every request; those that end together come together, stamped with a version."""
         self.scheduler.start(requests)
         self.rows.clear()
         self.cache.start()

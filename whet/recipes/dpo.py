@@ -153,7 +153,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
 
 
 def check_pairs(view: PairView) -> None:
-    """Print how many pairs there are, and what did not become one; stop where there is none."""
+    """Print how many pairs there are and what was left out; stop where there is no pair."""
     left_out = [
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]
     ]

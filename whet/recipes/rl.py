@@ -84,6 +84,11 @@ class RLConfig(TrainingConfig):
             raise ValueError(
                 f"gather.first = {first} should be below group_size = {self.group_size}"
             )
+        if self.sampling.temperature == 0:
+            raise ValueError(
+                "sampling.temperature = 0 gives all answers to a problem the same tokens, so there is "
+                "nothing to compare: set it above 0"
+            )
         if resolve(self.algo).steps is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
