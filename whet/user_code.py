@@ -1,12 +1,12 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
-Tasks, reward functions and shaping terms come this way; each caller checks what it is given.
+Tasks, rewards, shaping terms, advantages and losses come this way; each caller checks what it is given.
 """
 
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -79,9 +79,10 @@ def load_file(file: Path) -> ModuleType:
     return module
 
 
-def loaded_files() -> list[str]:
-    """List the files that were loaded, for worker processes to load too."""
-    return list(_LOADED)
+def loaded_files(classes: Iterable[type]) -> list[str]:
+    """List the loaded files that define these classes or their bases, for workers to load too."""
+    modules = {base.__module__ for kind in classes for base in kind.__mro__}
+    return [path for path, module in _LOADED.items() if module.__name__ in modules]
 
 
 def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:

@@ -32,6 +32,7 @@ from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.testing.fakes import sum_problem
 from whet.types import Problem, Score, Verdict
+from whet.user_code import load_file
 
 HERE = Path(__file__).parent
 LIMITS = Limits(workers=2, wall=0.4, cpu=5.0, memory=1 << 26, unscored_share=1.0)
@@ -273,6 +274,15 @@ def test_workers_have_no_torch(pool: Grader) -> None:
     assert "torch" in sys.modules or __import__("torch")
 
     assert graded(pool, "modules")[0].note == ""
+
+
+def test_workers_load_the_files_of_their_tasks_and_no_other_of_the_users(tmp_path: Path) -> None:
+    loss = tmp_path / "my_loss.py"
+    loss.write_text("import torch\n")
+    load_file(loss)
+
+    with Grader(Trouble(), Limits(workers=1)) as grader:
+        assert graded(grader, "modules")[0].note == ""
 
 
 def test_a_task_warms_up_before_workers_are_forked() -> None:

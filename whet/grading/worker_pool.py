@@ -79,7 +79,7 @@ class WorkerPool:
 
     def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
         hello = {
-            "user_files": loaded_files(),
+            "user_files": loaded_files(map(type, tasks)),
             "limits": limits.model_dump(),
             "tasks": [_recipe(task) for task in tasks],
         }
