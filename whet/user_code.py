@@ -1,6 +1,7 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
-Tasks, rewards, shaping terms, advantages and losses come this way; each caller checks what it is given.
+Tasks, rewards, shaping terms, advantages and losses come this way; each caller checks what it
+gets.
 """
 
 import hashlib

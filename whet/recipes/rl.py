@@ -86,8 +86,8 @@ class RLConfig(TrainingConfig):
             )
         if self.sampling.temperature == 0:
             raise ValueError(
-                "sampling.temperature = 0 gives all answers to a problem the same tokens, so there is "
-                "nothing to compare: set it above 0"
+                "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
+                "is nothing to compare: set it above 0"
             )
         if resolve(self.algo).steps is not None:
             raise ValueError(
