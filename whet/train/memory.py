@@ -18,7 +18,7 @@ from whet.train.optim import Optimizer
 
 
 class DeviceMemory:
-    """What the engines and learners on one device share; each is told of it when it is built.
+    """The memory that engines and learners on one device share; each gets it when it is built.
 
     `free` counts the bytes that new tensors can have; without it the device is asked.
     """
