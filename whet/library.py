@@ -127,7 +127,7 @@ def sample(
     """
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
-        return collect(policy.player, grader, problems, sampling, samples=samples, seed=seed)
+        return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
 
 
 def generate(

@@ -13,7 +13,7 @@ from whet import tables, toml
 from whet.algos.catalog import AlgoConfig, build, policy_objective, resolve, sft_objective
 from whet.algos.losses import EarlyStop, Staleness, TokenTerms
 from whet.algos.rows import ROWS, AlgoName
-from whet.algos.verifier import Blend
+from whet.algos.verifier import StepCreditConfig
 from whet.config import Config, load
 from whet.errors import ConfigError
 from whet.toml import Table
@@ -117,7 +117,9 @@ def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, hi
 )
 def test_tango_blends_steps_by_a_share_that_falls(name: AlgoName, share: float) -> None:
     algo = build(AlgoConfig(name=name), max_tokens=10)
-    other = build(AlgoConfig(name=name, steps=Blend(alpha=0.3, decay="none")), max_tokens=10)
+    other = build(
+        AlgoConfig(name=name, steps=StepCreditConfig(alpha=0.3, decay="none")), max_tokens=10
+    )
 
     assert algo.step_credit is not None
     assert [algo.alpha(0.0), algo.alpha(1.0)] == pytest.approx([share, 1e-3])

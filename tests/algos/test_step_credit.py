@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from whet.algos.verifier import Blend, JudgedAnswer, alpha_at, blend, step_credit, to_tokens
+from whet.algos.verifier import (
+    JudgedAnswer,
+    StepCreditConfig,
+    alpha_at,
+    blend,
+    step_credit,
+    to_tokens,
+)
 from whet.types import Step
 
 
@@ -82,7 +89,7 @@ def test_the_blend_is_a_weighted_mean() -> None:
     ],
 )
 def test_the_share_of_steps_falls_as_its_decay_says(decay: str, shares: list[float]) -> None:
-    cfg = Blend.model_validate({"final_alpha": 0.005, "decay": decay})
+    cfg = StepCreditConfig.model_validate({"final_alpha": 0.005, "decay": decay})
 
     found = [alpha_at(0.5, cfg, progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
@@ -92,5 +99,5 @@ def test_the_share_of_steps_falls_as_its_decay_says(decay: str, shares: list[flo
 
 def test_an_exponential_decay_to_zero_is_refused() -> None:
     with pytest.raises(ValidationError, match="above 0 for an exponential decay"):
-        Blend(final_alpha=0.0)
-    assert alpha_at(0.2, Blend(final_alpha=0.0, decay="linear"), 1.0) == 0.0
+        StepCreditConfig(final_alpha=0.0)
+    assert alpha_at(0.2, StepCreditConfig(final_alpha=0.0, decay="linear"), 1.0) == 0.0

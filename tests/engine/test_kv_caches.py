@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whet.engine.cpu.dense_cache import BLOCK, DenseCache
 from whet.engine.paged_cache import PagedCache, build_paged_cache
-from whet.engine.row_state import Link, Rows
+from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Build, KVCache, plan_passes
 from whet.engine.scheduler import Indices
 from whet.errors import EngineError
@@ -44,11 +44,11 @@ def _prefill(
     model: Transformer, cache: KVCache, contexts: dict[int, Tokens], *, most: int = 999
 ) -> dict[int, Tensor]:
     """Run contexts through a cache; returns what the model makes of the last token of each."""
-    link = Link(CPU)
+    transfer = HostTransfer(CPU)
     ends: dict[int, Tensor] = {}
     for layout in plan_passes(contexts, most=most, splits=cache.splits):
         tokens, positions = torch.from_numpy(layout.tokens_T), torch.from_numpy(layout.positions_T)
-        hidden = model(tokens, positions, cache.prefill(layout, link))
+        hidden = model(tokens, positions, cache.prefill(layout, transfer))
         ends |= dict(zip(layout.row_E.tolist(), hidden[layout.end_E], strict=True))
     return ends
 
@@ -60,17 +60,17 @@ def _place(cache: KVCache, row: int, tokens: int, *, source: int | None = None) 
 
 
 def _rows() -> Rows:
-    return Rows(SLOTS, 1, Link(CPU), torch.zeros(50, dtype=torch.bool))
+    return Rows(SLOTS, 1, HostTransfer(CPU), torch.zeros(50, dtype=torch.bool))
 
 
 def _decode(model: Transformer, cache: KVCache, newest: list[Tokens]) -> Tensor:
     """Run the last token of each sequence, whose others are cached in rows 0, 1 and so on."""
-    rows, link, used = _rows(), Link(CPU), slice(0, len(newest))
+    rows, transfer, used = _rows(), HostTransfer(CPU), slice(0, len(newest))
     rows.first_R[used] = torch.tensor([len(tokens) - 1 for tokens in newest])
     rows.live_R[used] = 1
     longest = max(len(tokens) for tokens in newest)
     if isinstance(cache, PagedCache):
-        cache.sync(len(newest), longest, link)
+        cache.sync(len(newest), longest, transfer)
     last = torch.tensor([int(tokens[-1]) for tokens in newest])
     return model(last, rows.position_of(used), cache.decode(rows, len(newest), longest))
 
@@ -129,7 +129,7 @@ def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -
     for row in (1, 2):
         _place(cache, row, length, source=0)
     _prefill(model, cache, {0: prompt})
-    cache.copy(length, Link(CPU))
+    cache.copy(length, HostTransfer(CPU))
     sequences = [np.append(prompt, np.int32(token)) for token in (3, 4, 5)]
 
     first = _decode(model, cache, sequences)
@@ -187,7 +187,7 @@ def test_ended_rows_write_to_no_page() -> None:
     _prefill(model, cache, {0: tokens})
     rows, before = _rows(), cache.keys.clone()
     rows.first_R[:1] = len(tokens)
-    cache.sync(1, len(tokens) + 1, Link(CPU))
+    cache.sync(1, len(tokens) + 1, HostTransfer(CPU))
 
     out = model(
         torch.tensor([7]), torch.tensor([len(tokens)]), cache.decode(rows, 1, len(tokens) + 1)

@@ -4,7 +4,7 @@ asking."""
 import numpy as np
 import torch
 
-from whet.engine.row_state import Link, pack, unpack
+from whet.engine.row_state import HostTransfer, pack, unpack
 
 
 def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
@@ -25,9 +25,9 @@ def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
 
 
 def test_a_fetched_copy_does_not_follow_later_writes() -> None:
-    link, tensor = Link(torch.device("cpu")), torch.zeros(3)
+    transfer, tensor = HostTransfer(torch.device("cpu")), torch.zeros(3)
 
-    wait = link.fetch(tensor)
+    wait = transfer.fetch(tensor)
     tensor.fill_(1.0)
 
-    assert wait().tolist() == [0, 0, 0] and link.counts.fetches == 1
+    assert wait().tolist() == [0, 0, 0] and transfer.counts.fetches == 1

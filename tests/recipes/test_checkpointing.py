@@ -16,9 +16,9 @@ from whet.evals.summary import EvalSummary
 from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model
-from whet.recipes.checkpointing import Guard, GuardConfig, Keeper, SaveConfig
+from whet.recipes.checkpointing import CheckpointManager, CollapseGuard, GuardConfig, SaveConfig
 from whet.recipes.evaluate import SAMPLED
-from whet.rollout.collect import Player
+from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
 from whet.testing.fakes import rollout, sum_problem
@@ -45,7 +45,7 @@ class Scripted(Validator):
         )
         self.values, self.example, self.groups = list(values), example, list(groups)
 
-    def validate(self, player: Player) -> tuple[EvalSummary, list[Group]]:
+    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
         value = self.values.pop(0)
         found = Estimate(mean=value, low=value, high=value, count=1)
         return replace(self.example, pass_at={1: found}), self.groups
@@ -70,15 +70,15 @@ def example(tiny: Pipeline) -> EvalSummary:
     return EvalSummary.from_json(RunStore.view(tiny.folder / "04-sft_eval").evals()[SAMPLED])
 
 
-def keeper(tiny: Pipeline, run: RunStore, validator: Validator) -> Keeper:
+def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointManager:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
     model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
     policy = build_policy(model, tokenizer, EngineConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    return Keeper(SaveConfig(every=3), run, policy, learner, validator)
+    return CheckpointManager(SaveConfig(every=3), run, policy, learner, validator)
 
 
-def walk(kept: Keeper, start: int, end: int) -> None:
+def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
         kept.after(step, 10, {"told": step}, Notes())
 
@@ -91,7 +91,7 @@ def test_the_checkpoint_with_the_best_validation_is_handed_on_and_kept(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
-        kept = keeper(tiny, run, Scripted([0.1, 0.5, 0.3, 0.2, 0.4], example))
+        kept = manager(tiny, run, Scripted([0.1, 0.5, 0.3, 0.2, 0.4], example))
         assert kept.resume() == (0, {})
         walk(kept, 0, 10)
         assert kept.result() == (4, run.checkpoint_folder / "000004")
@@ -102,7 +102,7 @@ def test_checkpoints_are_written_at_their_interval_and_at_validations(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
-        kept = keeper(tiny, run, Scripted([0.1, 0.2], example))
+        kept = manager(tiny, run, Scripted([0.1, 0.2], example))
         seen = []
         for step in range(1, 6):
             walk(kept, step - 1, step)
@@ -115,9 +115,9 @@ def test_a_resumed_run_knows_the_best_validation_of_the_past(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
-        walk(keeper(tiny, run, Scripted([0.1, 0.5, 0.3], example)), 0, 7)
+        walk(manager(tiny, run, Scripted([0.1, 0.5, 0.3], example)), 0, 7)
     with open_run(tmp_path / "run", resume=True) as run:
-        kept = keeper(tiny, run, Scripted([0.2, 0.4], example))
+        kept = manager(tiny, run, Scripted([0.2, 0.4], example))
         start, state = kept.resume()
         assert (start, state["told"]) == (6, 6)
         walk(kept, start, 10)
@@ -130,10 +130,10 @@ def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
-        walk(keeper(tiny, run, Scripted([0.1, 0.5], example)), 0, 4)
+        walk(manager(tiny, run, Scripted([0.1, 0.5], example)), 0, 4)
         (run.checkpoint_folder / "000004" / "model.safetensors").write_bytes(b"")
     with open_run(tmp_path / "run", resume=True) as run:
-        kept = keeper(tiny, run, Scripted([], example))
+        kept = manager(tiny, run, Scripted([], example))
         assert kept.resume()[0] == 3
         assert (kept.best.step, kept.best.value) == (2, 0.1)
         assert kept.result()[0] == 2
@@ -156,7 +156,7 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        keeper(tiny, run, Scripted([0.5], example, groups)).after(2, 10, {}, notes)
+        manager(tiny, run, Scripted([0.5], example, groups)).after(2, 10, {}, notes)
 
         assert run.metrics() == [], "the run's own file is one of the trackers"
     source = f"source/{sums[0].source}"
@@ -184,11 +184,11 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
     tiny: Pipeline, tmp_path: Path, example: EvalSummary
 ) -> None:
     with open_run(tmp_path / "run") as run:
-        before = keeper(tiny, run, Scripted([0.5, 0.5, 0.1], example))
+        before = manager(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
         critic = Critic(policy.model, CriticConfig(head_start=1), TrainConfig(), steps=10)
-        guard = Guard(GuardConfig(restores=1), run, learner, before.validator.cfg)
-        kept = Keeper(
+        guard = CollapseGuard(GuardConfig(restores=1), run, learner, before.validator.cfg)
+        kept = CheckpointManager(
             SaveConfig(),
             run,
             policy,

@@ -9,7 +9,7 @@ import pytest
 from whet.engine.base import Request, Sampling
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
-from whet.rollout.collect import Player, collect
+from whet.rollout.collect import ChatEngine, collect
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -38,9 +38,9 @@ def _say_seed(request: Request) -> Tokens:
 
 
 def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Group]:
-    player = Player(engine=engine, chat=CHAT, name="script")
+    chat_engine = ChatEngine(engine=engine, chat=CHAT, name="script")
     return collect(
-        player, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed
+        chat_engine, Grader(SumTask()), PROBLEMS, Sampling(max_tokens=9), samples=samples, seed=seed
     )
 
 
@@ -102,10 +102,16 @@ def test_samples_have_their_own_seeds_and_the_seed_decides_them_all() -> None:
 
 def test_progress_hears_of_every_rollout() -> None:
     heard: list[int] = []
-    player = Player(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
+    chat_engine = ChatEngine(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
     collect(
-        player, Grader(SumTask()), PROBLEMS, Sampling(), samples=2, seed=0, progress=heard.append
+        chat_engine,
+        Grader(SumTask()),
+        PROBLEMS,
+        Sampling(),
+        samples=2,
+        seed=0,
+        progress=heard.append,
     )
 
     assert heard == [1] * 6
@@ -132,8 +138,8 @@ def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() ->
         watch[0] += 10.0
         return _say_42(request)
 
-    player = Player(engine=ScriptedEngine(say_42_slowly), chat=CHAT, name="script")
-    collect(player, LateGrader(watch), PROBLEMS, Sampling(), samples=2, seed=0, clock=clock)
+    chat_engine = ChatEngine(engine=ScriptedEngine(say_42_slowly), chat=CHAT, name="script")
+    collect(chat_engine, LateGrader(watch), PROBLEMS, Sampling(), samples=2, seed=0, clock=clock)
 
     metrics = clock.lap()
     assert (metrics["time/sample"], metrics["time/grade"]) == (60.0, 6.0)
@@ -141,20 +147,22 @@ def test_a_clock_counts_as_grading_what_is_waited_for_after_the_last_answer() ->
 
 def test_a_clock_counts_the_tokens_and_row_steps_of_the_engine() -> None:
     clock = Clock()
-    player = tiny_policy(slots=2).player
+    chat_engine = tiny_policy(slots=2).chat_engine
     sampling = Sampling(max_tokens=4)
 
-    groups = collect(player, Grader(SumTask()), PROBLEMS, sampling, samples=2, seed=1, clock=clock)
+    groups = collect(
+        chat_engine, Grader(SumTask()), PROBLEMS, sampling, samples=2, seed=1, clock=clock
+    )
 
     tokens = sum(len(rollout.completion.tokens) for group in groups for rollout in group)
     metrics = clock.lap()
     assert metrics["engine/tokens_per_s"] * metrics["time/sample"] == pytest.approx(tokens)
-    assert metrics["engine/slots_busy"] == (tokens - 6) / player.engine.counts.row_steps
+    assert metrics["engine/slots_busy"] == (tokens - 6) / chat_engine.engine.counts.row_steps
 
 
 @pytest.mark.parametrize("slots", [1, 4])
 def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(slots: int) -> None:
-    many, few = (tiny_policy(slots=number).player for number in (32, slots))
+    many, few = (tiny_policy(slots=number).chat_engine for number in (32, slots))
     sampling = Sampling(max_tokens=10)
 
     expected = collect(many, Grader(SumTask()), PROBLEMS, sampling, samples=3, seed=1)

@@ -12,7 +12,7 @@ from whet.engine.base import Sampling
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
 from whet.rewards.spec import RewardSpec
-from whet.rollout.collect import Ask, Player, collect, play
+from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
 from whet.rollout.gather import GatherConfig, gather, is_equal
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -29,27 +29,31 @@ class Script:
         self.rows = rows
         self.asked: list[tuple[int, range]] = []
 
-    def new(self, first: int, count: int) -> list[Ask]:
+    def new(self, first: int, count: int) -> list[GroupRequest]:
         places = range(first, first + count)
         size = len(self.rows[0])
         return [
-            Ask(index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size))
+            GroupRequest(
+                index=i, problem=sum_problem(i, 1), sampling=Sampling(), numbers=range(size)
+            )
             for i in places
         ]
 
-    def answer(self, asks: Sequence[Ask]) -> list[Group]:
-        self.asked += [(ask.index, ask.numbers) for ask in asks]
+    def answer(self, requests: Sequence[GroupRequest]) -> list[Group]:
+        self.asked += [(request.index, request.numbers) for request in requests]
         return [
             tuple(
                 replace(
                     rollout(
-                        problem=ask.problem, reward=self.rows[ask.index][number], number=number
+                        problem=request.problem,
+                        reward=self.rows[request.index][number],
+                        number=number,
                     ),
-                    id=f"{ask.index}/{number}",
+                    id=f"{request.index}/{number}",
                 )
-                for number in ask.numbers
+                for number in request.numbers
             )
-            for ask in asks
+            for request in requests
         ]
 
 
@@ -135,21 +139,24 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
     def say(request: object) -> np.ndarray:
         return CHAT.tokenizer.encode(str(request.seed % 4))  # type: ignore[attr-defined]
 
-    player, grader = Player(engine=ScriptedEngine(say), chat=CHAT, name="script"), Grader(SumTask())
+    chat_engine, grader = (
+        ChatEngine(engine=ScriptedEngine(say), chat=CHAT, name="script"),
+        Grader(SumTask()),
+    )
     problems = [sum_problem(1, n % 3) for n in range(12)]
     reward = RewardSpec()
-    whole = reward.apply(collect(player, grader, problems, Sampling(), samples=4, seed=7))
+    whole = reward.apply(collect(chat_engine, grader, problems, Sampling(), samples=4, seed=7))
 
-    def new(first: int, count: int) -> list[Ask]:
+    def new(first: int, count: int) -> list[GroupRequest]:
         return [
-            Ask(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4))
+            GroupRequest(index=i, problem=problems[i], sampling=Sampling(), numbers=range(4))
             for i in range(count)
         ]
 
     groups = gather(
         GatherConfig(first=2),
         new,
-        lambda asks: reward.apply(play(player, grader, asks, seed=7)),
+        lambda requests: reward.apply(collect_groups(chat_engine, grader, requests, seed=7)),
         problems=12,
     )
     completed = [(one, other) for one, other in zip(groups, whole, strict=True) if len(one) == 4]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from whet.errors import DataError
-from whet.rollout.gather import Ahead
+from whet.rollout.gather import RolloutQueue
 from whet.testing.fakes import rollout
 from whet.types import Group
 
@@ -28,7 +28,7 @@ class Sampler:
 
 def run(lag: int, steps: int = 5) -> tuple[list[tuple[int, int]], list[float | None]]:
     sampler = Sampler()
-    batches = Ahead(sampler.sample, steps=steps, lag=lag)
+    batches = RolloutQueue(sampler.sample, steps=steps, lag=lag)
     rewards = []
     for step in range(steps):
         sampler.now = step
@@ -46,7 +46,7 @@ def test_with_a_lag_a_step_is_sampled_so_many_steps_before_and_none_beyond_the_e
 
 
 def test_what_waits_comes_back_from_a_checkpoint_token_by_token(tmp_path: Path) -> None:
-    straight, resumed = (Ahead(Sampler().sample, steps=9, lag=2) for _ in "ab")
+    straight, resumed = (RolloutQueue(Sampler().sample, steps=9, lag=2) for _ in "ab")
     straight.take(0)
     resumed.load(tmp_path, straight.save(tmp_path))
 
@@ -65,7 +65,7 @@ def test_what_waits_comes_back_from_a_checkpoint_token_by_token(tmp_path: Path) 
 
 def test_what_was_dropped_is_sampled_again_with_the_weights_of_now() -> None:
     sampler = Sampler()
-    batches = Ahead(sampler.sample, steps=9, lag=2)
+    batches = RolloutQueue(sampler.sample, steps=9, lag=2)
     batches.take(0)
     batches.drop()
     sampler.now = 1
@@ -77,4 +77,4 @@ def test_a_checkpoint_that_says_nothing_of_the_queue_is_refused_in_a_sentence(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(DataError, match="does not say how many batches wait"):
-        Ahead(Sampler().sample, steps=1, lag=0).load(tmp_path, None)
+        RolloutQueue(Sampler().sample, steps=1, lag=0).load(tmp_path, None)

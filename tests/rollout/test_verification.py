@@ -7,7 +7,7 @@ import pytest
 
 from whet.algos.verifier import step_credit
 from whet.proofs.policy_proofs import ScriptedEngine
-from whet.rollout.collect import Player
+from whet.rollout.collect import ChatEngine
 from whet.rollout.verification import (
     make_verifications,
     mark_verifier,
@@ -105,7 +105,7 @@ def test_the_credit_of_a_judged_group_is_that_of_the_formula() -> None:
 
 def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
     engine = ScriptedEngine(lambda request: np.zeros(0, dtype=np.int32))
-    player = Player(engine=engine, chat=VERIFIER, name="verifier")
+    chat_engine = ChatEngine(engine=engine, chat=VERIFIER, name="verifier")
     group = (
         solved("1\n2"),
         solved("1\n2 and a long step that fills the context", number=1),
@@ -115,10 +115,10 @@ def test_solutions_that_do_not_fit_are_left_out_and_never_cut() -> None:
         len(VERIFIER.prompt(problem.prompt)) for each in group[:2] if (problem := JUDGE.mint(each))
     ]
 
-    assert len(make_verifications([group], JUDGE, player, max(lengths))) == 2
+    assert len(make_verifications([group], JUDGE, chat_engine, max(lengths))) == 2
     assert [
         problem.source_id
-        for problem in make_verifications([group], JUDGE, player, max(lengths) - 1)
+        for problem in make_verifications([group], JUDGE, chat_engine, max(lengths) - 1)
     ] == [group[0].id]
 
 

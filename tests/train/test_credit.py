@@ -10,7 +10,7 @@ import torch
 from whet.algos.advantages import State, center, each
 from whet.algos.catalog import AlgoConfig, Algorithm, build
 from whet.algos.losses import sequence_mean
-from whet.algos.verifier import Blend
+from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
 from whet.rollout.gather import GatherConfig
@@ -199,7 +199,9 @@ def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
 
 def test_judged_steps_are_blended_in_by_their_share() -> None:
     algo = build(
-        AlgoConfig(name="tango_grpo", steps=Blend(alpha=0.5, final_alpha=0.1, decay="linear")),
+        AlgoConfig(
+            name="tango_grpo", steps=StepCreditConfig(alpha=0.5, final_alpha=0.1, decay="linear")
+        ),
         max_tokens=10,
     )
     steps = (

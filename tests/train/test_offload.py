@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.train.offload import Ferry, host_room
+from whet.train.offload import StateStreamer, host_room
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100, 1000])
 def test_every_number_crosses_once_whatever_the_pieces(piece: int) -> None:
-    ferry, seen = Ferry(torch.device("cpu"), piece=piece), list[int]()
+    streamer, seen = StateStreamer(torch.device("cpu"), piece=piece), list[int]()
     first, second = torch.arange(100.0), torch.zeros(100)
 
     def act(at: slice, here: list[Tensor]) -> None:
@@ -18,9 +18,9 @@ def test_every_number_crosses_once_whatever_the_pieces(piece: int) -> None:
         here[1].copy_(here[0]).mul_(2)
         here[0].neg_()
 
-    ferry.cross([first, second], act)
-    ferry.join()
-    ferry.wait()
+    streamer.cross([first, second], act)
+    streamer.join()
+    streamer.wait()
 
     assert seen == list(range(100))
     assert torch.equal(first, -torch.arange(100.0))
@@ -34,7 +34,7 @@ def test_what_is_here_is_not_what_is_at_home_until_it_goes_back() -> None:
         here[0].add_(1)
         assert torch.equal(home, torch.zeros(4))
 
-    Ferry(torch.device("cpu")).cross([home], act)
+    StateStreamer(torch.device("cpu")).cross([home], act)
 
     assert torch.equal(home, torch.ones(4))
 
@@ -59,14 +59,14 @@ def test_two_rooms_share_nothing() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_pieces_pass_each_other_and_none_is_lost() -> None:
-    ferry = Ferry(torch.device("cuda"), piece=1 << 16)
+    streamer = StateStreamer(torch.device("cuda"), piece=1 << 16)
     homes = [host_room((1_000_003,)) for _ in range(3)]
     added = torch.arange(1_000_003.0, device="cuda")
 
     for _ in range(5):
-        ferry.cross(homes, lambda at, here: [each.add_(added[at]) for each in here] and None)
-        ferry.join()
-    ferry.wait()
+        streamer.cross(homes, lambda at, here: [each.add_(added[at]) for each in here] and None)
+        streamer.join()
+    streamer.wait()
 
     for home in homes:
         assert torch.equal(home, 5 * torch.arange(1_000_003.0))

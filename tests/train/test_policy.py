@@ -12,7 +12,7 @@ def test_rollouts_carry_the_published_version_and_the_policys_name() -> None:
     policy.publish(9)
 
     [group] = collect(
-        policy.player,
+        policy.chat_engine,
         Grader(SumTask()),
         [sum_problem(1, 2)],
         Sampling(max_tokens=4),

@@ -14,7 +14,7 @@ from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
-from whet.train.trainee import Side, open_side
+from whet.train.trainee import Trainee, open_trainee
 from whet.types import Group, Step
 
 ALGO = AlgoConfig(name="tango_grpo")
@@ -27,9 +27,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def side(model: Path, algo: AlgoConfig = ALGO) -> Side:
+def side(model: Path, algo: AlgoConfig = ALGO) -> Trainee:
     source, train = ModelSource(path=str(model)), TrainConfig(lr=1e-3)
-    return open_side(
+    return open_trainee(
         source,
         algo,
         Sampling(max_tokens=8),
@@ -99,11 +99,11 @@ def test_what_is_proved_of_the_policy_decides_the_algorithm(model: Path) -> None
     seen = list[str]()
 
     def prove(algo: AlgoConfig, policy: Policy) -> AlgoConfig:
-        seen.append(policy.player.name)
+        seen.append(policy.chat_engine.name)
         return algo.model_copy(update={"old": "engine"})
 
     source, algo = ModelSource(path=str(model)), AlgoConfig(name="tango_grpo", minibatches=2)
-    found = open_side(
+    found = open_trainee(
         source, algo, Sampling(max_tokens=8), TrainConfig(), EngineConfig(slots=4),
         updates=5, name="s", seed=0, prove=prove,
     )  # fmt: skip

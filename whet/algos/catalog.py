@@ -35,7 +35,7 @@ from whet.algos.rows import (
     SurrogateName,
     WeightsName,
 )
-from whet.algos.verifier import Blend
+from whet.algos.verifier import StepCreditConfig
 from whet.config import CONSTANT, Config
 from whet.errors import ConfigError
 from whet.user_code import Reference, is_reference, load_from_file
@@ -74,7 +74,7 @@ class AlgoConfig(Config):
     whiten: bool | None = None
     """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
     stay at 0."""
-    steps: Blend = Blend()
+    steps: StepCreditConfig = StepCreditConfig()
     """For tango: the share of judged steps in the advantage."""
     ratio: RatioName | None = None
     """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,

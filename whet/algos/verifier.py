@@ -28,7 +28,7 @@ LEAVE_ONE_OUT_SCALE = 10.0
 """What Tango multiplies step credit by where it is centred but not divided by a deviation."""
 
 
-class Blend(Config):
+class StepCreditConfig(Config):
     """How much of a token's advantage comes from judged steps, over a run."""
 
     alpha: float | None = Field(default=None, ge=0.0, le=1.0)
@@ -39,7 +39,7 @@ class Blend(Config):
     """The way from the first share to the last; none keeps the first."""
 
     @model_validator(mode="after")
-    def _ends(self) -> "Blend":
+    def _ends(self) -> "StepCreditConfig":
         if self.decay == "exponential" and self.final_alpha == 0:
             raise ValueError(
                 "final_alpha must be above 0 for an exponential decay, which never reaches 0"
@@ -47,10 +47,11 @@ class Blend(Config):
         return self
 
 
-def alpha_at(first: float, cfg: Blend, progress: float) -> float:
+def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
     """The share of step credit when `progress` (0 to 1) of the planned updates are done.
 
-    >>> [round(alpha_at(0.1, Blend(), progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    >>> cfg = StepCreditConfig()
+    >>> [round(alpha_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
     [0.1, 0.0316, 0.01, 0.0032, 0.001]
     """
     if cfg.decay == "none" or first <= cfg.final_alpha:

@@ -19,7 +19,7 @@ from whet.config import CONSTANT, Config
 from whet.engine.base import Counts, Request
 from whet.engine.cpu.compiled import build_cpu_cache
 from whet.engine.paged_cache import build_paged_cache
-from whet.engine.row_state import HostRows, Link, Rows
+from whet.engine.row_state import HostRows, HostTransfer, Rows
 from whet.engine.runner import PREFILL_TOKENS, Build, KVCache, Runner
 from whet.engine.scheduler import Report, Scheduler, Sequences
 from whet.environment import keep_freed_memory
@@ -39,7 +39,7 @@ class Loop:
         self,
         model: Transformer,
         cache: KVCache,
-        link: Link,
+        transfer: HostTransfer,
         *,
         slots: int,
         context: int,
@@ -49,7 +49,7 @@ class Loop:
         detokenize: Detokenize | None,
     ) -> None:
         self.cache = cache
-        self.link = link
+        self.transfer = transfer
         self.window = window
         self.stops = stops
         self.detokenize = detokenize
@@ -58,12 +58,12 @@ class Loop:
         self.sequences = Sequences(2 * slots, context)
         is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
         is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
-        kind = HostRows if link.device.type == "cpu" else Rows
-        self.rows = kind(slots, window, link, is_stop_V)
+        kind = HostRows if transfer.device.type == "cpu" else Rows
+        self.rows = kind(slots, window, transfer, is_stop_V)
         self.scheduler = Scheduler(
             cache.allocator, self.sequences, slots=slots, context=context, window=window
         )
-        self.runner = Runner(model, cache, self.rows, link, prefill_tokens=prefill_tokens)
+        self.runner = Runner(model, cache, self.rows, transfer, prefill_tokens=prefill_tokens)
         self.version = 0
         self._ended: list[int] = []
 
@@ -101,7 +101,7 @@ class Loop:
         admission = self.scheduler.admit()
         if admission is not None:
             self.runner.begin(admission, self.sequences)
-            self.link.counts.begun += len(admission.sequence_B)
+            self.transfer.counts.begun += len(admission.sequence_B)
 
     def _decode(self) -> None:
         """Enqueue a window, or less where no row has that far to go."""
@@ -141,8 +141,8 @@ class Loop:
             self.scheduler.withdraw(sequence)
             self.sequences.close(sequence)
         self._ended = self.scheduler.rows_of(ends)
-        self.link.counts.tokens += sum(ends.values())
-        self.link.counts.preemptions = self.scheduler.num_preempted
+        self.transfer.counts.tokens += sum(ends.values())
+        self.transfer.counts.preemptions = self.scheduler.num_preempted
         return answers
 
     def _result(self, sequence: int, length: int, is_stopped: bool) -> Result:
@@ -220,13 +220,13 @@ class NativeEngine:
         self._build: Build = build or (
             build_cpu_cache if is_cpu else partial(build_paged_cache, kv_gb=cfg.kv_gb)
         )
-        self._link = Link(device)
+        self._transfer = HostTransfer(device)
         self._loop: Loop | None = None
         self._is_running = False
 
     @property
     def counts(self) -> Counts:
-        return self._link.counts
+        return self._transfer.counts
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         if self._is_running:
@@ -252,7 +252,7 @@ class NativeEngine:
                 "an earlier call of this engine still runs; read it to its end or close it first"
             )
         self._is_running = True
-        self._link.counts = Counts()
+        self._transfer.counts = Counts()
         try:
             for answers in self._serve(requests):
                 yield from answers
@@ -270,7 +270,7 @@ class NativeEngine:
             self._loop = Loop(
                 self.model,
                 cache,
-                self._link,
+                self._transfer,
                 slots=self.cfg.slots,
                 context=self.context,
                 window=self.window,

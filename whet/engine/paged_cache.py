@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
-from whet.engine.row_state import Link, Rows
+from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Layout, decode_step
 from whet.engine.scheduler import Indices
 from whet.errors import EngineError
@@ -144,19 +144,21 @@ class PagedCache:
     def holds(self, tokens: int) -> bool:
         return self.allocator.holds(tokens)
 
-    def prefill(self, layout: Layout, link: Link) -> "Prefill":
+    def prefill(self, layout: Layout, transfer: HostTransfer) -> "Prefill":
         table_RP = self.allocator.table_RP
         page_T = table_RP[layout.row_T, layout.positions_T // PAGE].astype(np.int64)
         used = -(-int(layout.positions_T.max() + 1) // PAGE)
         cell_T = page_T * PAGE + layout.positions_T % PAGE
         starts_S1 = layout.starts_S1.astype(np.int32)
         before_S = layout.before_S.astype(np.int32)
-        return Prefill(self, *link.send(cell_T, table_RP[layout.row_S, :used], starts_S1, before_S))
+        return Prefill(
+            self, *transfer.send(cell_T, table_RP[layout.row_S, :used], starts_S1, before_S)
+        )
 
-    def copy(self, longest: int, link: Link) -> None:
+    def copy(self, longest: int, transfer: HostTransfer) -> None:
         pairs_M2 = self.allocator.take_copies()
         if len(pairs_M2):
-            source_M, target_M = link.send(pairs_M2[:, 0].copy(), pairs_M2[:, 1].copy())
+            source_M, target_M = transfer.send(pairs_M2[:, 0].copy(), pairs_M2[:, 1].copy())
             for keys, values in zip(self.keys, self.values, strict=True):
                 keys[target_M] = keys[source_M]
                 values[target_M] = values[source_M]
@@ -164,9 +166,11 @@ class PagedCache:
     def move(self, source_M: Indices, target_M: Indices) -> None:
         """Lists of pages are brought up to date by `sync`."""
 
-    def sync(self, num_rows: int, longest: int, link: Link) -> None:
+    def sync(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
         used = -(-longest // PAGE)
-        (self.table_RP[:num_rows, :used],) = link.send(self.allocator.table_RP[:num_rows, :used])
+        (self.table_RP[:num_rows, :used],) = transfer.send(
+            self.allocator.table_RP[:num_rows, :used]
+        )
 
     def window(
         self,
@@ -177,10 +181,10 @@ class PagedCache:
         steps: int,
         longest: int,
         has_cuts: bool,
-        link: Link,
+        transfer: HostTransfer,
     ) -> int:
         """Decode by graphs on a GPU: a step depends on sizes and addresses alone."""
-        self.sync(num_rows, longest, link)
+        self.sync(num_rows, longest, transfer)
         rows.draw(slice(0, num_rows))
         size = rounded_rows(num_rows, len(rows.token_R))
         width = rounded_length(longest)
@@ -194,7 +198,7 @@ class PagedCache:
                 step()
             else:
                 self.graphs.run((size, width, has_cuts), step)
-        link.counts.recordings = 0 if self.graphs is None else len(self.graphs)
+        transfer.counts.recordings = 0 if self.graphs is None else len(self.graphs)
         return size
 
     def decode(self, rows: Rows, size: int, longest: int) -> "Decode":

@@ -26,7 +26,7 @@ from whet.kernels.head import row_logprobs, sample_rows
 _ALIGNED = 16
 
 
-class Link:
+class HostTransfer:
     """Copies for one device."""
 
     def __init__(self, device: torch.device) -> None:
@@ -174,11 +174,11 @@ class Rows:
     `is_stop_V` marks the tokens that end a row.
     """
 
-    def __init__(self, rows: int, window: int, link: Link, is_stop_V: Tensor) -> None:
-        self.link = link
+    def __init__(self, rows: int, window: int, transfer: HostTransfer, is_stop_V: Tensor) -> None:
+        self.transfer = transfer
         self.is_stop_V = is_stop_V
         self.columns = window + 2
-        device = link.device
+        device = transfer.device
         self.ints_FR = torch.zeros(_INTS, rows, dtype=torch.int64, device=device)
         self.token_R, self.first_R, self.count_R, self.base_R = self.ints_FR[:4].unbind()
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints_FR[4:].unbind()
@@ -212,7 +212,7 @@ class Rows:
         floats = np.array(
             [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
         ).T.copy()
-        self.ints_FR[:, rows], self.floats_FR[:, rows] = self.link.send(ints, floats)
+        self.ints_FR[:, rows], self.floats_FR[:, rows] = self.transfer.send(ints, floats)
 
     def position_of(self, rows: slice) -> Tensor:
         """Say where each row's newest token stands."""
@@ -265,7 +265,7 @@ class Rows:
         used = slice(0, len(sequence_B))
         self.report_RX[used, 0] = self.live_R[used]
         self.report_RX[used, 1] = self.count_R[used]
-        wait = self.link.fetch(self.report_RX[used])
+        wait = self.transfer.fetch(self.report_RX[used])
         self.base_R[used] = self.count_R[used]
 
         def read() -> Report:
@@ -286,7 +286,7 @@ class Rows:
         return read
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
-        source, target = self.link.send(source_M, target_M)
+        source, target = self.transfer.send(source_M, target_M)
         for fields in (self.ints_FR, self.floats_FR):
             fields[:, target] = fields[:, source]
 
@@ -297,8 +297,8 @@ class Rows:
 class HostRows(Rows):
     """Rows on a CPU, where numpy is faster than torch for arrays this small."""
 
-    def __init__(self, rows: int, window: int, link: Link, is_stop_V: Tensor) -> None:
-        super().__init__(rows, window, link, is_stop_V)
+    def __init__(self, rows: int, window: int, transfer: HostTransfer, is_stop_V: Tensor) -> None:
+        super().__init__(rows, window, transfer, is_stop_V)
         self._fields = self.ints_FR.numpy(), self.floats_FR.numpy()
         self._live, self._count, self._base = (
             self.live_R.numpy(),
@@ -308,7 +308,7 @@ class HostRows(Rows):
         self._filed = self._tokens_RX.numpy(), self._logprobs_RX.numpy()
 
     def post(self, sequence_B: Indices) -> Callable[[], Report]:
-        self.link.counts.fetches += 1
+        self.transfer.counts.fetches += 1
         used = slice(0, len(sequence_B))
         is_done_B = self._live[used] == 0
         count_B = self._count[used].copy()

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from whet.engine.row_state import Link, Rows
+from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.scheduler import Admission, BlockAllocator, Indices, Sequences
 from whet.models.transformer import Attend, Transformer
 from whet.types import Tokens
@@ -112,11 +112,11 @@ class KVCache(Protocol):
         """Say whether a request of so many tokens can ever run."""
         ...
 
-    def prefill(self, layout: Layout, link: Link) -> Attend:
+    def prefill(self, layout: Layout, transfer: HostTransfer) -> Attend:
         """Attend within pieces of context and to what is cached of them, and cache the pieces."""
         ...
 
-    def copy(self, longest: int, link: Link) -> None:
+    def copy(self, longest: int, transfer: HostTransfer) -> None:
         """Copy what rows that begin now share with others, once it has been filed."""
         ...
 
@@ -133,7 +133,7 @@ class KVCache(Protocol):
         steps: int,
         longest: int,
         has_cuts: bool,
-        link: Link,
+        transfer: HostTransfer,
     ) -> int:
         """Decode `steps` tokens of the first rows, which will have cached `longest` at most.
 
@@ -160,12 +160,18 @@ class Runner:
     """A model, a cache and the state of its rows."""
 
     def __init__(
-        self, model: Transformer, cache: KVCache, rows: Rows, link: Link, *, prefill_tokens: int
+        self,
+        model: Transformer,
+        cache: KVCache,
+        rows: Rows,
+        transfer: HostTransfer,
+        *,
+        prefill_tokens: int,
     ) -> None:
         self.model = model
         self.cache = cache
         self.rows = rows
-        self.link = link
+        self.transfer = transfer
         self.prefill_tokens = prefill_tokens
         # The hidden state of the last token of each context; the spare row's stays for samples
         # still to come.
@@ -179,14 +185,16 @@ class Runner:
         contexts = {row: sequences.context(int(sequence_B[row - first])) for row in admission.fresh}
         for layout in plan_passes(contexts, most=self.prefill_tokens, splits=self.cache.splits):
             self._prefill(layout)
-        self.cache.copy(int((sequences.start_S + sequences.count_S)[sequence_B].max()), self.link)
+        self.cache.copy(
+            int((sequences.start_S + sequences.count_S)[sequence_B].max()), self.transfer
+        )
         self.rows.open(
             rows,
             [sequences.request(sequence) for sequence in sequence_B.tolist()],
             sequences.count_S[sequence_B],
             sequences.limit_S[sequence_B],
         )
-        (source_B,) = self.link.send(admission.source_B)
+        (source_B,) = self.transfer.send(admission.source_B)
         logits_BV = self.model.logits(self.end_RH[source_B])
         if admission.kept is not None:
             self.end_RH[-1] = self.end_RH[admission.kept]
@@ -203,9 +211,9 @@ class Runner:
             steps=steps,
             longest=longest,
             has_cuts=has_cuts,
-            link=self.link,
+            transfer=self.transfer,
         )
-        counts = self.link.counts
+        counts = self.transfer.counts
         counts.windows += 1
         counts.steps += steps
         counts.row_steps += steps * size
@@ -218,11 +226,11 @@ class Runner:
         self.rows.end(slice(after, before))
 
     def _prefill(self, layout: Layout) -> None:
-        counts = self.link.counts
+        counts = self.transfer.counts
         counts.prefills += 1
         counts.prefill_tokens += len(layout.tokens_T)
-        attend = self.cache.prefill(layout, self.link)
-        tokens_T, positions_T, end_E, row_E = self.link.send(
+        attend = self.cache.prefill(layout, self.transfer)
+        tokens_T, positions_T, end_E, row_E = self.transfer.send(
             layout.tokens_T, layout.positions_T, layout.end_E, layout.row_E
         )
         hidden_TH = self.model(tokens_T, positions_T, attend)

@@ -9,7 +9,7 @@ from whet.engine.base import Sampling
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.rollout.collect import Player, collect
+from whet.rollout.collect import ChatEngine, collect
 from whet.tasks.base import solvable
 from whet.track.progress import bar
 from whet.types import Group, Problem, Split
@@ -52,10 +52,10 @@ class Validator:
             step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
         )
 
-    def validate(self, player: Player) -> tuple[EvalSummary, list[Group]]:
+    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
         """Sample and grade answers to all problems; return the figures and the answers."""
         groups = evaluate(
-            player,
+            chat_engine,
             self.grader,
             self.problems,
             self.sampling,
@@ -66,7 +66,7 @@ class Validator:
 
 
 def evaluate(
-    player: Player,
+    chat_engine: ChatEngine,
     grader: Grader,
     problems: Sequence[Problem],
     sampling: Sampling,
@@ -77,5 +77,5 @@ def evaluate(
     """Sample and score answers to every problem, with a progress bar."""
     with bar("evaluate", len(problems) * samples) as advance:
         return collect(
-            player, grader, problems, sampling, samples=samples, seed=seed, progress=advance
+            chat_engine, grader, problems, sampling, samples=samples, seed=seed, progress=advance
         )

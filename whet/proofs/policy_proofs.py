@@ -114,11 +114,11 @@ def rewards() -> Measure:
             np.int32
         )
 
-    player = collect.Player(engine=_OutOfOrder(answer), chat=chat, name="specimen")
+    chat_engine = collect.ChatEngine(engine=_OutOfOrder(answer), chat=chat, name="specimen")
     samples = len(IS_RIGHT[0])
     with Grader(task) as grader:
         groups = collect.collect(
-            player, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
+            chat_engine, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
         )
     groups = RewardSpec().apply(groups)
     algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)

@@ -73,7 +73,7 @@ class GuardConfig(Config):
         return {} if self.restores else {"lr_factor": "guard.restores is 0"}
 
 
-class Guard:
+class CollapseGuard:
     """Compares every validation with the best. A collapse is one whose 95 % interval lies wholly
     below that of the best."""
 
@@ -151,7 +151,7 @@ class Guard:
         return self.learner.scale_lr(self.cfg.lr_factor**num_restores)
 
 
-class Patience:
+class EmptyStepLimit:
     """Counts steps in a row without a gradient, and stops the run when there are too many."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class Patience:
         self.num_empty = state
 
 
-class Keeper:
+class CheckpointManager:
     """Resumes, validates, saves. After `step` steps everything a later step depends on is in one
     checkpoint.
 
@@ -197,7 +197,7 @@ class Keeper:
         others: Mapping[str, Trained] | None = None,
         *,
         parts: Mapping[str, Checkpointed] | None = None,
-        guard: Guard | None = None,
+        guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> None:
         self.cfg = cfg
@@ -261,7 +261,7 @@ class Keeper:
 
     def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
         """Measure the policy; where it `counts`, its checkpoint may become the result."""
-        summary, groups = self.validator.validate(self.policy.player)
+        summary, groups = self.validator.validate(self.policy.chat_engine)
         value = summary.pass_at[1].mean
         self.run.write_eval(step, summary.to_json())
         mark = ""

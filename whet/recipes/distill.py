@@ -54,8 +54,8 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     learner = policy.learner(cfg.train, steps=cfg.steps)
     problems = some_problems_of(task, cfg.problems, "rl")
     objective = distill_objective()
-    keeper = session.keeper(learner)
-    start, _ = keeper.resume()
+    manager = session.manager(learner)
+    start, _ = manager.resume()
 
     def sample(step: int) -> list[Group]:
         batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
@@ -65,7 +65,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         ]
         seed = derive(cfg.seed, "rollout", step)
         return collect(
-            policy.player,
+            policy.chat_engine,
             session.grader,
             asked,
             cfg.sampling,
@@ -79,7 +79,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {}, tracker)
+        manager.before(start, {}, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -94,8 +94,8 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
-            keeper.after(step + 1, cfg.steps, {}, tracker)
-    finish(run, keeper)
+            manager.after(step + 1, cfg.steps, {}, tracker)
+    finish(run, manager)
 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:

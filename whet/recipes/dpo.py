@@ -11,7 +11,7 @@ from whet.data.problems import some_problems_of
 from whet.data.views import Fault, PairRule, PairView, preferences
 from whet.errors import DataError
 from whet.evals.validation import evaluate
-from whet.recipes.checkpointing import Guard, GuardConfig
+from whet.recipes.checkpointing import CollapseGuard, GuardConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
     Session,
@@ -96,7 +96,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     clock = session.clock
     learner = policy.learner(cfg.train, steps=cfg.steps)
     objective = preference_objective(cfg.loss)
-    keeper = session.keeper(learner, guard=Guard(cfg.guard, run, learner, cfg.validation))
+    manager = session.manager(learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation))
     with session.grader:
         rollouts = read_answers(cfg, session)
         view = preferences(
@@ -111,7 +111,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
         pairs = score_pairs(view.pairs, policy.model, cfg.train.micro_tokens)
-        start, _ = keeper.resume()
+        start, _ = manager.resume()
         if cfg.data is None:
             run.write_rollouts("train", 0, [tuple(rollouts)])
         with (
@@ -120,7 +120,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
-            keeper.before(start, {}, tracker)
+            manager.before(start, {}, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
                 batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
@@ -128,8 +128,8 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())
                 advance(1)
-                keeper.after(step + 1, cfg.steps, {}, tracker)
-    finish(run, keeper)
+                manager.after(step + 1, cfg.steps, {}, tracker)
+    finish(run, manager)
 
 
 def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
@@ -142,7 +142,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
         return run.rollouts("train", 0)
     problems = some_problems_of(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
     groups = evaluate(
-        session.policy.player,
+        session.policy.chat_engine,
         session.grader,
         problems,
         cfg.sampling,

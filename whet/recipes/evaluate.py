@@ -39,7 +39,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
-    player = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").player
+    chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
     with Grader(task, cfg.grading) as grader:
@@ -48,7 +48,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
             (GREEDY, greedy, 1),
         ):
             seed = derive(cfg.seed, "eval", number)
-            groups = evaluate(player, grader, problems, sampling, samples=samples, seed=seed)
+            groups = evaluate(chat_engine, grader, problems, sampling, samples=samples, seed=seed)
             summaries[number] = summarise(groups, ks=_ks(samples))
             run.write_rollouts("eval", number, groups)
             run.write_eval(number, summaries[number].to_json())

@@ -11,7 +11,13 @@ from whet.data.feed import CurriculumConfig, Feed, Mixed
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.grading.check_task import check_first
-from whet.recipes.checkpointing import Checkpointed, Guard, GuardConfig, Patience, numbers
+from whet.recipes.checkpointing import (
+    Checkpointed,
+    CollapseGuard,
+    EmptyStepLimit,
+    GuardConfig,
+    numbers,
+)
 from whet.recipes.training import (
     Session,
     TrainingConfig,
@@ -21,8 +27,8 @@ from whet.recipes.training import (
 )
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import Ask, play
-from whet.rollout.gather import Ahead, GatherConfig, gather
+from whet.rollout.collect import GroupRequest, collect_groups
+from whet.rollout.gather import GatherConfig, RolloutQueue, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
@@ -126,19 +132,21 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         reference = reference_of(policy.model, offload=cfg.train.offload_reference)
     critic = build_critic(algo, policy, cfg.critic, cfg.train, steps=cfg.steps)
     learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
-    batches = Ahead(lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag)
-    guard = Guard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
-    patience = Patience()
+    batches = RolloutQueue(
+        lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
+    )
+    guard = CollapseGuard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
+    patience = EmptyStepLimit()
     parts: dict[str, Checkpointed] = {"feed": feed, "batches": batches, "patience": patience}
-    keeper = session.keeper(learner, parts=parts, guard=guard, critic=critic)
-    start, state = keeper.resume()
+    manager = session.manager(learner, parts=parts, guard=guard, critic=critic)
+    start, state = manager.resume()
     baseline = numbers(state.get("baseline"))
     with (
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {}, tracker)
+        manager.before(start, {}, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -167,8 +175,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
             patience.after(metrics)
-            keeper.after(step + 1, cfg.steps, {"baseline": dict(baseline)}, tracker)
-    finish(run, keeper)
+            manager.after(step + 1, cfg.steps, {"baseline": dict(baseline)}, tracker)
+    finish(run, manager)
 
 
 def open_feed(cfg: RLConfig, task: Task) -> Feed:
@@ -187,14 +195,16 @@ def open_feed(cfg: RLConfig, task: Task) -> Feed:
 def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
     """Sample a step: problems taken and varied, answers scored and rewarded."""
 
-    def new(first: int, count: int) -> list[Ask]:
+    def new(first: int, count: int) -> list[GroupRequest]:
         problems = enumerate(feed.take(count, step), start=first)
-        return [_ask(cfg, session.task, step, index, problem) for index, problem in problems]
+        return [_request(cfg, session.task, step, index, problem) for index, problem in problems]
 
-    def answer(asks: Sequence[Ask]) -> list[Group]:
+    def answer(requests: Sequence[GroupRequest]) -> list[Group]:
         seed = derive(cfg.seed, "rollout", step)
-        player, grader, clock = session.policy.player, session.grader, session.clock
-        return cfg.reward.apply(play(player, grader, asks, seed=seed, clock=clock))
+        chat_engine, grader, clock = session.policy.chat_engine, session.grader, session.clock
+        return cfg.reward.apply(
+            collect_groups(chat_engine, grader, requests, seed=seed, clock=clock)
+        )
 
     return gather(cfg.gather, new, answer, problems=cfg.problems_per_step)
 
@@ -216,9 +226,11 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
     return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
-def _ask(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> Ask:
+def _request(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> GroupRequest:
     """Put a problem to the policy: in which words, at which temperature, with how many tokens."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
-    return Ask(index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size))
+    return GroupRequest(
+        index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
+    )

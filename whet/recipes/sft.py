@@ -56,15 +56,15 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         f"{policy.engine.context} tokens"
     )
     learner = policy.learner(cfg.train, steps=cfg.steps)
-    keeper = session.keeper(learner)
+    manager = session.manager(learner)
     objective = sft_objective()
-    start, _ = keeper.resume()
+    start, _ = manager.resume()
     with (
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()) as tracker,
         bar("sft", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {}, tracker)
+        manager.before(start, {}, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             batch = weigh(take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean)
@@ -72,5 +72,5 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics = learner.update(batch, objective)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            keeper.after(step + 1, cfg.steps, {}, tracker)
-    finish(run, keeper)
+            manager.after(step + 1, cfg.steps, {}, tracker)
+    finish(run, manager)

@@ -26,7 +26,7 @@ from whet.evals.validation import Validator
 from whet.grading.check_task import check_first
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, torch_device
-from whet.recipes.checkpointing import Checkpointed, Keeper, Patience, numbers
+from whet.recipes.checkpointing import Checkpointed, CheckpointManager, EmptyStepLimit, numbers
 from whet.recipes.training import NEW_MODEL, TrainingConfig, check_exactness, finish
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
@@ -48,7 +48,7 @@ from whet.train.learner import Metrics
 from whet.train.memory import device_memory, peak_counter
 from whet.train.optim import TrainConfig
 from whet.train.policy import set_determinism
-from whet.train.trainee import Side, open_side
+from whet.train.trainee import Trainee, open_trainee
 from whet.types import Group, Json
 
 COLUMNS = {
@@ -149,20 +149,20 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
     validator = Validator(cfg.validation, pair.grader, problems, cfg.sampling, seed=cfg.seed)
     generator, verifier = pair.generator, pair.verifier
     others = {"verifier": verifier.checkpointed_pair}
-    patience = {turn: Patience() for turn in Turn}
+    patience = {turn: EmptyStepLimit() for turn in Turn}
     parts: dict[str, Checkpointed] = {"feed": pair.feed}
     parts |= {f"{turn}_patience": patience[turn] for turn in Turn}
-    keeper = Keeper(
+    manager = CheckpointManager(
         cfg.save, run, generator.policy, generator.learner, validator, others, parts=parts
     )
-    start, state = keeper.resume()
+    start, state = manager.resume()
     memory = Memory.from_json(state)
     with (
         pair.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("tango", cfg.steps, done=start) as advance,
     ):
-        keeper.before(start, {}, tracker)
+        manager.before(start, {}, tracker)
         for step in range(start, cfg.steps):
             pair.clock.start()
             generator.policy.publish(step)
@@ -174,9 +174,9 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             advance(1)
             patience[turn].after({"step/empty": float(result.is_stuck)})
             memory = result.memory
-            keeper.after(step + 1, cfg.steps, memory.to_json(), tracker)
-    model = str(keeper.result()[1].relative_to(run.folder))
-    finish(run, keeper, verifier=f"{model}/others/verifier")
+            manager.after(step + 1, cfg.steps, memory.to_json(), tracker)
+    model = str(manager.result()[1].relative_to(run.folder))
+    finish(run, manager, verifier=f"{model}/others/verifier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +225,8 @@ class TangoPair:
     task: Task
     judge: Verify
     feed: Feed
-    generator: Side
-    verifier: Side
+    generator: Trainee
+    verifier: Trainee
     grader: Grader
     clock: Clock
 
@@ -238,20 +238,26 @@ class TangoPair:
             for index, problem in enumerate(self.feed.take(cfg.problems_per_step, step))
         ]
         seed = derive(cfg.seed, "rollout", step)
-        player, clock = self.generator.policy.player, self.clock
+        chat_engine, clock = self.generator.policy.chat_engine, self.clock
         return collect(
-            player, self.grader, problems, cfg.sampling, samples=samples, seed=seed, clock=clock
+            chat_engine,
+            self.grader,
+            problems,
+            cfg.sampling,
+            samples=samples,
+            seed=seed,
+            clock=clock,
         )
 
     def verifications(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
         """Verify every solution that can be judged."""
         cfg, policy = self.cfg, self.verifier.policy
         room = policy.engine.context - cfg.verifier_sampling.max_tokens
-        problems = make_verifications(solved, self.judge, policy.player, room)
+        problems = make_verifications(solved, self.judge, policy.chat_engine, room)
         seed = derive(cfg.seed, "verify", step)
-        player, sampling, clock = policy.player, cfg.verifier_sampling, self.clock
+        chat_engine, sampling, clock = policy.chat_engine, cfg.verifier_sampling, self.clock
         judged = collect(
-            player, self.grader, problems, sampling, samples=samples, seed=seed, clock=clock
+            chat_engine, self.grader, problems, sampling, samples=samples, seed=seed, clock=clock
         )
         return mark_verifier(judged)
 
@@ -269,7 +275,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
     name = run.folder.name
     device = torch_device()
     prove = partial(check_exactness, run=run)
-    open_one = partial(open_side, seed=cfg.seed, prove=prove, memory=device_memory(device))
+    open_one = partial(open_trainee, seed=cfg.seed, prove=prove, memory=device_memory(device))
     generator = open_one(
         cfg.model,
         cfg.algo,

@@ -19,7 +19,7 @@ from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.checkpointing import Checkpointed, Guard, Keeper, SaveConfig
+from whet.recipes.checkpointing import Checkpointed, CheckpointManager, CollapseGuard, SaveConfig
 from whet.rng import stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
@@ -128,7 +128,7 @@ class TrainingConfig(ModelStageConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """What every training recipe works with. `keeper` joins the learner that the recipe makes."""
+    """What every training recipe works with. `manager` joins the learner that the recipe makes."""
 
     cfg: TrainingConfig
     run: RunStore
@@ -137,20 +137,20 @@ class Session:
     grader: Grader
     clock: Clock
 
-    def keeper(
+    def manager(
         self,
         learner: Learner,
         others: Mapping[str, Trained] | None = None,
         *,
         parts: Mapping[str, Checkpointed] | None = None,
-        guard: Guard | None = None,
+        guard: CollapseGuard | None = None,
         critic: Critic | None = None,
-    ) -> Keeper:
+    ) -> CheckpointManager:
         """Open what watches over a learner: validation, and checkpoints of it and of `parts`."""
         cfg = self.cfg
         problems = problems_of(self.task, cfg.problems, cfg.validation.split)
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
-        return Keeper(
+        return CheckpointManager(
             cfg.save,
             self.run,
             self.policy,
@@ -205,7 +205,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
         return algo
     exactness = check_exact(policy)
     policy.engine.sleep()
-    return record_exactness(exactness, algo, policy.player.name, run, lag=lag)
+    return record_exactness(exactness, algo, policy.chat_engine.name, run, lag=lag)
 
 
 def record_exactness(
@@ -264,10 +264,10 @@ def _order(count: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def finish(run: RunStore, keeper: Keeper, **more: Json) -> None:
+def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
     """Close a training run: name the checkpoint it hands on, and sum up."""
-    step, folder = keeper.result()
+    step, folder = manager.result()
     model = str(folder.relative_to(run.folder))
     run.finish(
-        {"model": model, **more, "step": step, "validation_pass@1": keeper.best.value_or_none}
+        {"model": model, **more, "step": step, "validation_pass@1": manager.best.value_or_none}
     )

@@ -46,11 +46,17 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
-    player = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).player
+    chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
     with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
         seed = derive(cfg.seed, "verifications")
         solved = collect(
-            player, grader, problems, cfg.sampling, samples=cfg.samples, seed=seed, progress=advance
+            chat_engine,
+            grader,
+            problems,
+            cfg.sampling,
+            samples=cfg.samples,
+            seed=seed,
+            progress=advance,
         )
     asked = [
         (problem, rollout)

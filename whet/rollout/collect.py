@@ -16,7 +16,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Player:
+class ChatEngine:
     """An engine with the chat format of its model, and a name to sign rollouts with."""
 
     engine: Engine
@@ -25,7 +25,7 @@ class Player:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class GroupRequest:
     """A problem to be answered: its index in the step, and which answers are wanted."""
 
     index: int
@@ -35,7 +35,7 @@ class Ask:
 
 
 def collect(
-    player: Player,
+    chat_engine: ChatEngine,
     grader: Grader,
     problems: Sequence[Problem],
     sampling: Sampling,
@@ -47,16 +47,17 @@ def collect(
 ) -> list[Group]:
     """Sample `samples` answers to each problem, all in one way."""
     numbers = range(samples)
-    asks = [
-        Ask(index=i, problem=p, sampling=sampling, numbers=numbers) for i, p in enumerate(problems)
+    requests = [
+        GroupRequest(index=i, problem=p, sampling=sampling, numbers=numbers)
+        for i, p in enumerate(problems)
     ]
-    return play(player, grader, asks, seed=seed, progress=progress, clock=clock)
+    return collect_groups(chat_engine, grader, requests, seed=seed, progress=progress, clock=clock)
 
 
-def play(
-    player: Player,
+def collect_groups(
+    chat_engine: ChatEngine,
     grader: Grader,
-    asks: Sequence[Ask],
+    requests: Sequence[GroupRequest],
     *,
     seed: int,
     progress: Progress | None = None,
@@ -69,25 +70,29 @@ def play(
     did, and as grading the seconds from its last answer to the last score.
     """
     clock = clock or Clock()
-    prompts = {ask.index: player.chat.prompt(ask.problem.prompt) for ask in asks}
+    prompts = {
+        request.index: chat_engine.chat.prompt(request.problem.prompt) for request in requests
+    }
 
-    asked: dict[str, Ask] = {}
+    asked: dict[str, GroupRequest] = {}
     done: dict[str, Rollout] = {}
 
-    def requests() -> Iterator[Request]:
-        for ask in asks:
-            for number in ask.numbers:
-                id = f"{ask.index}/{number}"
-                asked[id] = ask
-                key = derive(seed, ask.problem.id, ask.index, number)
-                yield Request(id=id, prompt=prompts[ask.index], sampling=ask.sampling, seed=key)
+    def engine_requests() -> Iterator[Request]:
+        for request in requests:
+            for number in request.numbers:
+                id = f"{request.index}/{number}"
+                asked[id] = request
+                key = derive(seed, request.problem.id, request.index, number)
+                yield Request(
+                    id=id, prompt=prompts[request.index], sampling=request.sampling, seed=key
+                )
 
     def answers() -> Iterator[tuple[str, Problem, str]]:
-        for id, completion in player.engine.generate(requests()):
-            ask = asked[id]
-            done[id] = _rollout(player, ask, prompts[ask.index], id, completion)
-            yield id, ask.problem, done[id].text
-        counts = player.engine.counts
+        for id, completion in chat_engine.engine.generate(engine_requests()):
+            request = asked[id]
+            done[id] = _rollout(chat_engine, request, prompts[request.index], id, completion)
+            yield id, request.problem, done[id].text
+        counts = chat_engine.engine.counts
         useful = counts.tokens - counts.begun
         clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
         grading.enter_context(clock.measure("grade"))
@@ -97,19 +102,24 @@ def play(
             done[id] = replace(done[id], score=score)
             if progress is not None:
                 progress(1)
-    return [tuple(done[f"{ask.index}/{number}"] for number in ask.numbers) for ask in asks]
+    return [
+        tuple(done[f"{request.index}/{number}"] for number in request.numbers)
+        for request in requests
+    ]
 
 
-def _rollout(player: Player, ask: Ask, prompt: Tokens, id: str, completion: Completion) -> Rollout:
+def _rollout(
+    chat_engine: ChatEngine, request: GroupRequest, prompt: Tokens, id: str, completion: Completion
+) -> Rollout:
     return Rollout(
-        id=f"{ask.problem.id}:{id}",
-        group=f"{ask.problem.id}:{ask.index}",
-        problem=ask.problem,
+        id=f"{request.problem.id}:{id}",
+        group=f"{request.problem.id}:{request.index}",
+        problem=request.problem,
         role=Role.SOLVER,
-        model=player.name,
+        model=chat_engine.name,
         prompt_tokens=prompt,
         completion=completion,
-        text=player.chat.message(completion.tokens),
+        text=chat_engine.chat.message(completion.tokens),
     )
 
 

@@ -13,13 +13,13 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.rollout.collect import Ask, siblings
+from whet.rollout.collect import GroupRequest, siblings
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.types import Finish, Group, Json
 
-NewAsks = Callable[[int, int], list[Ask]]
+NewRequests = Callable[[int, int], list[GroupRequest]]
 """Place of the first and how many -> problems that have not been asked in this step."""
-AnswerAsks = Callable[[Sequence[Ask]], list[Group]]
+AnswerRequests = Callable[[Sequence[GroupRequest]], list[Group]]
 """Asks -> their rewarded groups, in order."""
 
 
@@ -73,7 +73,9 @@ class GatherConfig(Config):
         return counts
 
 
-def gather(cfg: GatherConfig, new: NewAsks, answer: AnswerAsks, *, problems: int) -> list[Group]:
+def gather(
+    cfg: GatherConfig, new: NewRequests, answer: AnswerRequests, *, problems: int
+) -> list[Group]:
     """Gather the groups of a step; equal ones that were refilled stay in the result."""
     groups = _phases(cfg, new(0, problems), answer)
     budget = cfg.refill or 0
@@ -89,15 +91,23 @@ def is_equal(group: Group) -> bool:
     return len({rollout.reward for rollout in group if rollout.reward is not None}) <= 1
 
 
-def _phases(cfg: GatherConfig, asks: Sequence[Ask], answer: AnswerAsks) -> list[Group]:
+def _phases(
+    cfg: GatherConfig, requests: Sequence[GroupRequest], answer: AnswerRequests
+) -> list[Group]:
     """Answer at once or in two phases; a completed group is the same either way."""
     if cfg.first is None:
-        return answer(asks)
-    begun = answer([replace(ask, numbers=ask.numbers[: cfg.first]) for ask in asks])
-    open_asks = [ask for ask, group in zip(asks, begun, strict=True) if _is_open(group)]
-    rest = answer([replace(ask, numbers=ask.numbers[cfg.first :]) for ask in open_asks])
-    more = {ask.index: group for ask, group in zip(open_asks, rest, strict=True)}
-    return [group + more.get(ask.index, ()) for ask, group in zip(asks, begun, strict=True)]
+        return answer(requests)
+    begun = answer([replace(request, numbers=request.numbers[: cfg.first]) for request in requests])
+    open_requests = [
+        request for request, group in zip(requests, begun, strict=True) if _is_open(group)
+    ]
+    rest = answer(
+        [replace(request, numbers=request.numbers[cfg.first :]) for request in open_requests]
+    )
+    more = {request.index: group for request, group in zip(open_requests, rest, strict=True)}
+    return [
+        group + more.get(request.index, ()) for request, group in zip(requests, begun, strict=True)
+    ]
 
 
 def _is_open(group: Group) -> bool:
@@ -108,7 +118,7 @@ Sample = Callable[[int], list[Group]]
 """Step -> its groups, sampled with the weights of now."""
 
 
-class Ahead:
+class RolloutQueue:
     """Batches of rollouts, each sampled `lag` steps early; a checkpoint holds the waiting."""
 
     def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from whet.rollout.collect import Player
+from whet.rollout.collect import ChatEngine
 from whet.tasks.base import Task
 from whet.tasks.verify import WORDS, Verify
 from whet.text.chat import ChatFormat
@@ -15,14 +15,14 @@ Pairs = Iterator[tuple[bool, bool | None]]
 
 
 def make_verifications(
-    solved: Sequence[Group], judge: Verify, player: Player, room: int
+    solved: Sequence[Group], judge: Verify, chat_engine: ChatEngine, room: int
 ) -> list[Problem]:
     """Make a problem of each solution that can be judged and fits in `room` tokens."""
     problems = [judge.mint(rollout) for group in solved for rollout in group]
     return [
         problem
         for problem in problems
-        if problem is not None and len(player.chat.prompt(problem.prompt)) <= room
+        if problem is not None and len(chat_engine.chat.prompt(problem.prompt)) <= room
     ]
 
 

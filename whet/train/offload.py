@@ -24,14 +24,14 @@ Mark = torch.cuda.Event | None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Lane:
+class StagingBuffer:
     """Room on the device for one piece of each tensor, and a mark of when it is free."""
 
     rooms: Tensor
     free: Mark
 
 
-class Ferry:
+class StateStreamer:
     """Carries float32 tensors between host and device; on a CPU nothing waits."""
 
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
@@ -39,7 +39,7 @@ class Ferry:
         self.piece = piece
         self._inward = _Queue.new(device)
         self._outward = _Queue.new(device)
-        self._lanes: list[Lane] = []
+        self._lanes: list[StagingBuffer] = []
         self._count = 0
 
     def cross(self, homes: Sequence[Tensor], act: Act) -> None:
@@ -69,7 +69,7 @@ class Ferry:
         """Let the host wait until everything is home."""
         self._outward.finish()
 
-    def _next_lane(self, main: "_Queue") -> Lane:
+    def _next_lane(self, main: "_Queue") -> StagingBuffer:
         if not self._lanes:
             rooms = [
                 torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device)
@@ -77,7 +77,7 @@ class Ferry:
             ]
             # What had this memory before may still be read by work that waits in the present
             # stream.
-            self._lanes = [Lane(rooms=room, free=main.mark()) for room in rooms]
+            self._lanes = [StagingBuffer(rooms=room, free=main.mark()) for room in rooms]
         self._count += 1
         return self._lanes[self._count % LANES]
 

@@ -11,7 +11,7 @@ from torch.optim.adamw import adamw
 
 from whet.config import CONSTANT, Config
 from whet.errors import TrainError
-from whet.train.offload import Ferry, host_room
+from whet.train.offload import StateStreamer, host_room
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]
@@ -101,7 +101,7 @@ class Optimizer:
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.weights.values())).device
-        self._ferry = Ferry(device) if cfg.offload else None
+        self._ferry = StateStreamer(device) if cfg.offload else None
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
                 hook = _accumulate_into(self._gradients, name)

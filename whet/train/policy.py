@@ -20,7 +20,7 @@ from whet.models.load import load_weights, save_model
 from whet.models.lora import LoraTransformer, load_adapters, named_weights, save_adapters, twin
 from whet.models.source import ModelSource, open_model
 from whet.models.transformer import Transformer
-from whet.rollout.collect import Player
+from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import LocalLearner, score_examples
@@ -52,7 +52,7 @@ class Policy:
         self.memory = memory or device_memory(model.device)
         if self.memory is not None:
             self.memory.add(engine)
-        self.player = Player(engine=engine, chat=self.chat, name=name)
+        self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
 
     def learner(self, cfg: TrainConfig, *, steps: int) -> LocalLearner:
         """Make a learner of the same weights; the engine's cache gives way to its updates."""

@@ -20,7 +20,7 @@ from whet.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Side:
+class Trainee:
     policy: Policy
     learner: LocalLearner
     algo: Algorithm
@@ -60,7 +60,7 @@ class Side:
             return update(self.learner, examples, algo, seed=seed), baseline
 
 
-def open_side(
+def open_trainee(
     source: ModelSource,
     algo: AlgoConfig,
     sampling: Sampling,
@@ -72,7 +72,7 @@ def open_side(
     seed: int,
     prove: Callable[[AlgoConfig, Policy], AlgoConfig] = lambda algo, policy: algo,
     memory: DeviceMemory | None = None,
-) -> Side:
+) -> Trainee:
     """Load one of the models and all that trains it; `updates` is how many its schedule spans.
 
     `prove` sees the policy before anything else is loaded, and says which algorithm is right for
@@ -85,4 +85,6 @@ def open_side(
         reference_of(model, offload=train.offload_reference) if built.needs_reference else None
     )
     learner = policy.learner(train, steps=max(updates, 1) * built.minibatches)
-    return Side(policy=policy, learner=learner, algo=built, sampling=sampling, reference=reference)
+    return Trainee(
+        policy=policy, learner=learner, algo=built, sampling=sampling, reference=reference
+    )

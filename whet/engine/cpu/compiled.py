@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.cpu.dense_cache import DenseCache, Prefill
-from whet.engine.row_state import Link, Rows
+from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Layout
 from whet.engine.scheduler import Indices
 from whet.errors import EngineError
@@ -131,9 +131,9 @@ class CompiledCache(DenseCache):
             layers=ctypes.addressof(self._layers),
         )
 
-    def prefill(self, layout: Layout, link: Link) -> Prefill:
+    def prefill(self, layout: Layout, transfer: HostTransfer) -> Prefill:
         self._filed.update(self.allocator.prompt_R[layout.row_T].tolist())
-        return super().prefill(layout, link)
+        return super().prefill(layout, transfer)
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
         self.slot_R[source_M], self.slot_R[target_M] = self.slot_R[target_M], self.slot_R[source_M]
@@ -147,7 +147,7 @@ class CompiledCache(DenseCache):
         steps: int,
         longest: int,
         has_cuts: bool,
-        link: Link,
+        transfer: HostTransfer,
     ) -> int:
         if has_cuts:
             rows.draw(slice(0, num_rows))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.engine.row_state import Link, Rows
+from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Layout, decode_step
 from whet.engine.scheduler import Indices
 from whet.models.transformer import AttentionSpec, PackedAttention, Transformer
@@ -137,13 +137,13 @@ class DenseCache:
     def holds(self, tokens: int) -> bool:
         return True
 
-    def prefill(self, layout: Layout, link: Link) -> "Prefill":
+    def prefill(self, layout: Layout, transfer: HostTransfer) -> "Prefill":
         prompt_T = self.allocator.prompt_R[layout.row_T]
         self._reserve(int(prompt_T.max()) + 1, int(layout.positions_T.max()) + 1)
-        line_T, column_T, starts_S1 = link.send(prompt_T, layout.positions_T, layout.starts_S1)
+        line_T, column_T, starts_S1 = transfer.send(prompt_T, layout.positions_T, layout.starts_S1)
         return Prefill(self, line_T, column_T, starts_S1.diff())
 
-    def copy(self, longest: int, link: Link) -> None:
+    def copy(self, longest: int, transfer: HostTransfer) -> None:
         """What rows share lies in one place."""
 
     def move(self, source_M: Indices, target_M: Indices) -> None:
@@ -161,7 +161,7 @@ class DenseCache:
         steps: int,
         longest: int,
         has_cuts: bool,
-        link: Link,
+        transfer: HostTransfer,
     ) -> int:
         used = slice(0, num_rows)
         rows.draw(used)
