@@ -277,12 +277,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             _refuse_wide(left)
         return _check_size(super().call_binop(context, operator, left, right))
 
+    def wrap_str_format(self, value: object) -> Callable[..., str] | None:
+        """Check a format string before jinja2's own wrapper hides which string it belongs to."""
+        wrapper = super().wrap_str_format(value)
+        if wrapper is not None:
+            _refuse_wide(getattr(value, "__self__", ""))
+        return wrapper
+
     def call(
         self, context: Context, called: Callable[..., object], /, *args: object, **kwargs: object
     ) -> object:
-        owner = getattr(called, "__self__", None)
-        if isinstance(owner, str) and called.__name__ in ("format", "format_map"):
-            _refuse_wide(owner)
         _refuse(any(_number_above(value, MAX_SIZE) for value in (*args, *kwargs.values())))
         return _check_size(super().call(context, called, *args, **kwargs))
 
