@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= 2
+THREADS ?= 1
 
 .PHONY: train test quick lint types format clean
 
@@ -10,11 +11,11 @@ train: $(READY)
 	$(BIN)/whet run experiments/game24_cpu.toml --resume
 
 test: $(READY) lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=whet --cov-report=term:skip-covered
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=whet --cov-report=term:skip-covered
 
 quick: $(READY) lint types
 	@files=$$($(BIN)/python tests/changed.py); if [ -n "$$files" ]; then \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -x -m 'not slow' $$files || test $$? -eq 5; else echo "nothing changed"; fi
+	OMP_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest -x -m 'not slow' $$files || test $$? -eq 5; else echo "nothing changed"; fi
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

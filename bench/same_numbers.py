@@ -13,8 +13,8 @@ Checkpoints are compared bit for bit, verdicts with their parts and the answer t
 tree runs its own commands on its own files, so settings and modules may have other names: only the
 command line, the run folder and the file formats are relied on. Where the baseline has no
 bench/same or no `fuzz.py --verdicts`, this tree's copy serves both. A stage in bench/same with
-fewer than twenty steps of non-zero gradient fails, since equal weights would then say nothing; a
-smoke form with a stage that has no gradient is named in the table.
+fewer than twenty steps of non-zero gradient fails, as does a stage of a smoke form that has no
+gradient: equal weights would then say nothing.
 
 Differences that are meant stand in bench/same/explained.toml with their cause:
 
@@ -40,7 +40,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -55,6 +55,8 @@ TIMEOUT = 900
 """Seconds a command may take."""
 Values = dict[str, str]
 """What was computed, by an id that is the same in both trees."""
+Result = dict[str, Values]
+"""Values by item."""
 
 
 class CommandError(Exception):
@@ -98,14 +100,6 @@ class Tree:
         """Find a file of this tree, or this script's where it has none with `mark` in it."""
         file = self.root / path
         return file if file.is_file() and mark in file.read_text() else HERE / path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Values by item, and sentences on what they do not show."""
-
-    values: dict[str, Values]
-    notes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +225,7 @@ def train(tree: Tree, name: str) -> Result:
             raise CommandError(
                 f"{tree.name}: {stage} has a gradient in {moving} steps only, not in {NUM_STEPS}"
             )
-    return Result(values={f"steps/{name}": read_weights(out)})
+    return {f"steps/{name}": read_weights(out)}
 
 
 def smoke(tree: Tree, name: str) -> Result:
@@ -240,11 +234,12 @@ def smoke(tree: Tree, name: str) -> Result:
     out = tree.work / "run"
     file = tree.root / "experiments" / f"{name}.toml"
     if not file.is_file():
-        return Result(values={item: {}})
+        return {item: {}}
     tree.run("-m", "whet", "run", file, "--smoke", "--out", out)
     idle = [stage for stage, moving in moving_steps(out).items() if not moving]
-    notes = {item: f"no gradient in {', '.join(idle)}"} if idle else {}
-    return Result(values={item: read_weights(out)}, notes=notes)
+    if idle:
+        raise CommandError(f"{tree.name}: no gradient in {', '.join(idle)}")
+    return {item: read_weights(out)}
 
 
 def moving_steps(run: Path) -> dict[str, int]:
@@ -322,7 +317,7 @@ def grade_data(tree: Tree, files: Sequence[Path]) -> Result:
     for row in read_jsonl(graded):
         name, _, id = str(row["id"]).partition(" ")
         values[f"data/{name}"][id] = dump([row["verdict"], row["parts"], row["extracted"]])
-    return Result(values=values)
+    return values
 
 
 def import_problems(tree: Tree, files: Sequence[Path]) -> dict[str, list[dict[str, object]]]:
@@ -454,7 +449,7 @@ def grade_fuzz(tree: Tree, texts: int, code_texts: int, seed: int) -> Result:
         kind, _, number = str(row["id"]).partition("/")
         stated = [row.get(key) for key in ("verdict", "fault", "parts", "answer", "text")]
         values.setdefault(f"fuzz/{kind}", {})[number] = dump(stated)
-    return Result(values=values)
+    return values
 
 
 def read_jsonl(file: Path) -> list[dict]:
@@ -505,13 +500,11 @@ def compare(
         if trees.keys() != {"baseline", "head"}:
             continue
         before, after = trees["baseline"], trees["head"]
-        for item in sorted(before.values.keys() | after.values.keys()):
-            changed = list(
-                differing(item, before.values.get(item, {}), after.values.get(item, {}), explained)
-            )
+        for item in sorted(before.keys() | after.keys()):
+            changed = list(differing(item, before.get(item, {}), after.get(item, {}), explained))
             differences += changed
-            count = len(before.values.get(item, {}).keys() | after.values.get(item, {}).keys())
-            rows.append((item, count, len(changed), describe(changed) or after.notes.get(item, "")))
+            count = len(before.get(item, {}).keys() | after.get(item, {}).keys())
+            rows.append((item, count, len(changed), describe(changed)))
     return differences, rows
 
 

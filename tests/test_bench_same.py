@@ -27,9 +27,7 @@ from same_numbers import (  # noqa: E402
 
 
 def results(before: Values, after: Values) -> dict[str, dict[str, Result]]:
-    return {
-        "job": {"baseline": Result(values={"item": before}), "head": Result(values={"item": after})}
-    }
+    return {"job": {"baseline": {"item": before}, "head": {"item": after}}}
 
 
 def checkpoint(run: Path, step: str, weight: float) -> None:
