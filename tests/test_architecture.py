@@ -53,6 +53,10 @@ LONG_FUNCTIONS: dict[str, str] = {
 """Functions above the limit, as "whet/x.py:name", each with a reason."""
 
 
+PEFT_NAMES = {"lora_A", "lora_B"}
+"""Parameters that are called so in files of peft; their last letter is no shape."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imports:
     """What a file imports: modules of whet by their full names, other packages by their first."""
@@ -200,6 +204,40 @@ def test_every_module_says_what_it_is_for() -> None:
         if file.read_text().strip() and not ast.get_docstring(ast.parse(file.read_text()))
     ]
     assert silent == []
+
+
+def letters_of_the_glossary() -> list[str]:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    return re.findall(
+        r"^\| `([A-Z])` \|", text.split("## Letters in tensor names")[1], re.MULTILINE
+    )
+
+
+def tensor_names(source: str) -> set[str]:
+    """Find the names that end in a shape, such as logits_TV."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                names.add(name)
+    return {name for name in names if re.fullmatch(r"[a-z0-9_]+_[A-Z][A-Z0-9]*", name)}
+
+
+def test_tensor_names_are_found_in_variables_parameters_and_attributes() -> None:
+    source = "def f(x_TH):\n    self.rope_CD = x_TH[starts_S1]\n    MAX_LINES = lora.y_B2"
+    assert tensor_names(source) == {"x_TH", "rope_CD", "starts_S1", "y_B2"}
+
+
+def test_every_letter_of_a_tensor_name_is_in_the_glossary() -> None:
+    letters = letters_of_the_glossary()
+    assert len(letters) == len(set(letters)), "a letter has one meaning"
+    unknown = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in FILES
+        for name in tensor_names(file.read_text()) - PEFT_NAMES
+        if set(re.sub(r"\d", "", name.rsplit("_", 1)[1])) - set(letters)
+    }
+    assert sorted(unknown) == []
 
 
 def test_help_loads_nothing_heavy() -> None:

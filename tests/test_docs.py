@@ -183,8 +183,8 @@ def test_the_readme_lists_every_package() -> None:
     assert [name for name in top if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_names_every_verb() -> None:
-    listed = re.search(r"cli\.py +the verbs: ((?:.+,\n)*.+)", (ROOT / "README.md").read_text())
+def test_the_readme_names_every_command() -> None:
+    listed = re.search(r"cli\.py +the commands: ((?:.+,\n)*.+)", (ROOT / "README.md").read_text())
     assert listed is not None and set(re.split(r",\s+", listed[1])) == set(verbs().commands)
 
 
