@@ -17,11 +17,10 @@ from whet.tasks.code import tests_text
 from whet.tasks.code.code_task import (
     CodeConfig,
     CodeTask,
-    Outcome,
+    WrongError,
     check_call,
     score_run,
     text_of,
-    to_score,
     unread,
 )
 from whet.tasks.code.cruxeval import Direction, direction_of
@@ -45,19 +44,19 @@ class CodeIO(CodeTask):
         if answer is None:
             return unread("no JSON value could be read")
         span, (value,) = answer
-        if equal(value, problem.payload.get(direction)):
-            return to_score(Outcome(passed=True, note=f"the recorded {direction}"), span)
-        if direction == "output":
-            return to_score(Outcome(passed=False, note="another output"), span)
-        return score_run(lambda: self._run(problem, value), span)
+        return score_run(lambda: self._check(problem, direction, value), span)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         direction = text_of(problem, "direction")
         return f"```json\n{json.dumps({direction: problem.payload.get(direction)})}\n```"
 
-    def _run(self, problem: Problem, value: Json) -> Outcome:
+    def _check(self, problem: Problem, direction: Direction, value: Json) -> str:
+        if equal(value, problem.payload.get(direction)):
+            return f"the recorded {direction}"
+        if direction == "output":
+            raise WrongError("another output")
         if not isinstance(value, dict):
-            return Outcome(passed=False, note="the input is not an object of arguments")
+            raise WrongError("the input is not an object of arguments")
         entry = text_of(problem, "entry", "main_solution")
         job = {"program": text_of(problem, "program"), "entry": entry}
         wanted = problem.payload.get("output")

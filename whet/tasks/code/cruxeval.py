@@ -22,11 +22,10 @@ from whet.tasks.code.code_task import (
     Arguments,
     CodeConfig,
     CodeTask,
-    Outcome,
+    WrongError,
     check_call,
     score_run,
     text_of,
-    to_score,
     unread,
 )
 from whet.types import Json, Message, Problem, Score, Split, content_id
@@ -67,20 +66,21 @@ class CruxEval(CodeTask):
             predicted = read_final(marked, read_output)
             if predicted is None:
                 return unread("no literal could be read")
-            return to_score(_compare(problem, predicted[1], wanted[0]), predicted[0])
+            span, claim = predicted
+            return score_run(lambda: _check_output(problem, claim, wanted[0]), span)
         arguments = read_final(marked, read_arguments)
         if arguments is None:
             return unread("no arguments could be read")
-        claimed = read_final(marked, read_output)
-        has_call = claimed is not None and claimed[1].call is not None
-        if claimed is not None and has_call and not same(claimed[1].value, wanted[0]):
-            outcome = Outcome(passed=False, note="the assertion is about another output")
-            return to_score(outcome, arguments[0])
-        job = {"program": text_of(problem, "program"), "entry": "f"}
         span, args = arguments
-        return score_run(
-            lambda: check_call(self.config, job, args, lambda value: same(value, wanted[0])), span
-        )
+        claimed = read_final(marked, read_output)
+
+        def check_input() -> str:
+            if claimed and claimed[1].call and not same(claimed[1].value, wanted[0]):
+                raise WrongError("the assertion is about another output")
+            job = {"program": text_of(problem, "program"), "entry": "f"}
+            return check_call(self.config, job, args, lambda value: same(value, wanted[0]))
+
+        return score_run(check_input, span)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return program.fence(
@@ -129,14 +129,15 @@ def unsupported_reason(problem: Problem) -> str | None:
     return tests_text.runs_text(text_of(problem, "program"))
 
 
-def _compare(problem: Problem, claim: Claim, wanted: object) -> Outcome:
+def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
     if claim.call is not None and "input" in problem.payload:
         given = text_of(problem, "input")
         if not is_same_call(claim.call, given, text_of(problem, "program")):
-            return Outcome(passed=False, note="the assertion is about another call")
-    is_right = same(claim.value, wanted)
-    return Outcome(passed=is_right, note="the output is right" if is_right else "another output")
+            raise WrongError("the assertion is about another call")
+    if not same(claim.value, wanted):
+        raise WrongError("another output")
+    return "the output is right"
 
 
 def literal(text: str) -> tuple[object] | None:
