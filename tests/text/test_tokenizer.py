@@ -62,16 +62,6 @@ def test_tokens_are_int32_and_nothing_is_added() -> None:
     assert [TOKENIZER.decode([token]) for token in tokens] == ["the", " cat"]
 
 
-def test_a_batch_is_its_texts_one_by_one() -> None:
-    texts = ["the hat", "", "漢字"]
-
-    batch = TOKENIZER.encode_batch(texts)
-
-    assert [tokens.tolist() for tokens in batch] == [
-        TOKENIZER.encode(text).tolist() for text in texts
-    ]
-
-
 def test_special_tokens_are_left_out_unless_kept() -> None:
     tokens = TOKENIZER.encode("<|im_start|>the<think><|im_end|>", special=True)
 

@@ -133,14 +133,10 @@ class Tokenizer:
 
     def encode(self, text: str, *, special: bool = False) -> Tokens:
         """Turn text into tokens; special tokens written in it count as such only with `special`."""
-        return self.encode_batch([text], special=special)[0]
-
-    def encode_batch(self, texts: Iterable[str], *, special: bool = False) -> list[Tokens]:
-        """Encode many texts at once, on all cores."""
         with self._lock:
             self._core.encode_special_tokens = not special
-            encodings = self._core.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+            encodings = self._core.encode_batch_fast([text], add_special_tokens=False)
+        return np.array(encodings[0].ids, dtype=np.int32)
 
     def decode(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> str:
         """Turn tokens into text; special tokens are left out unless kept."""

@@ -76,11 +76,8 @@ _REFUSED_CALLS = """
     swapon:167:224 swapoff:168:225 acct:163:89 quotactl:179:60 syslog:103:116 personality:135:92
     modify_ldt:154:- iopl:172:- ioperm:173:-
 """
-_REFUSED: dict[str, list[int | None]] = {}
-for _call in _REFUSED_CALLS.split():
-    _name, *_numbers = _call.split(":")
-    _REFUSED[_name] = [None if number == "-" else int(number) for number in _numbers]
-"""Numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit counts."""
+"""Names, and numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit
+counts."""
 _CLONE = (56, 220)
 _CLONE3 = 435
 _CLONE_THREAD = 0x10000
@@ -169,10 +166,11 @@ def filter_for(machine: str) -> bytes:
     audit, column = _ARCHITECTURES[machine]
     steps = [_step(_LOAD, 4), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, 0)]
     steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
-    for numbers in _REFUSED.values():
-        number = numbers[column]
-        if number is not None:
-            steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | errno.EPERM)]
+    for call in _REFUSED_CALLS.split():
+        _, *numbers = call.split(":")
+        if numbers[column] != "-":
+            steps += [_step(_EQUAL, int(numbers[column]), 0, 1)]
+            steps += [_step(_RETURN, _ERRNO | errno.EPERM)]
     # glibc falls back to clone where clone3 is not known, and clone shows its flags: threads only.
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
     steps += [_step(_EQUAL, _CLONE[column], 0, 3), _step(_LOAD, 16)]

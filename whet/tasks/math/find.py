@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
 from whet.tasks.math.lexer import normal, time_of
-from whet.tasks.math.numeric import AnswerRules
+from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import SCALES, UNIT_WORDS
@@ -148,8 +148,8 @@ _SAME = re.compile(
 )
 """Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
 _CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = AnswerRules()
-_NEAR = AnswerRules(tolerance=0.01)
+_EXACT = MathConfig()
+_NEAR = MathConfig(tolerance=0.01)
 
 
 def find_answer(text: str) -> Span | None:

@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message as Headers
-from typing import IO, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -244,19 +244,14 @@ def _wait(headers: Mapping[str, str] | Headers | None) -> float:
     return float(seconds) if re.fullmatch("[0-9]{1,5}", seconds) else 0.0
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follow no redirect: the key is for the address in the settings alone."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay)
+_OPENER = urllib.request.OpenerDirector()
+"""Follows no redirect: the key is for the address in the settings alone."""
+for _handler in (
+    urllib.request.ProxyHandler,
+    urllib.request.UnknownHandler,
+    urllib.request.HTTPHandler,
+    urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler,
+    urllib.request.HTTPErrorProcessor,
+):
+    _OPENER.add_handler(_handler())
