@@ -69,20 +69,15 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
-    while request := _receive(control):
+    while (received := socket.recv_fds(control, 4096, 8))[0]:
+        message, (watch, *files), *_ = received
+        request = LaunchRequest(watch=watch, files=tuple(files), **json.loads(message))
         if os.fork() == 0:
             _start(request, mode, paths, tool)
             return _run_role(request.role)
         for fd in (request.watch, *request.files):
             os.close(fd)
     return None
-
-
-def _receive(control: socket.socket) -> LaunchRequest | None:
-    message, fds, _, _ = socket.recv_fds(control, 4096, 8)
-    if not message:
-        return None
-    return LaunchRequest(watch=fds[0], files=tuple(fds[1:]), **json.loads(message))
 
 
 def run_in_bubblewrap() -> None:

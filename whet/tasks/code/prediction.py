@@ -21,7 +21,6 @@ wrong. Of a response to codeio the last JSON value counts, with or without {"inp
 import ast
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from whet.tasks.answers import read_final
@@ -45,14 +44,8 @@ _ASKED: dict[Direction, str] = {
     "output": "Complete the assertion with the literal that the call returns.",
 }
 _MAX_CHARS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An output, and the call that an assertion claims to give it."""
-
-    value: object
-    call: ast.Call | None
+Claim = tuple[object, ast.Call | None]
+"""An output, and the call that an assertion claims to give it."""
 
 
 class CruxEvalConfig(CodeConfig):
@@ -85,10 +78,10 @@ class CruxEval(CodeTask):
         if arguments is None:
             return unread("no arguments could be read")
         span, args = arguments
-        claimed = read_final(marked, read_output)
+        _, (claimed, call) = read_final(marked, read_output) or ("", (None, None))
 
         def check_input() -> str:
-            if claimed and claimed[1].call and not same(claimed[1].value, wanted[0]):
+            if call and not same(claimed, wanted[0]):
                 raise WrongError("the assertion is about another output")
             job = {"program": text_of(problem, "program"), "entry": "f"}
             return check_call(self.config, job, args, lambda value: same(value, wanted[0]))
@@ -178,11 +171,12 @@ def unsupported_reason(problem: Problem) -> str | None:
 
 def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
-    if claim.call is not None and "input" in problem.payload:
+    value, call = claim
+    if call is not None and "input" in problem.payload:
         given = text_of(problem, "input")
-        if not is_same_call(claim.call, given, text_of(problem, "program")):
+        if not is_same_call(call, given, text_of(problem, "program")):
             raise WrongError("the assertion is about another call")
-    if not same(claim.value, wanted):
+    if not same(value, wanted):
         raise WrongError("another output")
     return "the output is right"
 
@@ -224,7 +218,7 @@ def read_output(text: str) -> Claim | None:
         call = node.left if _is_call(node.left) else None
         node = node.comparators[0] if call is not None else None
     value = None if node is None else _value(node)
-    return None if value is None else Claim(value[0], call)
+    return None if value is None else (value[0], call)
 
 
 def read_arguments(text: str) -> Arguments | None:

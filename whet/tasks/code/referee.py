@@ -291,7 +291,8 @@ def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], ob
         if inspect.isfunction(thing) and name.startswith("test"):
             yield from _cases(name, thing)
         elif inspect.isclass(thing) and issubclass(thing, unittest.TestCase):
-            yield from _unittests(thing)
+            for key in unittest.defaultTestLoader.getTestCaseNames(thing):
+                yield f"{name}.{key}", thing(key).debug
         elif inspect.isclass(thing) and name.startswith("Test"):
             for key in [key for key in vars(thing) if key.startswith("test")]:
                 yield from _cases(f"{name}.{key}", getattr(thing(), key))
@@ -300,8 +301,3 @@ def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], ob
 def _cases(name: str, test: Callable[..., object]) -> Iterator[tuple[str, Callable[[], object]]]:
     for row in getattr(test, "cases", [{}]):
         yield name, lambda row=row: test(**row)  # type: ignore[misc]
-
-
-def _unittests(kind: type[unittest.TestCase]) -> Iterator[tuple[str, Callable[[], object]]]:
-    for name in unittest.defaultTestLoader.getTestCaseNames(kind):
-        yield f"{kind.__name__}.{name}", kind(name).debug

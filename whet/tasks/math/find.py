@@ -127,7 +127,7 @@ _GROWN = re.compile(
     r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
     re.IGNORECASE,
 )
-"""What may go on behind a number: groups of thousands, a denominator, the minutes of a time."""
+"""What may go on after a number: groups of thousands, a denominator, the minutes of a time."""
 _NAMED_UNITS = sorted(
     word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
 )
@@ -136,7 +136,7 @@ _UNIT = re.compile(
     r"(?!\s*(?:squared|cubed|per\b|old\b|[\^/²³])))?",
     re.IGNORECASE,
 )
-"""A scale and a unit behind a number: ` million dollars`."""
+"""A scale and a unit after a number: ` million dollars`."""
 _CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
 _CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
 _ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)

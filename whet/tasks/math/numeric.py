@@ -55,7 +55,7 @@ class MathConfig(Config):
     """What 50% is: "unit", the number 50 with a sign that may be left out; "value", 0.5; "both",
     either of them."""
     units: Literal["agree", "ignore", "same"] = "agree"
-    """Units behind a number: "agree", they may be left out but not contradict; "ignore"; "same",
+    """Units after a number: "agree", they may be left out but not contradict; "ignore"; "same",
     they must be given."""
     order: Literal["free", "fixed"] = "free"
     """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
@@ -78,7 +78,10 @@ def same_scalar(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
         return _same_ratio(gold, answer)
     if tree.has_call(gold, "degree") or tree.has_call(answer, "degree"):
-        if same_scalar(_without_degrees(gold), _without_degrees(answer), rules):
+        left, right = (
+            tree.replace_calls(side, "degree", lambda call: call.args[0]) for side in (gold, answer)
+        )
+        if same_scalar(left, right, rules):
             return True
         if "π" not in tree.names(gold) | tree.names(answer):
             return False
@@ -99,12 +102,6 @@ def _same_ratio(gold: Node, answer: Node) -> bool:
     )
 
 
-def _without_degrees(node: Node) -> Node:
-    if node.kind == "call" and node.name == "degree":
-        return _without_degrees(node.args[0])
-    return tree.rebuild(node, _without_degrees)
-
-
 def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
     """Spell the constant of integration one way: + c is + C."""
     for one, other in ((gold, answer), (answer, gold)):
@@ -118,9 +115,7 @@ def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
 
 def _with_common_log(node: Node) -> Node:
     """Read a logarithm without a base as one to base ten; `value` reads it as the natural one."""
-    changed = tree.rebuild(node, _with_common_log)
-    is_log = node.kind == "call" and node.name == "log" and node.args
-    return changed._replace(name="log10") if is_log else changed
+    return tree.replace_calls(node, "log", lambda call: call._replace(name="log10"))
 
 
 def _is_rounded(gold: Node, answer: Node, rules: MathConfig) -> bool:

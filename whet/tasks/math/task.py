@@ -64,7 +64,7 @@ _REFUSED = re.compile(
     r"|(?<![\\a-zA-Z{])[a-zA-Z]{3,}|boxed"
     r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
 )
-"""Towers of powers and huge factorials, prose, and a number behind a unit: of two answers
+"""Towers of powers and huge factorials, prose, and a number after a unit: of two answers
 math-verify reads the first."""
 _TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
@@ -223,7 +223,7 @@ def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands behind."""
+    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
     names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
@@ -278,15 +278,10 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
         yield node
         return
     if rules.percent != "value":
-        yield _with_percent(node, tree.ONE)
+        yield tree.replace_calls(node, "percent", lambda call: call.args[0])
     if rules.percent != "unit":
-        yield _with_percent(node, tree.number(Fraction(1, 100)))
-
-
-def _with_percent(node: Node, scale: Node) -> Node:
-    if node.kind == "call" and node.name == "percent":
-        return tree.mul(_with_percent(node.args[0], scale), scale)
-    return tree.rebuild(node, lambda part: _with_percent(part, scale))
+        hundredth = tree.number(Fraction(1, 100))
+        yield tree.replace_calls(node, "percent", lambda call: tree.mul(call.args[0], hundredth))
 
 
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:

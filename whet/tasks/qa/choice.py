@@ -249,7 +249,7 @@ def _single(
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
-    """Find another letter behind the first: all there is (`B A`), or a turn (`B; no, D`)."""
+    """Find another letter after the first: all there is (`B A`), or a turn (`B; no, D`)."""
     turn = _TURN.search(tail) or _OTHERWISE.search(tail)
     others = [turn[1]] if turn else []
     if turn is None and len(tail) < 2 * len(options):
