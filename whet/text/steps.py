@@ -20,7 +20,7 @@ from whet.text.final_answer import Span, cut, find_tags
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
-_PARAGRAPH = re.compile(r"(?:(?!\n[ \t\r]*\n).)+", re.DOTALL)
+_PARAGRAPH = re.compile(r"(?:[^\n]+|\n(?![ \t\r]*\n))+")
 FEW_STEPS = 3
 _LARGE, _SMALL = 0.8, 0.4
 _VERDICT = re.compile(r"\\box(?:ed)?\{\s*(in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)

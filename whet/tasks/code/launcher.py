@@ -3,7 +3,7 @@ milliseconds.
 
 It never sees a program, a test or the grader's memory: it receives open files and limits, and a
 fork of it becomes the sandbox. Each request makes two processes. The watcher leaves the namespaces
-and waits; its child moves into the new root, gives up its rights, closes every other file and
+and waits; its child moves into the new root, drops its privileges, closes every other file and
 becomes the program. The watcher kills it when the grader closes its socket, or dies.
 
     python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES BWRAP
@@ -87,7 +87,7 @@ def run_in_bubblewrap() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.path[:] = [*sys.path[1:], "/packages"]
     isolation.try_mount_scratch()
-    isolation.surrender(row["uid"])
+    isolation.drop_privileges(row["uid"])
     _limit(row["limits"])
     isolation.install_filter()
     os.write(2, isolation.READY.encode())
@@ -105,7 +105,7 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if mode == "namespaces":
-            isolation.leave(uid)
+            isolation.unshare(uid)
         woken, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -121,10 +121,10 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         if mode == "bubblewrap":
             _arrange_files(request, errors_end)
             job = {"role": request.role, "limits": request.limits}
-            isolation.become_bubblewrap(tool, paths, uid, job)
+            isolation.exec_bubblewrap(tool, paths, uid, job)
         if mode == "namespaces":
-            isolation.move(paths)
-            isolation.surrender(uid)
+            isolation.pivot_root(paths)
+            isolation.drop_privileges(uid)
         _arrange_files(request)
         _open_streams()
         _limit(request.limits)

@@ -124,7 +124,7 @@ _WRITERS: dict[type, Callable[..., tuple[Entry, list[object]]]] = {
     **{kind: partial(_sequence, mark) for kind, mark in _SEQUENCES.items()},
     **dict.fromkeys((bytes, bytearray), lambda data: (["b", bytes(data).hex()], [])),
     dict: lambda table: (["d", len(table)], _pairs(table)),
-    range: lambda numbers: (["r", 3], [numbers.start, numbers.stop, numbers.step]),
+    range: lambda value: (["r", 3], [value.start, value.stop, value.step]),
     numbers.Integral: _integer,
     Fraction: lambda value: (["F", 2], [value.numerator, value.denominator]),
     Decimal: lambda value: (["D", str(value)], []),

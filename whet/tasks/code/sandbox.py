@@ -156,7 +156,6 @@ class Process:
     def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
         self._channel = channel
         self._watch = watch
-        channel.setblocking(False)
 
     def send(self, message: bytes, deadline: float) -> None:
         frames.send(self._channel, message, deadline)
