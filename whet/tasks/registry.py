@@ -47,7 +47,7 @@ TASKS = {
     "code_pytest": "whet.tasks.code.code_tests:CodePytest",
     "table": "whet.tasks.qa.table:Table",
     "choice": "whet.tasks.qa.choice:Choice",
-    "yes_no": "whet.tasks.qa.yes_no:YesNo",
+    "yes_no": "whet.tasks.qa.choice:YesNo",
     "judge": "whet.tasks.qa.judge:Judge",
 }
 """The tasks of the package: name -> module and class."""
