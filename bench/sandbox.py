@@ -14,7 +14,7 @@ from statistics import median, quantiles
 
 from whet.tasks.code.code_tests import CodeFunction
 from whet.tasks.code.program import fence
-from whet.tasks.code.sandbox import ProgramLimits, Sandbox
+from whet.tasks.code.sandbox import ProgramLimits, run_script
 from whet.types import Problem, Verdict
 
 PROBLEM = Problem(
@@ -55,7 +55,7 @@ def bare() -> None:
 
 def script() -> None:
     with tempfile.TemporaryFile() as nothing:
-        assert Sandbox().run_script("pass", nothing, ProgramLimits()).fault == ""
+        assert run_script("pass", nothing, ProgramLimits()).fault == ""
 
 
 def function() -> None:

@@ -4,9 +4,8 @@ import pytest
 
 from whet.tasks.graphs.node_lists import read_names, read_numbers, read_two
 from whet.tasks.graphs.numbered_answers import read_yes_no
-from whet.tasks.qa.choice import pick
+from whet.tasks.qa.choice import pick, read_word
 from whet.tasks.qa.table import text_form
-from whet.tasks.qa.yes_no import read
 
 NAMES = ["Ida Vogel", "Omar Khan", "Mila Roux"]
 OPTIONS = {"A": "4", "B": "5", "C": "6", "D": "7"}
@@ -92,14 +91,14 @@ def test_a_no_inside_a_sentence_is_no_answer() -> None:
     ],
 )
 def test_yes_and_no_together_are_both(text: str) -> None:
-    assert read(text, must_be_whole=False) == "both"
+    assert read_word(text, must_be_whole=False) == "both"
 
 
 @pytest.mark.parametrize(
     "text", ["Yes, no one doubts it.", "Yes. No animal breathes rock.", "Yes, true"]
 )
 def test_the_no_of_a_reason_leaves_the_yes_alone(text: str) -> None:
-    assert read(text, must_be_whole=False) == "yes"
+    assert read_word(text, must_be_whole=False) == "yes"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
 from whet.text.chat import PRIVATE_USE, ChatFormat
-from whet.text.tokenizer import PLAIN_TEMPLATE, Specials, Tokenizer, train_pieces
+from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_pieces
 from whet.types import Message
 
 _SPEC = find_spec("trl")
@@ -65,9 +65,7 @@ def _core() -> Core:
 
 
 def _format(template: str) -> ChatFormat:
-    return ChatFormat(
-        Tokenizer(Core.from_str(_core().to_str()), Specials(settings=NAMED, chat_template=template))
-    )
+    return ChatFormat(Tokenizer(Core.from_str(_core().to_str()), NAMED, template))
 
 
 def _foreign() -> PreTrainedTokenizerFast:
@@ -218,14 +216,12 @@ def test_a_conversation_ends_with_the_assistant(messages: list[Message]) -> None
 
 def test_a_tokenizer_without_a_template_cannot_chat() -> None:
     with pytest.raises(DataError, match="has no chat template"):
-        ChatFormat(Tokenizer(_core(), Specials(settings=NAMED)))
+        ChatFormat(Tokenizer(_core(), NAMED))
 
 
 def test_a_model_must_stop_somewhere() -> None:
     with pytest.raises(DataError, match="has no stop token"):
-        ChatFormat(
-            Tokenizer(_core(), Specials(settings={}, chat_template="{{ messages[0].content }}"))
-        )
+        ChatFormat(Tokenizer(_core(), {}, "{{ messages[0].content }}"))
 
 
 def test_fences_avoid_the_private_characters_a_message_uses() -> None:

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Core
 from transformers import AutoTokenizer
 
 from whet.errors import DataError
-from whet.text.tokenizer import Specials, Tokenizer
+from whet.text.tokenizer import Tokenizer
 
 
 def byte_level() -> Tokenizer:
@@ -38,7 +38,9 @@ def byte_level() -> Tokenizer:
     }
     return Tokenizer(
         core,
-        Specials(settings=settings, chat_template="{{ messages[0].content }}", eos_tokens=(3,)),
+        settings,
+        chat_template="{{ messages[0].content }}",
+        eos_tokens=(3,),
     )
 
 
@@ -60,16 +62,6 @@ def test_tokens_are_int32_and_nothing_is_added() -> None:
     assert tokens.dtype == np.int32
     assert TOKENIZER.encode("").tolist() == []
     assert [TOKENIZER.decode([token]) for token in tokens] == ["the", " cat"]
-
-
-def test_a_batch_is_its_texts_one_by_one() -> None:
-    texts = ["the hat", "", "漢字"]
-
-    batch = TOKENIZER.encode_batch(texts)
-
-    assert [tokens.tolist() for tokens in batch] == [
-        TOKENIZER.encode(text).tolist() for text in texts
-    ]
 
 
 def test_special_tokens_are_left_out_unless_kept() -> None:
@@ -109,7 +101,7 @@ def test_another_decoder_cannot_be_aligned() -> None:
     core = Core(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
 
     with pytest.raises(DataError, match="the decoder is NoneType, expected ByteLevel or Fuse"):
-        Tokenizer(core, Specials(settings={})).spans([0, 1])
+        Tokenizer(core, {}).spans([0, 1])
 
 
 def test_a_saved_tokenizer_is_the_same_here_and_in_transformers(tmp_path: Path) -> None:

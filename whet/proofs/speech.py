@@ -12,7 +12,7 @@ from whet.engine.build import EngineConfig, build_engine
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import PLAIN_TEMPLATE, Specials, Tokenizer
+from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer
 from whet.types import Finish, Message
 
 SPECIAL = (
@@ -183,7 +183,7 @@ def _tokenizer(speech: Speech) -> Tokenizer:
     core.decoder = ByteLevelDecoder()
     core.add_special_tokens(list(SPECIAL))
     settings = {"bos_token": "<|begin_of_text|>", "eos_token": speech.eos}
-    return Tokenizer(core, Specials(settings=dict(settings), chat_template=speech.template))
+    return Tokenizer(core, dict(settings), speech.template)
 
 
 def _laid_out(tokenizer: Tokenizer, pieces: tuple[str, ...]) -> list[int]:

@@ -40,14 +40,14 @@ TASKS = {
     "zebralogic": "whet.tasks.logic.zebra:ZebraLogic",
     "arc": "whet.tasks.logic.arc:Arc",
     "clrs": "whet.tasks.algorithms.clrs:Clrs",
-    "codeio": "whet.tasks.code.codeio:CodeIO",
-    "cruxeval": "whet.tasks.code.cruxeval:CruxEval",
+    "codeio": "whet.tasks.code.prediction:CodeIO",
+    "cruxeval": "whet.tasks.code.prediction:CruxEval",
     "code_function": "whet.tasks.code.code_tests:CodeFunction",
     "code_stdin": "whet.tasks.code.code_stdin:CodeStdin",
     "code_pytest": "whet.tasks.code.code_tests:CodePytest",
     "table": "whet.tasks.qa.table:Table",
     "choice": "whet.tasks.qa.choice:Choice",
-    "yes_no": "whet.tasks.qa.yes_no:YesNo",
+    "yes_no": "whet.tasks.qa.choice:YesNo",
     "judge": "whet.tasks.qa.judge:Judge",
 }
 """The tasks of the package: name -> module and class."""

@@ -243,7 +243,7 @@ def first_sentence(span: Span) -> Span:
 
 
 def after_verb(line: str) -> str | None:
-    """Take what stands behind the last verb of the last sentence; None where the line doubts.
+    """Take what stands after the last verb of the last sentence; None where the line doubts.
 
     >>> after_verb("So the letters are **nda**."), after_verb("It is not nda."), after_verb("nda")
     ('nda', None, None)

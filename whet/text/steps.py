@@ -11,16 +11,16 @@ again. RL-Tango's solutions and verifications look like this:
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whet.text.final_answer import Span, find_tags
+from whet.text.final_answer import Span, cut, find_tags
 
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or what is inside <step>…</step>."""
-_LINE = re.compile(r"\n")
-_PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
+_LINE = re.compile(r"[^\n]+")
+_PARAGRAPH = re.compile(r"(?:[^\n]+|\n(?![ \t\r]*\n))+")
 FEW_STEPS = 3
 _LARGE, _SMALL = 0.8, 0.4
 _VERDICT = re.compile(r"\\box(?:ed)?\{\s*(in)?correct\s*\}\s*\.?\s*\Z", re.IGNORECASE)
@@ -39,9 +39,10 @@ def steps_of(text: str, layout: StepLayout) -> list[Span]:
     ['1 + 1 = 2', '2 * 3 = 6']
     """
     if layout == "tags":
-        parts: Iterable[Span] = find_tags(text, "step")
+        parts = find_tags(text, "step")
     else:
-        parts = _split(text, _LINE if layout == "lines" else _PARAGRAPH)
+        pattern = _LINE if layout == "lines" else _PARAGRAPH
+        parts = [cut(text, *match.span()) for match in pattern.finditer(text)]
     return [step for part in parts if (step := _strip(part)).text]
 
 
@@ -64,14 +65,6 @@ def on_tokens(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[t
             first -= 1
         ranges.append((first, last))
     return ranges
-
-
-def _split(text: str, gap: re.Pattern[str]) -> Iterator[Span]:
-    start = 0
-    for match in gap.finditer(text):
-        yield Span(text=text[start : match.start()], start=start, end=match.start())
-        start = match.end()
-    yield Span(text=text[start:], start=start, end=len(text))
 
 
 def _strip(part: Span) -> Span:

@@ -12,7 +12,6 @@ import string
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -47,39 +46,35 @@ _SPLIT = re.compile(f"({_APART})")
 _RUN = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Specials:
-    """What the files next to `tokenizer.json` add: settings, chat template, stop tokens."""
-
-    settings: Mapping[str, Json]
-    """The content of `tokenizer_config.json`, kept so that `save` writes all of it back."""
-    chat_template: str | None = None
-    eos_tokens: tuple[int, ...] = ()
-    """Ids that end a generation besides `eos_token`, from `generation_config.json`."""
-
-
 class Tokenizer:
     """A vocabulary with its special tokens. Token arrays are int32; nothing is added or truncated.
 
+    `settings` is the content of `tokenizer_config.json`, kept so that `save` writes all of it back.
     `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all ids
-    that end a generation.
+    that end a generation: `eos_token` and those of `generation_config.json`.
     """
 
-    def __init__(self, core: tokenizers.Tokenizer, specials: Specials) -> None:
+    def __init__(
+        self,
+        core: tokenizers.Tokenizer,
+        settings: Mapping[str, Json],
+        chat_template: str | None = None,
+        eos_tokens: Iterable[int] = (),
+    ) -> None:
         core.no_truncation()
         core.no_padding()
         self._core = core
         self._lock = threading.Lock()
-        self.settings = specials.settings
-        self.chat_template = specials.chat_template
+        self.settings = settings
+        self.chat_template = chat_template
         self.special_texts = tuple(
             t.content for t in core.get_added_tokens_decoder().values() if t.special
         )
         self.named = {
-            key: text for key in NAMED if (text := _content(specials.settings.get(key))) is not None
+            key: text for key in NAMED if (text := _content(settings.get(key))) is not None
         }
         eos = [self.id(self.named["eos_token"])] if "eos_token" in self.named else []
-        self.eos_tokens = frozenset([*eos, *specials.eos_tokens])
+        self.eos_tokens = frozenset([*eos, *eos_tokens])
         self.eos = eos[0] if eos else None
         self.pad = self.id(self.named["pad_token"]) if "pad_token" in self.named else self.eos
         self.vocab_size = 1 + max(core.get_vocab(with_added_tokens=True).values())
@@ -97,14 +92,8 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises nothing narrower
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
         settings = _read_json(folder / "tokenizer_config.json")
-        return Tokenizer(
-            core,
-            Specials(
-                settings=settings,
-                chat_template=_read_template(folder, settings),
-                eos_tokens=_read_eos(folder / "generation_config.json"),
-            ),
-        )
+        template = _read_template(folder, settings)
+        return Tokenizer(core, settings, template, _read_eos(folder / "generation_config.json"))
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json` in the form transformers reads."""
@@ -133,14 +122,10 @@ class Tokenizer:
 
     def encode(self, text: str, *, special: bool = False) -> Tokens:
         """Turn text into tokens; special tokens written in it count as such only with `special`."""
-        return self.encode_batch([text], special=special)[0]
-
-    def encode_batch(self, texts: Iterable[str], *, special: bool = False) -> list[Tokens]:
-        """Encode many texts at once, on all cores."""
         with self._lock:
             self._core.encode_special_tokens = not special
-            encodings = self._core.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
+            encodings = self._core.encode_batch_fast([text], add_special_tokens=False)
+        return np.array(encodings[0].ids, dtype=np.int32)
 
     def decode(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> str:
         """Turn tokens into text; special tokens are left out unless kept."""
@@ -283,7 +268,7 @@ def train_pieces(
         "unk_token": UNKNOWN,
         "clean_up_tokenization_spaces": False,
     }
-    return Tokenizer(core, Specials(settings=settings, chat_template=chat_template))
+    return Tokenizer(core, settings, chat_template)
 
 
 def split(text: str) -> list[str]:

@@ -17,14 +17,15 @@ from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import (
     Launcher,
     LostError,
+    Mode,
     Process,
     ProgramLimits,
-    Sandbox,
     ScriptResult,
     choose_mode,
     describe,
     find_trouble,
     launcher_for,
+    run_script,
 )
 from whet.types import Verdict
 
@@ -32,13 +33,13 @@ from whet.types import Verdict
 def run(
     program: str,
     given: bytes = b"",
-    within: Sandbox | None = None,
+    mode: Mode = "namespaces",
     limits: ProgramLimits | None = None,
 ) -> ScriptResult:
     with tempfile.TemporaryFile() as file:
         file.write(given)
         file.seek(0)
-        return (within or Sandbox()).run_script(program, file, limits or ProgramLimits())
+        return run_script(program, file, limits or ProgramLimits(), mode=mode)
 
 
 def test_this_machine_allows_the_sandbox() -> None:
@@ -234,7 +235,7 @@ def test_without_a_sandbox_programs_run_only_when_asked_by_name() -> None:
     assert CodeFunction().config.sandbox == "namespaces"
     assert unprotected.score(row, fence("def f(x):\n    return x + 1")).verdict == Verdict.CORRECT
     assert (
-        run("while True: pass", within=Sandbox("none"), limits=ProgramLimits(seconds=0.5)).fault
+        run("while True: pass", mode="none", limits=ProgramLimits(seconds=0.5)).fault
         == "not done after 0.5 s"
     )
 
@@ -271,7 +272,7 @@ from whet.tasks.code.sandbox import ProgramLimits
 print(sandbox.describe())
 with tempfile.TemporaryFile() as given:
     program = "import os; print(os.getpid(), os.getuid() == 0, os.listdir('/tmp')); open('x', 'w'); os.setuid(0)"
-    print(sandbox.Sandbox().run_script(program, given, ProgramLimits()))
+    print(sandbox.run_script(program, given, ProgramLimits()))
 """
 
 

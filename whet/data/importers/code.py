@@ -20,8 +20,8 @@ from whet.data.importers.base import (
     user,
 )
 from whet.errors import DataError
-from whet.tasks.code import code_stdin, code_tests, codeio, cruxeval, tests_text
-from whet.tasks.code.cruxeval import Direction
+from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
+from whet.tasks.code.prediction import Direction
 from whet.types import Json, Message, Problem
 
 FUNCTION = "Write the function in Python, in one fenced code block, with the imports it needs."
@@ -237,7 +237,7 @@ _TACO = (
 def read_cruxeval(direction: Direction, row: Fields) -> Draft:
     for name in ("code", "input", "output"):
         row.text(name)
-    problem = cruxeval.problem_of({**row, "id": row.get("id", "")}, direction)
+    problem = prediction.problem_of({**row, "id": row.get("id", "")}, direction)
     return Draft(
         task="cruxeval",
         prompt=problem.prompt,
@@ -245,7 +245,7 @@ def read_cruxeval(direction: Direction, row: Fields) -> Draft:
         payload=problem.payload,
         id=problem.id,
         source_id=row.row_id("id"),
-        unsupported=cruxeval.unsupported_reason(problem),
+        unsupported=prediction.unsupported_reason(problem),
     )
 
 
@@ -272,7 +272,7 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
         payload=payload,
         source_id=row.row_id("id"),
     )
-    return replace(draft, unsupported=codeio.unsupported_reason(as_problem(draft)))
+    return replace(draft, unsupported=prediction.unsupported_reason(as_problem(draft)))
 
 
 _CRUX: tuple[str, str] = ("code input output", "id")

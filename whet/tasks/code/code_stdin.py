@@ -20,8 +20,8 @@ from typing import Literal
 
 from whet.tasks.base import data_error
 from whet.tasks.code import program
-from whet.tasks.code.code_task import CodeConfig, CodeTask, Outcome, score_run, unread
-from whet.tasks.code.sandbox import Sandbox
+from whet.tasks.code.code_task import CodeConfig, CodeTask, WrongError, score_run, unread
+from whet.tasks.code.sandbox import run_script
 from whet.types import Json, Problem, Score
 
 Whitespace = Literal["exact", "lines", "tokens"]
@@ -57,32 +57,28 @@ class CodeStdin(CodeTask):
             return unread("there is no fenced program")
         return score_run(lambda: self._run_cases(problem, cases, source), source)
 
-    def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> Outcome:
+    def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> str:
         limits = self.config.limits
+        tolerance = problem.payload.get("tolerance")
         deadline = time.monotonic() + limits.seconds
         for number, (stdin, wanted) in enumerate(cases, 1):
             with tempfile.NamedTemporaryFile() as file:
                 file.write(stdin.encode("utf-8", "replace"))
                 file.flush()
                 with Path(file.name).open("rb") as read_only:
-                    result = Sandbox(self.config.sandbox).run_script(
-                        source, read_only, limits, deadline
-                    )
+                    result = run_script(source, read_only, limits, deadline, self.config.sandbox)
             if result.fault:
-                return Outcome(passed=False, note=f"case {number}: {result.fault}")
-            if not self._is_same(problem, result.output, wanted):
-                return Outcome(passed=False, note=f"case {number}: wrong output")
-        return Outcome(passed=True, note=f"{len(cases)} cases pass")
-
-    def _is_same(self, problem: Problem, output: bytes, wanted: str) -> bool:
-        tolerance = problem.payload.get("tolerance")
-        return same_output(
-            output.decode("utf-8", "replace"),
-            wanted,
-            whitespace=self.config.whitespace,
-            tolerance=tolerance if isinstance(tolerance, float) else 0.0,
-            any_case=problem.payload.get("any_case") is True,
-        )
+                raise WrongError(f"case {number}: {result.fault}")
+            is_same = same_output(
+                result.output.decode("utf-8", "replace"),
+                wanted,
+                whitespace=self.config.whitespace,
+                tolerance=tolerance if isinstance(tolerance, float) else 0.0,
+                any_case=problem.payload.get("any_case") is True,
+            )
+            if not is_same:
+                raise WrongError(f"case {number}: wrong output")
+        return f"{len(cases)} cases pass"
 
 
 def same_output(

@@ -3,14 +3,20 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import Field
 
 from whet.config import Config
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.code import frames, plain, program
-from whet.tasks.code.sandbox import LostError, Mode, Process, ProgramLimits, Sandbox, choose_mode
+from whet.tasks.code.sandbox import (
+    LostError,
+    Mode,
+    Process,
+    ProgramLimits,
+    choose_mode,
+    open_process,
+)
 from whet.types import Problem, Score, Verdict
 
 Arguments = tuple[Sequence[object], Mapping[str, object]]
@@ -52,31 +58,26 @@ class CodeTask(FileTask):
         return None if problem.answer is None else program.fence(problem.answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Whether the tests passed, and why not; `is_ours` marks a failure of the grader."""
-
-    passed: bool
-    note: str
-    is_ours: bool = False
+class WrongError(Exception):
+    """The response is wrong; the text says why."""
 
 
-def score_run(run: Callable[[], Outcome], answer: str) -> Score:
-    """Run a check and score it; where the sandbox itself is lost, the failure is ours."""
+def score_run(run: Callable[[], str], answer: str) -> Score:
+    """Score a check that returns a note, or raises where the response or the sandbox fails.
+
+    Parts: `correct` 0 or 1. A sandbox that is lost is a failure of ours.
+    """
+    verdict = Verdict.CORRECT
     try:
-        outcome = run()
+        note = run()
+    except WrongError as error:
+        verdict = Verdict.WRONG
+        note = str(error)
     except LostError as error:
-        outcome = Outcome(passed=False, note=str(error), is_ours=True)
-    return to_score(outcome, answer)
-
-
-def to_score(outcome: Outcome, answer: str) -> Score:
-    """State the outcome as a score. Parts: `correct` 0 or 1."""
-    verdict = Verdict.CORRECT if outcome.passed else Verdict.WRONG
-    if outcome.is_ours:
         verdict = Verdict.UNSCORED
-    parts = {"correct": float(outcome.passed)}
-    return Score(verdict=verdict, parts=parts, answer=answer, note=outcome.note)
+        note = str(error)
+    parts = {"correct": float(verdict is Verdict.CORRECT)}
+    return Score(verdict=verdict, parts=parts, answer=answer, note=note)
 
 
 def unread(note: str) -> Score:
@@ -94,44 +95,42 @@ def text_of(problem: Problem, key: str, default: str = "") -> str:
 
 def check_call(
     config: CodeConfig, job: dict[str, str], args: Arguments, is_right: Callable[[object], bool]
-) -> Outcome:
+) -> str:
     """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
     data = plain.encode(args)
     limits = config.limits
     deadline = time.monotonic() + limits.seconds
-    with Sandbox(config.sandbox).process("program", limits) as model:
-        fault = load_program(model, {"setup": "", **job}, deadline, limits)
-        if fault:
-            return Outcome(passed=False, note=fault)
-        try:
-            model.send(b"C" + json.dumps({"call": [""], "data": data}).encode(), deadline)
-            reply = model.receive(deadline)
-        except (frames.ClosedError, frames.LateError) as error:
-            return Outcome(passed=False, note=describe_loss(model, error, limits))
-    wrong = Outcome(passed=False, note="does not give the output")
+    with open_process(config.sandbox, "program", limits) as model:
+        load_program(model, {"setup": "", **job}, deadline, limits)
+        message = b"C" + json.dumps({"call": [""], "data": data}).encode()
+        reply = ask_program(model, message, deadline, limits)
     try:
         value = plain.decode(json.loads(reply)["value"])
     except (ValueError, TypeError, KeyError, RecursionError, plain.NotPlainError):
-        return wrong
-    return Outcome(passed=True, note="gives the output") if is_right(value) else wrong
+        raise WrongError("does not give the output") from None
+    if not is_right(value):
+        raise WrongError("does not give the output")
+    return "gives the output"
 
 
 def load_program(
     model: Process, job: dict[str, str], deadline: float, limits: ProgramLimits
-) -> str:
-    """Give a program to its process; return why it does not load, or ""."""
+) -> None:
+    """Give a program to its process; one that does not load is wrong."""
+    reply = ask_program(model, json.dumps({"kind": "function", **job}).encode(), deadline, limits)
+    if reply[:1] != b"R":
+        fault = reply[1:].decode("utf-8", "replace")[:300]
+        raise WrongError(fault or "the program does not load")
+
+
+def ask_program(model: Process, message: bytes, deadline: float, limits: ProgramLimits) -> bytes:
+    """Send a message to a program's process and wait for the answer; without one it is wrong."""
     try:
-        model.send(json.dumps({"kind": "function", **job}).encode(), deadline)
-        reply = model.receive(deadline)
-    except (frames.ClosedError, frames.LateError) as error:
-        return describe_loss(model, error, limits)
-    if reply[:1] == b"R":
-        return ""
-    return reply[1:].decode("utf-8", "replace")[:300] or "the program does not load"
-
-
-def describe_loss(model: Process, error: Exception, limits: ProgramLimits) -> str:
-    if isinstance(error, frames.LateError):
-        return f"not done after {limits.seconds:g} s"
-    status = model.status(time.monotonic() + 0.2)
-    return str(error) if status is None else f"the program's process ended with status {status}"
+        model.send(message, deadline)
+        return model.receive(deadline)
+    except frames.LateError:
+        raise WrongError(f"not done after {limits.seconds:g} s") from None
+    except frames.ClosedError as error:
+        status = model.status(time.monotonic() + 0.2)
+        ended = f"the program's process ended with status {status}"
+        raise WrongError(str(error) if status is None else ended) from None

@@ -27,14 +27,14 @@ from whet.tasks.code import frames, program, tests_text
 from whet.tasks.code.code_task import (
     CodeConfig,
     CodeTask,
-    Outcome,
-    describe_loss,
+    WrongError,
+    ask_program,
     load_program,
     score_run,
     text_of,
     unread,
 )
-from whet.tasks.code.sandbox import Process, ProgramLimits, Sandbox
+from whet.tasks.code.sandbox import LostError, Process, ProgramLimits, open_process
 from whet.types import Problem, Score
 
 
@@ -120,45 +120,38 @@ def _score_tests(config: CodeConfig, tests: Tests, source: str | None) -> Score:
     return score_run(lambda: _run_tests(config, tests, source), source)
 
 
-def _run_tests(config: CodeConfig, tests: Tests, source: str) -> Outcome:
+def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
     """Run tests against a program; all but an answer in time, as plain data, is a failure."""
-    sandbox = Sandbox(config.sandbox)
     limits = config.limits
     deadline = time.monotonic() + limits.seconds
     with (
-        sandbox.process("program", limits) as model,
-        sandbox.process("referee", limits) as referee,
+        open_process(config.sandbox, "program", limits) as model,
+        open_process(config.sandbox, "referee", limits) as referee,
     ):
         job = {"setup": tests.setup, "program": source, "entry": tests.entry}
-        fault = load_program(model, job, deadline, limits)
-        if fault:
-            return Outcome(passed=False, note=fault)
+        load_program(model, job, deadline, limits)
         return _relay(model, referee, tests, deadline, limits)
 
 
 def _relay(
     model: Process, referee: Process, tests: Tests, deadline: float, limits: ProgramLimits
-) -> Outcome:
+) -> str:
     """Pass the calls of the tests to the program and its answers back, until there is a verdict."""
     num_calls = 0
     try:
         referee.send(json.dumps(asdict(tests)).encode(), deadline)
         while (message := referee.receive(deadline))[:1] == b"C":
             num_calls += 1
-            try:
-                model.send(message, deadline)
-                answer = model.receive(deadline)
-            except (frames.ClosedError, frames.LateError) as error:
-                return Outcome(passed=False, note=describe_loss(model, error, limits))
-            referee.send(answer, deadline)
-    except frames.LateError:
-        note = f"the tests are not done after {limits.seconds:g} s"
-        return Outcome(passed=False, note=note, is_ours=num_calls == 0)
-    except frames.ClosedError:
-        referee.status(time.monotonic() + 1)
-        return Outcome(passed=False, note="the tests' process is gone", is_ours=num_calls == 0)
+            referee.send(ask_program(model, message, deadline, limits), deadline)
+    except (frames.LateError, frames.ClosedError) as error:
+        fault = f"the tests are not done after {limits.seconds:g} s"
+        if isinstance(error, frames.ClosedError):
+            referee.status(time.monotonic() + 1)
+            fault = "the tests' process is gone"
+        raise (WrongError if num_calls else LostError)(fault) from None
     report = json.loads(message[1:])
-    if report["passed"] and num_calls == 0:
-        return Outcome(passed=False, note="the tests never called the program", is_ours=True)
-    note = report["note"] or f"all tests pass, {num_calls} calls"
-    return Outcome(passed=report["passed"], note=note)
+    if not report["passed"]:
+        raise WrongError(report["note"])
+    if num_calls == 0:
+        raise LostError("the tests never called the program")
+    return f"all tests pass, {num_calls} calls"

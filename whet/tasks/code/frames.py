@@ -1,9 +1,10 @@
 """Messages on a socket: four bytes of length, then the message, with an optional deadline."""
 
-import select
+import contextlib
 import socket
 import struct
 import time
+from collections.abc import Iterator
 
 MAX_BYTES = 1 << 24
 
@@ -19,15 +20,8 @@ class LateError(Exception):
 def send(sock: socket.socket, message: bytes, deadline: float | None = None) -> None:
     if len(message) > MAX_BYTES:
         raise ClosedError(f"a message of more than {MAX_BYTES} bytes")
-    rest = memoryview(struct.pack("<I", len(message)) + message)
-    while rest:
-        _wait(sock, select.POLLOUT, deadline)
-        try:
-            rest = rest[sock.send(rest) :]
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            raise ClosedError("the other side is gone") from error
+    with _until(deadline, sock):
+        sock.sendall(struct.pack("<I", len(message)) + message)
 
 
 def receive(sock: socket.socket, deadline: float | None = None) -> bytes:
@@ -40,13 +34,8 @@ def receive(sock: socket.socket, deadline: float | None = None) -> bytes:
 def _read(sock: socket.socket, length: int, deadline: float | None) -> bytes:
     parts: list[bytes] = []
     while length:
-        _wait(sock, select.POLLIN, deadline)
-        try:
+        with _until(deadline, sock):
             part = sock.recv(min(length, 1 << 18))
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            raise ClosedError("the other side is gone") from error
         if not part:
             raise ClosedError("the other side is gone")
         parts.append(part)
@@ -54,10 +43,13 @@ def _read(sock: socket.socket, length: int, deadline: float | None) -> bytes:
     return b"".join(parts)
 
 
-def _wait(sock: socket.socket, event: int, deadline: float | None) -> None:
-    if deadline is None:
-        return
-    poll = select.poll()
-    poll.register(sock, event)
-    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        raise LateError("out of time")
+@contextlib.contextmanager
+def _until(deadline: float | None, sock: socket.socket) -> Iterator[None]:
+    """Let a call of the socket wait until the deadline, and name what ends it."""
+    sock.settimeout(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    try:
+        yield
+    except (TimeoutError, BlockingIOError) as error:
+        raise LateError("out of time") from error
+    except OSError as error:
+        raise ClosedError("the other side is gone") from error

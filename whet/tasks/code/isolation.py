@@ -10,8 +10,8 @@ its root, so a start costs as much as a Python does; limits and the filter of sy
 again. Where it is setuid the scratch folder is read-only, since it cannot bound its files.
 
 The filter of system calls (seccomp(2), for x86-64 and 64-bit ARM) refuses processes, other
-programs, sockets and rights. A refused call fails with EPERM, so that Python raises OSError; a call
-in a foreign convention kills the process.
+programs, sockets and privileges. A refused call fails with EPERM, so that Python raises OSError; a
+call in a foreign convention kills the process.
 """
 
 import ctypes
@@ -76,11 +76,8 @@ _REFUSED_CALLS = """
     swapon:167:224 swapoff:168:225 acct:163:89 quotactl:179:60 syslog:103:116 personality:135:92
     modify_ldt:154:- iopl:172:- ioperm:173:-
 """
-_REFUSED: dict[str, list[int | None]] = {}
-for _call in _REFUSED_CALLS.split():
-    _name, *_numbers = _call.split(":")
-    _REFUSED[_name] = [None if number == "-" else int(number) for number in _numbers]
-"""Numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit counts."""
+"""Names, and numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit
+counts."""
 _CLONE = (56, 220)
 _CLONE3 = 435
 _CLONE_THREAD = 0x10000
@@ -108,7 +105,7 @@ def sources() -> dict[str, str]:
     return paths
 
 
-def leave(uid: int | None) -> None:
+def unshare(uid: int | None) -> None:
     """Leave the machine's namespaces, as a user without `uid` and as root with it.
 
     Children made after this are alone.
@@ -123,7 +120,7 @@ def leave(uid: int | None) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def move(paths: Mapping[str, str]) -> None:
+def pivot_root(paths: Mapping[str, str]) -> None:
     """Make a new root of `paths`, target by source, and move into it, out of reach of the old."""
     _mount(None, "/", None, _REC | _PRIVATE)
     descriptors = {target: os.open(source, os.O_PATH) for target, source in paths.items()}
@@ -141,8 +138,8 @@ def move(paths: Mapping[str, str]) -> None:
     _libc().sethostname(b"sandbox", 7)
 
 
-def surrender(uid: int | None) -> None:
-    """Give up every right, and die with the process that watches."""
+def drop_privileges(uid: int | None) -> None:
+    """Give up every privilege, and die with the process that watches."""
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -169,10 +166,11 @@ def filter_for(machine: str) -> bytes:
     audit, column = _ARCHITECTURES[machine]
     steps = [_step(_LOAD, 4), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, 0)]
     steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
-    for numbers in _REFUSED.values():
-        number = numbers[column]
-        if number is not None:
-            steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | errno.EPERM)]
+    for call in _REFUSED_CALLS.split():
+        _, *numbers = call.split(":")
+        if numbers[column] != "-":
+            steps += [_step(_EQUAL, int(numbers[column]), 0, 1)]
+            steps += [_step(_RETURN, _ERRNO | errno.EPERM)]
     # glibc falls back to clone where clone3 is not known, and clone shows its flags: threads only.
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
     steps += [_step(_EQUAL, _CLONE[column], 0, 3), _step(_LOAD, 16)]
@@ -191,8 +189,8 @@ def bubblewrap_command(tool: str, paths: Mapping[str, str], uid: int | None, job
     args = [tool, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     args += ["--hostname", "sandbox", *(["--unshare-user-try"] if uid is None else [])]
     args += ["--die-with-parent", "--as-pid-1", "--cap-drop", "ALL"]
-    for right in _rights(tool, uid):
-        args += ["--cap-add", right]
+    for capability in _capabilities(tool, uid):
+        args += ["--cap-add", capability]
     binds = {**paths, python: python, f"{_CODE}/whet/tasks/code": str(Path(__file__).parent)}
     folders = {str(folder) for target in binds for folder in Path(target).parents} - {"/"}
     for folder in sorted(folders):
@@ -204,7 +202,7 @@ def bubblewrap_command(tool: str, paths: Mapping[str, str], uid: int | None, job
     return [*args, "--", python, "-S", "-P", "-B", "-c", _START, job]
 
 
-def become_bubblewrap(
+def exec_bubblewrap(
     tool: str, paths: Mapping[str, str], uid: int | None, job: Mapping[str, object]
 ) -> None:
     """Replace this process by bubblewrap.
@@ -212,14 +210,14 @@ def become_bubblewrap(
     Root that may not mount becomes a user now, any other root once inside.
     """
     if uid is not None and not _may_mount():
-        surrender(uid)
+        drop_privileges(uid)
         uid = None
     line = bubblewrap_command(tool, paths, uid, json.dumps({**job, "uid": uid}))
     os.execve(tool, line, {"PYTHONHASHSEED": "0"})  # noqa: S606  # from our own PATH
 
 
 def try_mount_scratch() -> None:
-    """Put a bounded scratch folder over the read-only one, where bubblewrap left us the right."""
+    """Mount a bounded scratch folder over the read-only one, where bubblewrap lets us."""
     try:
         _mount_scratch(_SCRATCH)
     except OSError:
@@ -229,11 +227,11 @@ def try_mount_scratch() -> None:
 
 def _may_mount() -> bool:
     lines = Path("/proc/self/status").read_text().splitlines()
-    rights = next(line for line in lines if line.startswith("CapEff"))
-    return bool(int(rights.split()[1], 16) & _SYS_ADMIN)
+    effective = next(line for line in lines if line.startswith("CapEff"))
+    return bool(int(effective.split()[1], 16) & _SYS_ADMIN)
 
 
-def _rights(tool: str, uid: int | None) -> list[str]:
+def _capabilities(tool: str, uid: int | None) -> list[str]:
     """List what the process inside needs to mount the scratch folder and to become a user."""
     if uid is not None:
         return ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"]

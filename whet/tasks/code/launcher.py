@@ -3,7 +3,7 @@ milliseconds.
 
 It never sees a program, a test or the grader's memory: it receives open files and limits, and a
 fork of it becomes the sandbox. Each request makes two processes. The watcher leaves the namespaces
-and waits; its child moves into the new root, gives up its rights, closes every other file and
+and waits; its child moves into the new root, drops its privileges, closes every other file and
 becomes the program. The watcher kills it when the grader closes its socket, or dies.
 
     python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES BWRAP
@@ -69,20 +69,15 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
-    while request := _receive(control):
+    while (received := socket.recv_fds(control, 4096, 8))[0]:
+        message, (watch, *files), *_ = received
+        request = LaunchRequest(watch=watch, files=tuple(files), **json.loads(message))
         if os.fork() == 0:
             _start(request, mode, paths, tool)
             return _run_role(request.role)
         for fd in (request.watch, *request.files):
             os.close(fd)
     return None
-
-
-def _receive(control: socket.socket) -> LaunchRequest | None:
-    message, fds, _, _ = socket.recv_fds(control, 4096, 8)
-    if not message:
-        return None
-    return LaunchRequest(watch=fds[0], files=tuple(fds[1:]), **json.loads(message))
 
 
 def run_in_bubblewrap() -> None:
@@ -92,7 +87,7 @@ def run_in_bubblewrap() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.path[:] = [*sys.path[1:], "/packages"]
     isolation.try_mount_scratch()
-    isolation.surrender(row["uid"])
+    isolation.drop_privileges(row["uid"])
     _limit(row["limits"])
     isolation.install_filter()
     os.write(2, isolation.READY.encode())
@@ -110,7 +105,7 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if mode == "namespaces":
-            isolation.leave(uid)
+            isolation.unshare(uid)
         woken, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -126,10 +121,10 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
         if mode == "bubblewrap":
             _arrange_files(request, errors_end)
             job = {"role": request.role, "limits": request.limits}
-            isolation.become_bubblewrap(tool, paths, uid, job)
+            isolation.exec_bubblewrap(tool, paths, uid, job)
         if mode == "namespaces":
-            isolation.move(paths)
-            isolation.surrender(uid)
+            isolation.pivot_root(paths)
+            isolation.drop_privileges(uid)
         _arrange_files(request)
         _open_streams()
         _limit(request.limits)

@@ -12,9 +12,11 @@ the writer.
 
 import numbers
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from typing import NoReturn
 
 Entry = None | bool | int | str | list[str | int]
 
@@ -52,8 +54,7 @@ def encode(
             continue
         entry, children = _open(item, known, keep)
         entries.append(entry)
-        if children:
-            waiting.extend(children)
+        waiting += children
         if len(entries) + len(waiting) > MAX_ENTRIES:
             raise NotPlainError(f"a value of more than {MAX_ENTRIES} parts")
     # written from the outside in and from the last to the first, so this is postfix order
@@ -82,65 +83,58 @@ def decode(
 
 def _open(
     value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
-) -> tuple[Entry, list[object] | None]:
-    """Split a value into its entry and its items, None for a value that has none."""
-    if type(value) is int and -_SMALL < value < _SMALL:
-        return value, None
-    if isinstance(value, str):
-        return str(value), None
-    if type(value) not in _SEQUENCES and isinstance(value, numbers.Number):
-        return _number(value)
-    if isinstance(value, bytes | bytearray):
-        return ["b", bytes(value).hex()], None
-    return _container(value) or _foreign(value, records, keep)
-
-
-def _container(value: object) -> tuple[Entry, list[object] | None] | None:
-    for kind, mark in _SEQUENCES.items():
+) -> tuple[Entry, list[object]]:
+    """Split a value into its entry and its items."""
+    for kind, write in _WRITERS.items():
         if isinstance(value, kind):
-            items = list(value)  # type: ignore[call-overload]  # every kind is iterable
-            return [mark, len(items)], items
-    if isinstance(value, dict):
-        return ["d", len(value)], [part for pair in value.items() for part in pair]
-    if isinstance(value, range):
-        return ["r", 3], [value.start, value.stop, value.step]
-    return None
-
-
-def _foreign(
-    value: object, records: Mapping[str, type], keep: Callable[[object], int] | None
-) -> tuple[Entry, list[object] | None]:
+            return write(value)
     name = type(value).__name__
     if name in records:
         fields = vars(value)
-        return ["o", name, len(fields)], [part for pair in fields.items() for part in pair]
+        return ["o", name, len(fields)], _pairs(fields)
     if isinstance(value, Remote):
-        return ["h", value.number, value.kind, int(value.is_true)], None
+        return ["h", value.number, value.kind, int(value.is_true)], []
     if keep is not None:
-        return ["h", keep(value), name, int(bool(value))], None
-    raise NotPlainError(f"a {name} is not plain data")
+        return ["h", keep(value), name, int(bool(value))], []
+    return _refuse(value)
 
 
-def _number(value: object) -> tuple[Entry, list[object] | None]:
-    if isinstance(value, numbers.Integral):
-        whole = int(value)
-        return (whole if -_SMALL < whole < _SMALL else ["i", hex(whole)]), None
-    if isinstance(value, Fraction):
-        return ["F", 2], [value.numerator, value.denominator]
-    if isinstance(value, Decimal):
-        return ["D", str(value)], None
-    if isinstance(value, numbers.Real):
-        return ["f", float(value).hex()], None
-    if isinstance(value, complex):
-        return ["c", 2], [value.real, value.imag]
+def _pairs(table: Mapping[object, object] | dict[str, object]) -> list[object]:
+    return [part for pair in table.items() for part in pair]
+
+
+def _refuse(value: object) -> NoReturn:
     raise NotPlainError(f"a {type(value).__name__} is not plain data")
 
 
-_SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z", deque: "q"}
-_BUILDERS: dict[str, Callable[[list[object]], object]] = {
-    mark: kind for kind, mark in _SEQUENCES.items()
+def _sequence(mark: str, value: Iterable[object]) -> tuple[Entry, list[object]]:
+    items = list(value)
+    return [mark, len(items)], items
+
+
+def _integer(value: numbers.Integral) -> tuple[Entry, list[object]]:
+    whole = int(value)
+    return (whole if -_SMALL < whole < _SMALL else ["i", hex(whole)]), []
+
+
+_SEQUENCES = {list: "l", tuple: "t", set: "s", frozenset: "z", deque: "q"}
+_WRITERS: dict[type, Callable[..., tuple[Entry, list[object]]]] = {
+    int: _integer,
+    str: lambda text: (str(text), []),
+    **{kind: partial(_sequence, mark) for kind, mark in _SEQUENCES.items()},
+    **dict.fromkeys((bytes, bytearray), lambda data: (["b", bytes(data).hex()], [])),
+    dict: lambda table: (["d", len(table)], _pairs(table)),
+    range: lambda value: (["r", 3], [value.start, value.stop, value.step]),
+    numbers.Integral: _integer,
+    Fraction: lambda value: (["F", 2], [value.numerator, value.denominator]),
+    Decimal: lambda value: (["D", str(value)], []),
+    numbers.Real: lambda value: (["f", float(value).hex()], []),
+    complex: lambda value: (["c", 2], [value.real, value.imag]),
+    numbers.Number: _refuse,
 }
-_BUILDERS |= {
+"""How a value is split, by its kind; the first kind that fits counts."""
+_BUILDERS: dict[str, Callable[[list[object]], object]] = {
+    **{mark: kind for kind, mark in _SEQUENCES.items()},
     "d": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
     # a wrong type raises, and is caught
     "r": lambda items: range(*items),  # type: ignore[call-overload]

@@ -42,12 +42,11 @@ def run(channel: socket.socket) -> None:
     """Read the tests, run them, and report: V, then a verdict as JSON."""
     job = json.loads(frames.receive(channel))
     random.seed(0)
-    relay = Relay(channel)
     try:
-        note = _run(relay, job)
+        note = _run(Relay(channel), job)
     except BaseException as error:
         note = _quote_line(error, job["tests"]) + describe(error)
-    report = {"passed": note == "", "note": note, "calls": relay.num_calls}
+    report = {"passed": note == "", "note": note}
     frames.send(channel, b"V" + json.dumps(report).encode())
 
 
@@ -57,12 +56,10 @@ class Relay:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.records: dict[str, type] = {}
-        self.num_calls = 0
 
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
-        self.num_calls += 1
         data = plain.encode((args, named), self.records)
         frames.send(self._channel, b"C" + json.dumps({"call": path, "data": data}).encode())
         try:
@@ -294,7 +291,8 @@ def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], ob
         if inspect.isfunction(thing) and name.startswith("test"):
             yield from _cases(name, thing)
         elif inspect.isclass(thing) and issubclass(thing, unittest.TestCase):
-            yield from _unittests(thing)
+            for key in unittest.defaultTestLoader.getTestCaseNames(thing):
+                yield f"{name}.{key}", thing(key).debug
         elif inspect.isclass(thing) and name.startswith("Test"):
             for key in [key for key in vars(thing) if key.startswith("test")]:
                 yield from _cases(f"{name}.{key}", getattr(thing(), key))
@@ -303,8 +301,3 @@ def _collect(names: Mapping[str, object]) -> Iterator[tuple[str, Callable[[], ob
 def _cases(name: str, test: Callable[..., object]) -> Iterator[tuple[str, Callable[[], object]]]:
     for row in getattr(test, "cases", [{}]):
         yield name, lambda row=row: test(**row)  # type: ignore[misc]
-
-
-def _unittests(kind: type[unittest.TestCase]) -> Iterator[tuple[str, Callable[[], object]]]:
-    for name in unittest.defaultTestLoader.getTestCaseNames(kind):
-        yield f"{kind.__name__}.{name}", kind(name).debug

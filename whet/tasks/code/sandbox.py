@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -75,40 +74,33 @@ class LostError(Exception):
     """A sandbox ended without a word from its watcher: a failure of ours, or of the machine."""
 
 
-class Sandbox:
-    """Scripts and services, run through the launcher of this process."""
+def open_process(
+    mode: Mode, side: Side, limits: ProgramLimits
+) -> contextlib.AbstractContextManager["Process"]:
+    """Start a process that takes messages, and kill it on the way out."""
+    return contextlib.closing(launcher_for(choose_mode(mode)).spawn(side, limits))
 
-    def __init__(self, mode: Mode = "namespaces") -> None:
-        self._mode = mode
 
-    @property
-    def _launcher(self) -> "Launcher":
-        return launcher_for(choose_mode(self._mode))
-
-    @contextlib.contextmanager
-    def process(self, side: Side, limits: ProgramLimits) -> Iterator["Process"]:
-        """Start a process that takes messages, and kill it on the way out."""
-        process = self._launcher.spawn(side, limits)
-        try:
-            yield process
-        finally:
-            process.close()
-
-    def run_script(
-        self, program: str, stdin: IO[bytes], limits: ProgramLimits, deadline: float | None = None
-    ) -> ScriptResult:
-        """Run a program as a script on an open file; a deadline may cut its time short."""
-        output, output_end = os.pipe()
-        try:
-            process = self._launcher.spawn("program", limits, (stdin.fileno(), output_end))
-        finally:
-            os.close(output_end)
-        deadline = time.monotonic() + limits.seconds if deadline is None else deadline
-        try:
-            return _collect(process, program, output, deadline, limits)
-        finally:
-            os.close(output)
-            process.close()
+def run_script(
+    program: str,
+    stdin: IO[bytes],
+    limits: ProgramLimits,
+    deadline: float | None = None,
+    mode: Mode = "namespaces",
+) -> ScriptResult:
+    """Run a program as a script on an open file; a deadline may cut its time short."""
+    launcher = launcher_for(choose_mode(mode))
+    output, output_end = os.pipe()
+    try:
+        process = launcher.spawn("program", limits, (stdin.fileno(), output_end))
+    finally:
+        os.close(output_end)
+    deadline = time.monotonic() + limits.seconds if deadline is None else deadline
+    try:
+        return _collect(process, program, output, deadline, limits)
+    finally:
+        os.close(output)
+        process.close()
 
 
 _CHOSEN: dict[Mode, Mode] = {}
@@ -147,15 +139,14 @@ def find_trouble(mode: Mode) -> str:
         return "bubblewrap is not installed"
     launcher = launcher_for(mode)
     deadline = time.monotonic() + 10
-    process = launcher.spawn("program", ProgramLimits())
     try:
-        with contextlib.suppress(frames.ClosedError):  # the status says why
-            process.send(json.dumps({"kind": "script", "program": ""}).encode(), deadline)
-        return "" if process.status(deadline) == 0 else "an empty program fails in it"
+        with contextlib.closing(launcher.spawn("program", ProgramLimits())) as process:
+            with contextlib.suppress(frames.ClosedError):  # the status says why
+                process.send(json.dumps({"kind": "script", "program": ""}).encode(), deadline)
+            return "" if process.status(deadline) == 0 else "an empty program fails in it"
     except RefusedError as error:
         return error.reason
     finally:
-        process.close()
         launcher.stop()
 
 
@@ -165,7 +156,6 @@ class Process:
     def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
         self._channel = channel
         self._watch = watch
-        channel.setblocking(False)
 
     def send(self, message: bytes, deadline: float) -> None:
         frames.send(self._channel, message, deadline)

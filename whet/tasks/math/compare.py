@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from whet.tasks.math import tree
-from whet.tasks.math.numeric import AnswerRules, is_rounding, ratio_sign, same_scalar, to_float
+from whet.tasks.math.numeric import MathConfig, is_rounding, ratio_sign, same_scalar, to_float
 from whet.tasks.math.tree import INFINITY, Node, is_name
 
 MAX_ITEMS = 64
@@ -21,7 +21,7 @@ _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
-def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
     if gold == answer:
         return True
@@ -32,7 +32,7 @@ def same(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return same_scalar(gold, answer, rules)
 
 
-def _same_relation(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind != answer.kind:
         return _same_relation_and_value(gold, answer, rules)
     are_assignments = _is_assignment(gold) and _is_assignment(answer)
@@ -63,7 +63,7 @@ def _same_pair(gold: Node, answer: Node) -> bool:
     return sign == -1 and _FLIPPED[answer.name] == gold.name
 
 
-def _same_chain(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_chain(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two chains link by link, forwards or backwards."""
     signs = answer.name.split()
     if signs == gold.name.split():
@@ -73,7 +73,7 @@ def _same_chain(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return False
 
 
-def _same_relation_and_value(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> bool:
     relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
     solutions = _solution_set(relation)
     if solutions is not None and _is_collection(other):
@@ -107,7 +107,7 @@ def _stated_value(relation: Node) -> Node | None:
     return last if not (tree.symbols(first) or tree.symbols(last)) else None
 
 
-def _same_collection(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:
     gold, answer = (_joint_bounds(side) or side for side in (gold, answer))
     if _is_union(gold) or _is_union(answer):
         return _same_in_any_order(_components(gold), _components(answer), rules, is_set=True)
@@ -116,7 +116,7 @@ def _same_collection(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return _same_sequence(gold, answer, rules)
 
 
-def _same_sequence(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_sequence(gold: Node, answer: Node, rules: MathConfig) -> bool:
     names = {gold.name, answer.name}
     if "matrix" in names:
         return _same_matrix(gold, answer, rules)
@@ -140,7 +140,7 @@ def _has_one_name(side: Node) -> bool:
     return len({part.args[0] for part in side.args}) == 1
 
 
-def _same_single(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_single(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare a sequence with something that is none: equal where it holds just that."""
     many, one = (gold, answer) if gold.kind == "seq" else (answer, gold)
     if one == _EMPTY:
@@ -150,7 +150,7 @@ def _same_single(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return same(many.args[0], one, rules) if many is gold else same(one, many.args[0], rules)
 
 
-def _same_matrix(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _same_matrix(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.name == answer.name:
         return _same_rows(gold, answer, rules)
     matrix, other = (gold, answer) if gold.name == "matrix" else (answer, gold)
@@ -161,7 +161,7 @@ def _same_matrix(gold: Node, answer: Node, rules: AnswerRules) -> bool:
     return other.name in ("()", "[]") and _same_rows(matrix, other, rules)
 
 
-def _same_rows(a: Node, b: Node, rules: AnswerRules) -> bool:
+def _same_rows(a: Node, b: Node, rules: MathConfig) -> bool:
     """Compare row by row; rows may stand in brackets: [[1, 2], [3, 4]]."""
     return len(a.args) == len(b.args) and all(
         row.kind == other.kind == "seq" and _same_in_order(row.args, other.args, rules)
@@ -169,14 +169,14 @@ def _same_rows(a: Node, b: Node, rules: AnswerRules) -> bool:
     )
 
 
-def _same_in_order(gold: Sequence[Node], answer: Sequence[Node], rules: AnswerRules) -> bool:
+def _same_in_order(gold: Sequence[Node], answer: Sequence[Node], rules: MathConfig) -> bool:
     return len(gold) == len(answer) and all(
         same(g, a, rules) for g, a in zip(gold, answer, strict=True)
     )
 
 
 def _same_in_any_order(
-    gold: Sequence[Node], answer: Sequence[Node], rules: AnswerRules, *, is_set: bool
+    gold: Sequence[Node], answer: Sequence[Node], rules: MathConfig, *, is_set: bool
 ) -> bool:
     """Pair the items off; in a set, an item written twice counts once."""
     if max(len(gold), len(answer)) > MAX_ITEMS:
@@ -195,7 +195,7 @@ def _same_in_any_order(
     return True
 
 
-def _distinct(items: Sequence[Node], rules: AnswerRules) -> list[Node]:
+def _distinct(items: Sequence[Node], rules: MathConfig) -> list[Node]:
     kept: list[Node] = []
     for item in items:
         if not any(same(item, other, rules) for other in kept):

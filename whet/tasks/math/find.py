@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
 from whet.tasks.math.lexer import normal, time_of
-from whet.tasks.math.numeric import AnswerRules
+from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
 from whet.tasks.math.words import SCALES, UNIT_WORDS
@@ -127,7 +127,7 @@ _GROWN = re.compile(
     r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
     re.IGNORECASE,
 )
-"""What may go on behind a number: groups of thousands, a denominator, the minutes of a time."""
+"""What may go on after a number: groups of thousands, a denominator, the minutes of a time."""
 _NAMED_UNITS = sorted(
     word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
 )
@@ -136,7 +136,7 @@ _UNIT = re.compile(
     r"(?!\s*(?:squared|cubed|per\b|old\b|[\^/²³])))?",
     re.IGNORECASE,
 )
-"""A scale and a unit behind a number: ` million dollars`."""
+"""A scale and a unit after a number: ` million dollars`."""
 _CHOICE = re.compile(any_of(CHOICE, "(?:and|but) also") + "|或", re.IGNORECASE)
 _CORRECTION = re.compile(rf"\bno\b\s*[-,:;.!—–]|{any_of(TURN)}", re.IGNORECASE)
 _ROUGH = re.compile(rf"{any_of(ROUGH)}|≈|\\approx", re.IGNORECASE)
@@ -148,8 +148,8 @@ _SAME = re.compile(
 )
 """Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
 _CLAUSE_END = re.compile(r"[;)]|[,.](?=\s|$)|$")
-_EXACT = AnswerRules()
-_NEAR = AnswerRules(tolerance=0.01)
+_EXACT = MathConfig()
+_NEAR = MathConfig(tolerance=0.01)
 
 
 def find_answer(text: str) -> Span | None:

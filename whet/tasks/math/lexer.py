@@ -80,12 +80,10 @@ _ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 _PLAIN = re.compile(
     r"\s*\\?\$?\s*(?P<sign>[-+]?)\s*(?:"
-    r"(?P<whole>[0-9]{1,300})(?:\.(?P<decimals>[0-9]{0,300}))?"
-    r"|\.(?P<only>[0-9]{1,300})"
-    r"|(?P<top>[0-9]{1,300})\s?/\s?(?P<bottom>[0-9]{1,300})"
-    r"|\\[dtc]?frac\s?(?:\{\s?(?P<minus>-?)\s?(?P<upper>[0-9]{1,300})\s?\}"
-    r"\s?\{\s?(?P<lower>[0-9]{1,300})\s?\}"
-    r"|(?P<digit>[0-9])\s?(?P<other>[0-9]))"
+    r"([0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})"
+    r"|([0-9]{1,300})\s?/\s?([0-9]{1,300})"
+    r"|\\[dtc]?frac\s?(?:\{\s?(?P<minus>-?)\s?([0-9]{1,300})\s?\}\s?\{\s?([0-9]{1,300})\s?\}"
+    r"|([0-9])\s?([0-9]))"
     r")\s*\$?\s*\.?\s*"
 )
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
@@ -203,17 +201,11 @@ def exact(text: str) -> Fraction | None:
     match = _PLAIN.fullmatch(text) if len(text) < 1000 else None
     if match is None:
         return None
-    part = match.groupdict(default="")
-    if part["whole"] or part["only"]:
-        decimals = part["decimals"] + part["only"]
-        value = Fraction(int(part["whole"] + decimals), 10 ** len(decimals))
-    else:
-        top = part["top"] + part["upper"] + part["digit"]
-        bottom = part["bottom"] + part["lower"] + part["other"]
-        if int(bottom) == 0:
-            return None
-        value = Fraction(int(top), int(bottom))
-    return -value if (part["sign"] == "-") != (part["minus"] == "-") else value
+    top, *rest = (Fraction(part) for part in match.groups() if part and part not in "+-")
+    bottom = rest[0] if rest else Fraction(1)
+    if bottom == 0:
+        return None
+    return -top / bottom if (match["sign"] == "-") != (match["minus"] == "-") else top / bottom
 
 
 def decimal(text: str) -> tuple[Fraction, int]:
@@ -222,9 +214,8 @@ def decimal(text: str) -> tuple[Fraction, int]:
     if len(mantissa) > 2000 or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT:
         raise NotMathError("a number too long to read")
     whole, point, decimals = mantissa.partition(".")
-    value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
     num_digits = len((whole + decimals).lstrip("0")) if point and decimals else 0
-    return value * Fraction(10) ** int(exponent or 0), num_digits
+    return Fraction(text), num_digits
 
 
 def repeating_decimal(text: str, tail: str | None = None) -> Fraction:

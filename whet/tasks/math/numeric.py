@@ -9,21 +9,17 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import mpmath
 from mpmath import mp
+from pydantic import Field
 
+from whet.config import CONSTANT, Config
 from whet.rng import derive
 from whet.tasks.math import tree
 from whet.tasks.math.tree import Node
-
-Percent = Literal["unit", "value", "both"]
-Units = Literal["agree", "ignore", "same"]
-Order = Literal["free", "fixed"]
-Names = Literal["drop", "keep"]
 
 NUM_POINTS = 3
 _SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
@@ -51,27 +47,41 @@ class NoValueError(Exception):
     """The expression has no value that can be computed here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRules:
-    """What counts as the same answer where mathematicians differ; see `MathConfig`."""
+class MathConfig(Config):
+    """What counts as the same answer where mathematicians differ."""
 
-    percent: Percent = "unit"
-    units: Units = "agree"
-    order: Order = "free"
-    names: Names = "drop"
+    name: Literal["math"] = "math"
+    percent: Literal["unit", "value", "both"] = "unit"
+    """What 50% is: "unit", the number 50 with a sign that may be left out; "value", 0.5; "both",
+    either of them."""
+    units: Literal["agree", "ignore", "same"] = "agree"
+    """Units after a number: "agree", they may be left out but not contradict; "ignore"; "same",
+    they must be given."""
+    order: Literal["free", "fixed"] = "free"
+    """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
+    names: Literal["drop", "keep"] = "drop"
+    """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
     rounded_digits: int = 6
-    tolerance: float = 0.0
-    error: float = 0.0
+    """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
+    it never does."""
+    tolerance: float = Field(default=0.0, ge=0, lt=1e300)
+    """The relative error that is right for every problem; a problem's own `tolerance` or `error`
+    comes on top."""
+    error: float = Field(default=0.0, ge=0, lt=1e300, json_schema_extra=CONSTANT)
+    """The absolute error that is right for a problem; only its payload sets it."""
 
 
-def same_scalar(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def same_scalar(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two expressions by value, or as a decimal written out to enough digits."""
     if gold.kind == "number" and answer.kind == "number" and gold.value == answer.value:
         return True
     if gold.kind == "call" and answer.kind == "call" and gold.name == answer.name == "ratio":
         return _same_ratio(gold, answer)
     if tree.has_call(gold, "degree") or tree.has_call(answer, "degree"):
-        if same_scalar(_without_degrees(gold), _without_degrees(answer), rules):
+        left, right = (
+            tree.replace_calls(side, "degree", lambda call: call.args[0]) for side in (gold, answer)
+        )
+        if same_scalar(left, right, rules):
             return True
         if "π" not in tree.names(gold) | tree.names(answer):
             return False
@@ -92,12 +102,6 @@ def _same_ratio(gold: Node, answer: Node) -> bool:
     )
 
 
-def _without_degrees(node: Node) -> Node:
-    if node.kind == "call" and node.name == "degree":
-        return _without_degrees(node.args[0])
-    return tree.rebuild(node, _without_degrees)
-
-
 def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
     """Spell the constant of integration one way: + c is + C."""
     for one, other in ((gold, answer), (answer, gold)):
@@ -111,12 +115,10 @@ def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
 
 def _with_common_log(node: Node) -> Node:
     """Read a logarithm without a base as one to base ten; `value` reads it as the natural one."""
-    changed = tree.rebuild(node, _with_common_log)
-    is_log = node.kind == "call" and node.name == "log" and node.args
-    return changed._replace(name="log10") if is_log else changed
+    return tree.replace_calls(node, "log", lambda call: call._replace(name="log10"))
 
 
-def _is_rounded(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _is_rounded(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Whether one side is a decimal that gives the other to all of its many digits."""
     if gold.digits and answer.digits:
         longest = max(gold.digits, answer.digits)
@@ -143,7 +145,7 @@ def is_rounding(exact: Node, decimal: Node) -> bool:
     return known is not None and abs(known - decimal.value) <= _last_place(decimal) / 2
 
 
-def _is_near(gold: Node, answer: Node, rules: AnswerRules) -> bool:
+def _is_near(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Whether the answer is within the tolerance that the problem or the settings allow."""
     if not rules.tolerance and not rules.error:
         return False

@@ -2,7 +2,7 @@
 
 The grammar from the top: an answer is a list of elements; an element is a chain of relations
 between ratios; a ratio holds unions, and a union expressions; an expression is a sum of terms; a
-term is a product of factors with units behind them; a factor is a leaf with its powers.
+term is a product of factors with units after them; a factor is a leaf with its powers.
 """
 
 import re
@@ -156,8 +156,8 @@ def readings(text: str) -> tuple[Reading, ...]:
 class Parser:
     """Reads the tokens of one answer from left to right; a method a rule of the grammar.
 
-    `units` gathers the words behind numbers, and `units_end` is the position behind the last of
-    them. `num_bars` counts the bars that are open. `is_in_chain` is set behind the first sign of a
+    `units` gathers the words after numbers, and `units_end` is the position after the last of
+    them. `num_bars` counts the bars that are open. `is_in_chain` is set after the first sign of a
     relation, `is_before_condition` before the bar of a set.
     """
 
@@ -205,25 +205,21 @@ class Parser:
         word = self.tokens[0].text if [token.kind for token in self.tokens] == ["word"] else ""
         if word.isupper() or word.lower() in words.ENGLISH:
             raise NotMathError(f"{word!r} is a word")
-        groups: list[list[Node]] = []
-        group: list[Node] = []
+        groups: list[list[Node]] = [[]]
         while self.position < len(self.tokens):
             if self._at_separator():
-                if self.take().text == ";" and group:
-                    groups.append(group)
-                    group = []
+                if self.take().text == ";" and groups[-1]:
+                    groups.append([])
                 continue
-            group += _both_signs(self.element())
+            groups[-1] += _both_signs(self.element())
             kind, text = self.peek()
             if kind != "end" and not self._at_separator() and not self._at_equation():
                 raise NotMathError(f"{text!r} is out of place")
-            if len(group) + len(groups) > MAX_ITEMS:
+            if len(groups[-1]) + len(groups) - 1 > MAX_ITEMS:
                 raise NotMathError("too many items")
-        if group:
-            groups.append(group)
-        if not groups:
+        if not groups[0]:
             raise NotMathError("nothing to read")
-        node = _one_or_list([_one_or_list(items) for items in groups])
+        node = _one_or_list([_one_or_list(items) for items in groups if items])
         return _ALL_REALS if node == _REALS else node
 
     def _at_introduction(self) -> bool:
@@ -444,7 +440,7 @@ class Parser:
         return kind in _LEAF_KINDS or (kind == "command" and text in _LEAF_COMMANDS)
 
     def _unit(self) -> bool:
-        """Step over a unit behind a number: texts, known words, their powers and quotients."""
+        """Step over a unit after a number: texts, known words, their powers and quotients."""
         if not self._at_unit():
             return False
         self.units.append(self.take().text)
@@ -460,17 +456,17 @@ class Parser:
         return True
 
     def _at_unit(self) -> bool:
-        """Whether a unit follows; a text behind one that is no unit is a second answer."""
+        """Whether a unit follows; a text after one that is no unit is a second answer."""
         if self.position in (0, len(self.tokens)):
             return False
         token = self.tokens[self.position]
         before = self.tokens[self.position - 1].kind
-        is_behind_unit = self.position == self.units_end
+        is_after_unit = self.position == self.units_end
         if token.kind == "text":
-            return _is_unit_text(token) and (before != "text" or is_behind_unit)
+            return _is_unit_text(token) and (before != "text" or is_after_unit)
         if token.kind == "chinese":
             return not words.is_remark(token.text)
-        return _is_unit_word(token) and (before not in ("name", "word") or is_behind_unit)
+        return _is_unit_word(token) and (before not in ("name", "word") or is_after_unit)
 
     # Factors
 
@@ -483,7 +479,7 @@ class Parser:
         return tree.matrix_negative(factor) if is_minus else factor
 
     def _postfix(self, base: Node) -> Node:
-        """Apply what stands behind a leaf: powers, factorials, percent and degree signs."""
+        """Apply what stands after a leaf: powers, factorials, percent and degree signs."""
         while True:
             token = kind, text = self.peek()
             word = text.lower() if kind in ("word", "text") else ""
@@ -642,7 +638,7 @@ class Parser:
         return node if exponent is None else tree.power(node, exponent)
 
     def _function_argument(self) -> Node:
-        """Read the brackets behind a function, or the product up to the next function or sign."""
+        """Read the brackets after a function, or the product up to the next function or sign."""
         if self.peek() in _OPENING or self.peek()[1] in _BRACKET_COMMANDS:
             return self.bracket()
         product = self.factor()
@@ -787,7 +783,7 @@ def _is_unit_text(token: Token) -> bool:
 
 
 def _is_unit_word(token: Token) -> bool:
-    """Whether a word behind a number is a unit: a known one, or a longer word that stands alone."""
+    """Whether a word after a number is a unit: a known one, or a longer word that stands alone."""
     text = token.text
     if token.kind != "word" or text in words.FUNCTIONS or text in _SYMBOLS:
         return False

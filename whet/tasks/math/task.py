@@ -7,31 +7,33 @@ the same name for this problem alone. Problems come from files.
 """
 
 import importlib
+import logging
 import re
+import threading
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, TypeVar, get_args
 
-from whet.config import Config
+from pydantic import ValidationError
+
 from whet.errors import DataError
-from whet.tasks.base import Task
+from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, time_of, wording
-from whet.tasks.math.numeric import AnswerRules, Names, Order, Percent, Units, same_value
+from whet.tasks.math.numeric import MathConfig, same_value
 from whet.tasks.math.parser import Reading, readings
-from whet.tasks.math.symbolic import same_by_math_verify
 from whet.tasks.math.tree import Node
-from whet.tasks.math.words import UNIT_NAMES
+from whet.tasks.math.words import UNIT_NAMES, is_remark
 from whet.text.final_answer import find_boxes, find_formulas
-from whet.types import Json, Problem, Score, Split, Verdict
+from whet.types import Problem, Score, Verdict
 
 MAX_SHOWN = 500
 MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
-T = TypeVar("T", bound=str)
+_OWN_RULES = ("percent", "units", "order", "names", "tolerance", "error")
+"""What a problem's payload may set for itself."""
 
 _STATES_ANSWER = re.compile(
     r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
@@ -52,42 +54,31 @@ _CHINESE_POWER = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
 
-
-class MathConfig(Config):
-    name: Literal["math"] = "math"
-    percent: Percent = "unit"
-    """What 50% is: "unit", the number 50 with a sign that may be left out; "value", 0.5; "both",
-    either of them."""
-    units: Units = "agree"
-    """Units behind a number: "agree", they may be left out but not contradict; "ignore"; "same",
-    they must be given."""
-    order: Order = "free"
-    """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
-    names: Names = "drop"
-    """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
-    rounded_digits: int = 6
-    """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
-    it never does."""
-    tolerance: float = 0.0
-    """The relative error that is right for every problem; a problem's own `tolerance` or `error`
-    comes on top."""
+MAX_LATEX_CHARS = 200
+MAX_NESTING = 12
+TIME_LIMIT = 1
+"""Seconds for each of its three calls. Its alarm works in a main thread only; elsewhere it is not
+asked."""
+_REFUSED = re.compile(
+    r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
+    r"|(?<![\\a-zA-Z{])[a-zA-Z]{3,}|boxed"
+    r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
+)
+"""Towers of powers and huge factorials, prose, and a number after a unit: of two answers
+math-verify reads the first."""
+_TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
 
 
-class Math(Task):
+class Math(FileTask):
     """Grades the final answer of a response against one reference or several."""
 
     name = "math"
-
-    def __init__(self, config: MathConfig | None = None) -> None:
-        self.config = config or MathConfig()
+    config: MathConfig
 
     def warm(self) -> None:
         """Load math-verify, which takes half a second."""
         importlib.import_module("math_verify")
-
-    def problems(self, split: Split) -> Iterator[Problem]:
-        """List nothing: problems of this task are imported from files."""
-        return iter(())
 
     def score(self, problem: Problem, text: str) -> Score:
         """Say whether a response gives the reference. Parts: `correct` 0 or 1."""
@@ -121,26 +112,26 @@ class Math(Task):
         golds = references(problem)
         return rf"\boxed{{{_core(golds[0])}}}" if golds else None
 
-    def rules(self, problem: Problem) -> AnswerRules:
+    def rules(self, problem: Problem) -> MathConfig:
         """Settle what counts as the same for one problem; its payload goes before the settings."""
-        config = self.config
-        return AnswerRules(
-            percent=_choice(problem, "percent", Percent, config.percent),
-            units=_choice(problem, "units", Units, config.units),
-            order=_choice(problem, "order", Order, config.order),
-            names=_choice(problem, "names", Names, config.names),
-            rounded_digits=config.rounded_digits,
-            tolerance=max(config.tolerance, _amount(problem, "tolerance")),
-            error=_amount(problem, "error"),
-        )
+        given = {key: problem.payload.get(key) for key in _OWN_RULES}
+        own = {key: value for key, value in given.items() if value is not None}
+        if not own:
+            return self.config
+        try:
+            rules = MathConfig.model_validate({**self.config.model_dump(), **own})
+        except ValidationError as error:
+            fault = error.errors()[0]
+            has = f"has payload.{fault['loc'][0]} {fault['input']!r}"
+            raise DataError(f"problem {problem.id} {has}: {fault['msg']}") from error
+        return rules.model_copy(update={"tolerance": max(self.config.tolerance, rules.tolerance)})
 
 
 def references(problem: Problem) -> list[str]:
     """List the references of a problem, its `answer` first."""
     more = problem.payload.get("answers", [])
     if not isinstance(more, list) or not all(isinstance(answer, str) for answer in more):
-        needs = "needs a list of texts in payload.answers"
-        raise DataError(f"problem {problem.id} {needs}, not {more!r}")
+        raise data_error(problem, "a list of texts in payload.answers", more)
     golds = [problem.answer or "", *(answer for answer in more if isinstance(answer, str))]
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
@@ -154,28 +145,7 @@ def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
     )
 
 
-def _choice(problem: Problem, key: str, kinds: object, default: T) -> T:
-    given = problem.payload.get(key)
-    if given is None:
-        return default
-    known: dict[Json, T] = {name: name for name in get_args(kinds)}
-    if isinstance(given, str) and given in known:
-        return known[given]
-    should = f"it should be one of {', '.join(known.values())}"
-    raise DataError(f"problem {problem.id} has payload.{key} {given!r}; {should}")
-
-
-def _amount(problem: Problem, key: str) -> float:
-    given: Json = problem.payload.get(key)
-    if given is None:
-        return 0.0
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
-        has = f"has payload.{key} {given!r}"
-        raise DataError(f"problem {problem.id} {has}; it should be a number from 0")
-    return float(given)
-
-
-def _is_doubled(gold: str, answer: str, rules: AnswerRules) -> bool:
+def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
     """Whether an answer is a right one written twice: a product equal to it by chance."""
     plain = normal(answer)
     middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
@@ -207,7 +177,7 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split()).rstrip("=?")
 
 
-def is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
+def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare an answer with one reference: plain numbers at once, other texts by their trees."""
     left = exact(gold)
     right = exact(answer)
@@ -237,7 +207,7 @@ def _core(text: str) -> str:
 
 
 @lru_cache(1 << 14)
-def _is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
+def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     if wording(gold) == wording(answer):
         return wording(gold) != ""
     gold_time = time_of(gold)
@@ -252,8 +222,8 @@ def _is_same(gold: str, answer: str, rules: AnswerRules) -> bool:
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
 
 
-def _is_same_choice(gold: str, answer: str, rules: AnswerRules) -> bool:
-    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands behind."""
+def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
+    """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
     names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
@@ -289,7 +259,7 @@ def _same_with_comma(gold: str, answer: str) -> bool:
     return False
 
 
-def _same_reading(gold: Reading, answer: Reading, rules: AnswerRules) -> bool:
+def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     if not _units_agree(gold.units, answer.units, rules):
         return False
     for one, other in ((gold, answer), (answer, gold)):
@@ -302,24 +272,19 @@ def _same_reading(gold: Reading, answer: Reading, rules: AnswerRules) -> bool:
     )
 
 
-def _percents(node: Node, rules: AnswerRules) -> Iterator[Node]:
+def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
     """Read percent signs as the rules say: as a unit, as hundredths, or either."""
     if not tree.has_call(node, "percent"):
         yield node
         return
     if rules.percent != "value":
-        yield _with_percent(node, tree.ONE)
+        yield tree.replace_calls(node, "percent", lambda call: call.args[0])
     if rules.percent != "unit":
-        yield _with_percent(node, tree.number(Fraction(1, 100)))
+        hundredth = tree.number(Fraction(1, 100))
+        yield tree.replace_calls(node, "percent", lambda call: tree.mul(call.args[0], hundredth))
 
 
-def _with_percent(node: Node, scale: Node) -> Node:
-    if node.kind == "call" and node.name == "percent":
-        return tree.mul(_with_percent(node.args[0], scale), scale)
-    return tree.rebuild(node, lambda part: _with_percent(part, scale))
-
-
-def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: AnswerRules) -> bool:
+def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:
     if rules.units == "ignore":
         return True
     left = _unit(gold)
@@ -341,3 +306,49 @@ def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
         elif word not in ("per", "of", "the", "unit", "units"):
             parts.append(UNIT_NAMES.get(word, word))
     return tuple(sorted(parts))
+
+
+@lru_cache(1 << 12)
+def same_by_math_verify(gold: str, answer: str) -> bool:
+    """Ask math-verify, the slow path, where both texts are small, tame LaTeX.
+
+    Its parser of plain expressions hands text to `eval` through sympy, so only that of LaTeX is
+    used.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return _is_tame(gold) and _is_tame(answer) and _ask(gold, answer)
+
+
+def _is_tame(text: str) -> bool:
+    if len(text) > MAX_LATEX_CHARS or _REFUSED.search(text) or not _COMMAND.search(text):
+        return False
+    if any(is_remark(wrapped[1]) for wrapped in _TEXT.finditer(text)):
+        return False
+    depth = deepest = 0
+    for sign in text:
+        depth += (sign in "({[") - (sign in ")}]")
+        deepest = max(deepest, depth)
+    return deepest <= MAX_NESTING
+
+
+def _ask(gold: str, answer: str) -> bool:
+    # Half a second to import, rarely needed.
+    from math_verify import LatexExtractionConfig, parse, verify  # noqa: PLC0415
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    try:
+        left, right = (
+            parse(
+                rf"\boxed{{{text}}}",
+                extraction_config=[LatexExtractionConfig()],
+                fallback_mode="no_fallback",
+                parsing_timeout=TIME_LIMIT,
+            )
+            for text in (gold, answer)
+        )
+        if not left or not right:
+            return False
+        return bool(verify(left, right, strict=True, timeout_seconds=TIME_LIMIT))
+    except Exception:  # Model text in a foreign parser: nothing that it raises shows equality.
+        return False

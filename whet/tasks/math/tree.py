@@ -187,6 +187,12 @@ def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
     return node._replace(args=tuple(args))
 
 
+def replace_calls(node: Node, name: str, change: Callable[[Node], Node]) -> Node:
+    """Change every call of a function, from the inside out, and fold again."""
+    node = rebuild(node, lambda part: replace_calls(part, name, change))
+    return change(node) if node.kind == "call" and node.name == name else node
+
+
 def matrix(rows: Iterable[Iterable[Node]]) -> Node:
     return seq("matrix", [seq("row", row) for row in rows])
 

@@ -66,7 +66,7 @@ NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTED.split())}
 BASES = {word: str(value) for word, value in NUMBER_WORDS.items()}
 """Bases of numerals in words, as in 1011_two."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-"""Powers of ten that are said behind a number."""
+"""Powers of ten that are said after a number."""
 ENGLISH = word_set(
     "yes no odd even true false both all any none only never always prime up down left right "
     "east west north south on off in out red blue one two"
@@ -92,7 +92,7 @@ _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
 
 def is_remark(text: str) -> bool:
-    """Whether words behind a number comment on it or hold another, and are no unit.
+    """Whether words after a number comment on it or hold another, and are no unit.
 
     >>> [is_remark(text) for text in ("is wrong", "or maybe 4", "red apples", "m2", "答案")]
     [True, True, False, False, True]

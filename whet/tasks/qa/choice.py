@@ -1,9 +1,13 @@
-"""Multiple choice: GPQA, SuperGPQA, MMLU, AQuA and their like.
+"""Questions with a few possible answers: multiple choice, and yes or no.
 
-A problem's `answer` is the letter ("B"; "ABD" where several are right together), its `payload` may
-hold the options' texts: `{"options": {"A": "4", "B": "5"}}`, or as a list. The last answer the
-response commits itself to counts, as a letter in any usual form or as the whole text of an option;
-two letters are wrong where one is asked for.
+choice: GPQA, SuperGPQA, MMLU, AQuA and their like. A problem's `answer` is the letter ("B"; "ABD"
+where several are right together), its `payload` may hold the options' texts: `{"options": {"A":
+"4", "B": "5"}}`, or as a list. An answer is a letter in any usual form or the whole text of an
+option; two letters are wrong where one is asked for.
+yes_no: StrategyQA. A problem's `answer` is "yes" or "no"; true and false mean the same. A response
+that commits itself to neither answers with the word it starts with; "yes and no" is wrong.
+
+The last answer that the response commits itself to counts.
 """
 
 import re
@@ -16,7 +20,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.final_answer import CHOICE, TURN, any_of
+from whet.text.final_answer import CHOICE, TURN, any_of, visible_text
 from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -51,6 +55,27 @@ _SAYS_WHY = re.compile(
 _TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
 _LISTED = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])[).:．](?=\s|\S)")
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
+
+Word = Literal["yes", "no", "both"]
+
+_NOTES = {None: "the answer is neither yes nor no", "both": "does not decide"}
+_WORDS: dict[str, Word] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_FIRST = re.compile(
+    r"(?:(?:therefore|thus|so|hence|clearly|simply|most likely|likely|probably|a|an|definitely)"
+    r"[ ,:]+)*[(\[\"'“]?(yes|no|true|false)(?![\w'’-])",
+    re.IGNORECASE,
+)
+_SECOND = re.compile(
+    rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
+    r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
+    r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+[a-z])?",
+    re.IGNORECASE,
+)
+_ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
+_NOT_AN_ANSWER = re.compile(
+    r"\s+(?:one|longer|matter|doubt|more|way|such|evidence|need|idea|information|reason)\b",
+    re.IGNORECASE,
+)
 
 
 class ChoiceConfig(Config):
@@ -88,6 +113,31 @@ class Choice(FileTask):
             is_right = len(gold) == 1 and gold <= picked.letters
         note = f"picks {shown}" if not picked.is_hedged else f"does not decide: {shown}"
         return to_score(is_right, {}, shown, note)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
+
+
+class YesNoConfig(Config):
+    name: Literal["yes_no"] = "yes_no"
+
+
+class YesNo(FileTask):
+    """Grades yes and no; its problems come from files."""
+
+    name = "yes_no"
+    config: YesNoConfig
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State whether the response says the right one. Parts: `correct`."""
+        gold = _WORDS.get((problem.answer or "").strip().lower())
+        if gold is None:
+            raise data_error(problem, "yes or no as the answer", problem.answer)
+        final = last_word(text)
+        if final is None:
+            return no_answer()
+        shown, word = final
+        return to_score(word == gold, {}, word or shown, _NOTES.get(word, f"says {word}"))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return None if problem.answer is None else f"The answer is \\boxed{{{problem.answer}}}."
@@ -249,10 +299,48 @@ def _single(
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
-    """Find another letter behind the first: all there is (`B A`), or a turn (`B; no, D`)."""
+    """Find another letter after the first: all there is (`B A`), or a turn (`B; no, D`)."""
     turn = _TURN.search(tail) or _OTHERWISE.search(tail)
     others = [turn[1]] if turn else []
     if turn is None and len(tail) < 2 * len(options):
         others = tail.split()
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter
     return others[0] if is_other else None
+
+
+def last_word(text: str) -> tuple[str, Word | None] | None:
+    """Find the last commitment; a tag or box that says neither is an answer all the same."""
+    for statement in reversed(statements(text)):
+        word = read_word(statement.text, must_be_whole=statement.form == "conclusion")
+        if word is not None or statement.is_explicit:
+            return statement.text, word
+    opening = (visible_text(text) or "").strip().partition("\n")[0]
+    word = read_word(opening, must_be_whole=False)
+    return None if word is None else (opening, word)
+
+
+def read_word(text: str, *, must_be_whole: bool) -> Word | None:
+    """Read the yes or no a text starts with.
+
+    >>> read_word("Yes, since whales breathe air.", must_be_whole=False)
+    'yes'
+    >>> read_word("yes/no", must_be_whole=False)
+    'both'
+    """
+    words = strip_markup(text[:MAX_SPAN])
+    first = _FIRST.match(words)
+    if first is None or _NOT_AN_ANSWER.match(words, first.end()):
+        return None
+    if must_be_whole and words[first.end() :].strip(" .!\"'”)]"):
+        return None
+    word = _WORDS[first[1].lower()]
+    if any(_WORDS[other.lower()] != word for other in _ELSE.findall(words, first.end())):
+        return "both"
+    second = _SECOND.match(words, first.end())
+    while second is not None:
+        # "Yes, no animal can" says yes; "yes or no" and "yes, no" say both.
+        is_stated = bool(second["joined"] or not second["more"])
+        if is_stated and _WORDS[second["word"].lower()] != word:
+            return "both"
+        second = _SECOND.match(words, second.end("word"))
+    return word

@@ -16,10 +16,9 @@ import secrets
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from email.message import Message as Headers
-from typing import IO, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -209,7 +208,9 @@ def _try(
         with error:
             fault = f"the judge answers {error.code} {error.reason}"[:200]
             may_pass = error.code in _AGAIN or error.code >= 500
-            return Reply(fault=fault, may_pass=may_pass, wait=_wait(error.headers))
+            wait = (error.headers.get("Retry-After") or "").strip() if error.headers else ""
+            seconds = float(wait) if re.fullmatch("[0-9]{1,5}", wait) else 0.0
+            return Reply(fault=fault, may_pass=may_pass, wait=seconds)
     except TimeoutError:
         return Reply(fault="the judge did not reply in time", may_pass=True)
     except (OSError, http.client.HTTPException) as error:
@@ -239,24 +240,14 @@ def _read_reply(body: bytes) -> Reply:
     return Reply(fault="the judge's reply is not a chat completion", may_pass=True)
 
 
-def _wait(headers: Mapping[str, str] | Headers | None) -> float:
-    seconds = (headers.get("Retry-After") or "").strip() if headers is not None else ""
-    return float(seconds) if re.fullmatch("[0-9]{1,5}", seconds) else 0.0
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follow no redirect: the key is for the address in the settings alone."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay)
+_OPENER = urllib.request.OpenerDirector()
+"""Follows no redirect: the key is for the address in the settings alone."""
+for _handler in (
+    urllib.request.ProxyHandler,
+    urllib.request.UnknownHandler,
+    urllib.request.HTTPHandler,
+    urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler,
+    urllib.request.HTTPErrorProcessor,
+):
+    _OPENER.add_handler(_handler())

@@ -13,7 +13,6 @@ from typing import Literal
 from whet.text.final_answer import (
     DENIAL,
     REFERENCE,
-    Span,
     any_of,
     find_boxes,
     find_tags,
@@ -96,11 +95,14 @@ def statements(text: str) -> list[Statement]:
     boxes = find_boxes(visible, nested=True)
     if boxes and len(boxes[-1].text) > MAX_SPAN:
         return []
-    explicit = [
-        *_explicit("tag", find_tags(visible)[-_MAX_OF_A_KIND:]),
-        *_explicit("box", [box for box in boxes if len(box.text) <= MAX_SPAN]),
-    ]
-    stated = sorted([*explicit, *_in_words(visible)], key=lambda statement: statement.start)
+    stated = []
+    for tag in find_tags(visible)[-_MAX_OF_A_KIND:]:
+        # What is longer than any answer stands as one that cannot be read.
+        stated.append(Statement(start=tag.start, form="tag", text=tag.text[: MAX_SPAN + 1]))
+    for box in boxes:
+        if len(box.text) <= MAX_SPAN:
+            stated.append(Statement(start=box.start, form="box", text=box.text))
+    stated = sorted([*stated, *_in_words(visible)], key=lambda statement: statement.start)
     line = last_line(visible)
     if line is None or len(line.text) > MAX_SPAN:
         return stated
@@ -109,13 +111,6 @@ def statements(text: str) -> list[Statement]:
     if all(one.start < line.start or one.form == "conclusion" for one in stated):
         stated.append(Statement(start=line.start, form="line", text=line.text.rstrip()))
     return stated
-
-
-def _explicit(form: Form, spans: list[Span]) -> list[Statement]:
-    # What is longer than any answer stands as one that cannot be read.
-    return [
-        Statement(start=span.start, form=form, text=span.text[: MAX_SPAN + 1]) for span in spans
-    ]
 
 
 def _in_words(text: str) -> list[Statement]:

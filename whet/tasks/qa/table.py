@@ -72,7 +72,7 @@ class Quantity:
     value: Fraction
     unit: frozenset[str]
     is_glued: bool = False
-    """The unit stands right behind the digits, as in a name: `8F`."""
+    """The unit stands right after the digits, as in a name: `8F`."""
 
     @property
     def is_percent(self) -> bool:
@@ -275,8 +275,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     decimals = (match["decimals"] or "").strip(".")
     if not whole and not decimals:
         return None
-    value = Fraction(int(whole or "0")) + Fraction(int(decimals or "0"), 10 ** len(decimals))
-    value *= Fraction(10) ** int(match["power"] or 0)
+    value = Fraction(f"{whole or 0}.{decimals}e{match['power'] or 0}")
     if match["below"]:
         if int(match["below"]) == 0:
             return None

@@ -9,7 +9,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from whet.text.final_answer import Span
 from whet.text.steps import on_tokens, steps_of
-from whet.text.tokenizer import Specials, Tokenizer, train_pieces
+from whet.text.tokenizer import Tokenizer, train_pieces
 
 
 def bytes_tokenizer() -> Tokenizer:
@@ -23,7 +23,7 @@ def bytes_tokenizer() -> Tokenizer:
         show_progress=False,
     )
     core.train_from_iterator([], trainer)
-    return Tokenizer(core, Specials(settings={}))
+    return Tokenizer(core, {})
 
 
 BYTES = bytes_tokenizer()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from whet.tasks.code import frames, harness, referee
+from whet.tasks.code.referee import Approx, Raises
 
 
 @pytest.fixture(autouse=True)
@@ -217,3 +218,57 @@ def test_messages_have_a_limit_and_a_deadline() -> None:
     with pytest.raises(frames.ClosedError, match="gone"):
         frames.send(ours, b"x")
     ours.close()
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "same"),
+    [
+        (1.0000001, Approx(1), True),
+        (1.1, Approx(1), False),
+        (1.1, Approx(1, abs=0.2), True),
+        (1.1, Approx(1, rel=0.2), True),
+        (1e-13, Approx(0), True),
+        (float("nan"), Approx(1), False),
+        (float("inf"), Approx(1), False),
+        (float("inf"), Approx(float("inf")), True),
+        ([1, 2.0000001], Approx([1, 2]), True),
+        ([1], Approx([1, 2]), False),
+        (1, Approx([1]), False),
+        ({"a": 1.0000001}, Approx({"a": 1}), True),
+        ({"b": 1}, Approx({"a": 1}), False),
+        ("x", Approx("x"), True),
+        ("x", Approx(1), False),
+    ],
+)
+def test_approx_agrees_with_pytest(actual: object, expected: Approx, same: bool) -> None:
+    real = pytest.approx(expected._expected, rel=expected._rel, abs=expected._abs)
+
+    assert (actual == expected) is same
+    assert (actual == real) is same
+
+
+def test_raises_wants_the_kind_and_the_message() -> None:
+    with Raises(ValueError, match="b+") as caught:
+        raise ValueError("abc")
+    assert str(caught.value) == "abc"
+    with pytest.raises(AssertionError, match="did not raise"), Raises(ValueError):
+        pass
+    with pytest.raises(AssertionError, match="does not match"), Raises(ValueError, match="x"):
+        raise ValueError("abc")
+    with pytest.raises(KeyError), Raises(ValueError):
+        raise KeyError
+
+
+def test_cases_multiply_and_the_first_failure_is_told() -> None:
+    seen: list[tuple[int, int]] = []
+
+    @referee.parametrize("a", [1, 2])
+    @referee.parametrize(["b"], [3, referee.param(4)])
+    def test_both(a: int, b: int) -> None:
+        seen.append((a, b))
+        if a == 2:
+            referee.fail("two")
+
+    assert referee.run_pytest({"test_both": test_both}) == "test_both: AssertionError: two"
+    assert seen == [(1, 3), (1, 4), (2, 3)]
+    assert referee.run_pytest({}) == "there are no tests"

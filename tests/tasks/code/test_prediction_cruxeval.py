@@ -5,7 +5,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.cruxeval import CruxEval, literal, problem_of, unsupported_reason
+from whet.tasks.code.prediction import CruxEval, literal, problem_of, unsupported_reason
 from whet.types import Verdict
 
 ROW = {

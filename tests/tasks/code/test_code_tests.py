@@ -9,7 +9,7 @@ from code_rows import humaneval, leetcode, make, mbpp
 from whet.errors import DataError
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig, unsupported_reason
 from whet.tasks.code.program import fence
-from whet.tasks.code.sandbox import ProgramLimits, Sandbox
+from whet.tasks.code.sandbox import ProgramLimits, run_script
 from whet.types import Json, Verdict
 
 FILES = {"humaneval": humaneval, "mbpp": mbpp, "leetcode": leetcode}
@@ -65,7 +65,7 @@ def test_a_right_function_passes_and_a_wrong_one_fails_with_the_line() -> None:
 def test_an_early_exit_passes_the_original_rule_and_not_this_one(program: str) -> None:
     """Reasoning360 joined program and tests into one script, and took exit status 0 for success."""
     with tempfile.TemporaryFile() as nothing:
-        ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
+        ran = run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
     assert CodeFunction().score(FIVE, fence(program)).verdict == Verdict.WRONG
@@ -76,7 +76,7 @@ def test_an_always_equal_object_passes_the_original_rule_and_not_this_one() -> N
         "class E:\n    def __eq__(self, other):\n        return True\ndef f(x):\n    return E()"
     )
     with tempfile.TemporaryFile() as nothing:
-        ran = Sandbox().run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
+        ran = run_script(program + "\nassert f(2) == 5", nothing, ProgramLimits())
 
     assert ran.fault == ""
     assert CodeFunction().score(FIVE, fence(program)).verdict == Verdict.WRONG

@@ -1,18 +1,26 @@
-"""CRUXEval: predict what a short function returns, or find an input that gives an output.
+"""Predict what a program returns, or find an input that gives an output: CRUXEval and CodeI/O.
 
+cruxeval: the value is a Python literal.
     answer    the recorded output or input, as Python text
     payload   {"program": source that defines f, "direction": "input" or "output",
                "input": the recorded arguments, "output": the recorded result, as literals}
+codeio: the value is JSON.
+    answer    the recorded output or input, as JSON text
+    payload   {"program": source, "entry": the function, else "main_solution",
+               "direction": "input" or "output", "input": {argument: value}, "output": value}
 
-A response ends with the assertion completed, the call, or the literal alone. A predicted output is
-compared as a value of the same types, true is not 1, and nothing is run. A predicted input counts
-if running the function on it gives the recorded output; the function runs in the sandbox, on
-literals only. An assertion about another call than the one asked, or another output, is wrong.
+A predicted output is compared with the recorded one, and nothing is run. A predicted input counts
+if running the program on it, in the sandbox, gives the recorded output, whatever was recorded.
+
+A response to cruxeval ends with the assertion completed, the call, or the literal alone; true is
+not 1, and 1 is not 1.0. An assertion about another call than the one asked, or another output, is
+wrong. Of a response to codeio the last JSON value counts, with or without {"input": ...} or
+{"output": ...} around it; true is not 1, and 1 is 1.0.
 """
 
 import ast
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from whet.tasks.answers import read_final
@@ -22,11 +30,10 @@ from whet.tasks.code.code_task import (
     Arguments,
     CodeConfig,
     CodeTask,
-    Outcome,
+    WrongError,
     check_call,
     score_run,
     text_of,
-    to_score,
     unread,
 )
 from whet.types import Json, Message, Problem, Score, Split, content_id
@@ -37,18 +44,16 @@ _ASKED: dict[Direction, str] = {
     "output": "Complete the assertion with the literal that the call returns.",
 }
 _MAX_CHARS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An output, and the call that an assertion claims to give it."""
-
-    value: object
-    call: ast.Call | None
+Claim = tuple[object, ast.Call | None]
+"""An output, and the call that an assertion claims to give it."""
 
 
 class CruxEvalConfig(CodeConfig):
     name: Literal["cruxeval"] = "cruxeval"
+
+
+class CodeIOConfig(CodeConfig):
+    name: Literal["codeio"] = "codeio"
 
 
 class CruxEval(CodeTask):
@@ -67,25 +72,58 @@ class CruxEval(CodeTask):
             predicted = read_final(marked, read_output)
             if predicted is None:
                 return unread("no literal could be read")
-            return to_score(_compare(problem, predicted[1], wanted[0]), predicted[0])
+            span, claim = predicted
+            return score_run(lambda: _check_output(problem, claim, wanted[0]), span)
         arguments = read_final(marked, read_arguments)
         if arguments is None:
             return unread("no arguments could be read")
-        claimed = read_final(marked, read_output)
-        has_call = claimed is not None and claimed[1].call is not None
-        if claimed is not None and has_call and not same(claimed[1].value, wanted[0]):
-            outcome = Outcome(passed=False, note="the assertion is about another output")
-            return to_score(outcome, arguments[0])
-        job = {"program": text_of(problem, "program"), "entry": "f"}
         span, args = arguments
-        return score_run(
-            lambda: check_call(self.config, job, args, lambda value: same(value, wanted[0])), span
-        )
+        _, (claimed, call) = read_final(marked, read_output) or ("", (None, None))
+
+        def check_input() -> str:
+            if call and not same(claimed, wanted[0]):
+                raise WrongError("the assertion is about another output")
+            job = {"program": text_of(problem, "program"), "entry": "f"}
+            return check_call(self.config, job, args, lambda value: same(value, wanted[0]))
+
+        return score_run(check_input, span)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return program.fence(
             f"assert f({text_of(problem, 'input')}) == {text_of(problem, 'output')}"
         )
+
+
+class CodeIO(CodeTask):
+    """Compare a predicted output, or run the program on a predicted input."""
+
+    name = "codeio"
+    config: CodeIOConfig
+
+    def score(self, problem: Problem, text: str) -> Score:
+        """State whether the predicted value is right. Parts: `correct` 0 or 1."""
+        direction = direction_of(problem)
+        answer = read_final(text, lambda span: _read_json(span, direction))
+        if answer is None:
+            return unread("no JSON value could be read")
+        span, (value,) = answer
+        return score_run(lambda: self._check(problem, direction, value), span)
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        direction = text_of(problem, "direction")
+        return f"```json\n{json.dumps({direction: problem.payload.get(direction)})}\n```"
+
+    def _check(self, problem: Problem, direction: Direction, value: Json) -> str:
+        if equal(value, problem.payload.get(direction)):
+            return f"the recorded {direction}"
+        if direction == "output":
+            raise WrongError("another output")
+        if not isinstance(value, dict):
+            raise WrongError("the input is not an object of arguments")
+        entry = text_of(problem, "entry", "main_solution")
+        job = {"program": text_of(problem, "program"), "entry": entry}
+        wanted = problem.payload.get("output")
+        return check_call(self.config, job, ((), value), lambda output: equal(output, wanted))
 
 
 def direction_of(problem: Problem) -> Direction:
@@ -124,19 +162,23 @@ def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "te
 
 def unsupported_reason(problem: Problem) -> str | None:
     """Explain why a row cannot be graded here, for importers; None where it can."""
-    if literal(text_of(problem, "output")) is None:
+    if problem.task == CruxEval.name and literal(text_of(problem, "output")) is None:
         return "the recorded output is not a literal"
+    if problem.task == CodeIO.name and text_of(problem, "direction") not in ("input", "output"):
+        return "the direction is neither input nor output"
     return tests_text.runs_text(text_of(problem, "program"))
 
 
-def _compare(problem: Problem, claim: Claim, wanted: object) -> Outcome:
+def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
     """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
-    if claim.call is not None and "input" in problem.payload:
+    value, call = claim
+    if call is not None and "input" in problem.payload:
         given = text_of(problem, "input")
-        if not is_same_call(claim.call, given, text_of(problem, "program")):
-            return Outcome(passed=False, note="the assertion is about another call")
-    is_right = same(claim.value, wanted)
-    return Outcome(passed=is_right, note="the output is right" if is_right else "another output")
+        if not is_same_call(call, given, text_of(problem, "program")):
+            raise WrongError("the assertion is about another call")
+    if not same(value, wanted):
+        raise WrongError("another output")
+    return "the output is right"
 
 
 def literal(text: str) -> tuple[object] | None:
@@ -176,7 +218,7 @@ def read_output(text: str) -> Claim | None:
         call = node.left if _is_call(node.left) else None
         node = node.comparators[0] if call is not None else None
     value = None if node is None else _value(node)
-    return None if value is None else Claim(value[0], call)
+    return None if value is None else (value[0], call)
 
 
 def read_arguments(text: str) -> Arguments | None:
@@ -265,3 +307,47 @@ def _same_nodes(one: ast.expr, other: ast.expr) -> bool:
     if left and right:
         return same(left[0], right[0])
     return ast.dump(one) == ast.dump(other)
+
+
+def equal(value: object, wanted: object, depth: int = 0) -> bool:
+    """Compare as JSON: tuples are lists, keys are text, true is not 1.
+
+    >>> equal((1, {2: 1.0}), [1, {"2": 1}]), equal(True, 1)
+    (True, False)
+    """
+    if depth > 100 or isinstance(value, bool) is not isinstance(wanted, bool):
+        return False
+    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
+        if len(value) != len(wanted):
+            return False
+        return all(equal(one, two, depth + 1) for one, two in zip(value, wanted, strict=True))
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        own = {_key(key): item for key, item in value.items()}
+        other = {_key(key): item for key, item in wanted.items()}
+        if own.keys() != other.keys():
+            return False
+        return all(equal(own[key], other[key], depth + 1) for key in own)
+    is_number = isinstance(value, int | float) and isinstance(wanted, int | float)
+    return (is_number or type(value) is type(wanted)) and value == wanted
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    return json.dumps(key) if isinstance(key, int | float | None) else repr(key)
+
+
+def _read_json(span: str, direction: Direction) -> tuple[Json] | None:
+    for text in dict.fromkeys((span, span[span.find("{") : span.rfind("}") + 1])):
+        try:
+            value: Json = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.keys() == {direction}:
+            return (value[direction],)
+        return (value,)
+    return None
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

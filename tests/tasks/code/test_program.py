@@ -1,0 +1,41 @@
+import pytest
+
+from whet.tasks.code.program import blocks, fence, last_definition, last_program
+
+
+def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
+    text = "a\n```python\nx = 1\n```\n```c\nint y;\n```\n```\nz\n```\n  ```py\nw\n  ```\n```python\ncut"
+
+    assert blocks(text) == [("python", "x = 1"), ("", "z"), ("py", "w")]
+
+
+def test_reasoning_is_not_read() -> None:
+    draft, final = fence("draft"), fence("final")
+
+    assert last_program(f"<think>{draft}</think>\n{final}") == "final"
+    assert last_program(f"<think>\n{draft}\n</think>\nnothing") is None
+    assert last_program(f"{draft}\n<think>\n{final}") is None
+
+
+def test_an_empty_block_is_not_a_program() -> None:
+    assert last_program("```python\nx\n```\n```\n\n```") == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f(x): pass", "def f(x): pass"),
+        ("f = len", "f = len"),
+        ("    def f(x): pass", None),
+        ("def foo(x): pass", None),
+        ("```python\ndef f(): pass", None),
+    ],
+)
+def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(
+    text: str, found: str | None
+) -> None:
+    assert last_definition(text, "f") == found
+
+
+def test_a_name_that_is_no_name_is_not_looked_for() -> None:
+    assert last_definition("def f(x): pass", "f.*") is None
