@@ -7,6 +7,7 @@ closed one window later. What has reached its length limit needs no look: it is 
 answered when its tokens arrive.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
@@ -15,10 +16,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whet.config import CONSTANT, Config
-from whet.engine.base import Counts, Request
+from whet.config import CONSTANT
+from whet.engine.base import Counts, Detokenize, EngineConfig, Request, check_prompt
 from whet.engine.cpu.compiled import build_cpu_cache
-from whet.engine.paged_cache import build_paged_cache
+from whet.engine.paged_cache import PAGE, SHARE_OF_FREE, build_paged_cache
 from whet.engine.row_state import HostRows, HostTransfer, Rows
 from whet.engine.runner import PREFILL_TOKENS, Build, KVCache, Runner
 from whet.engine.scheduler import Report, Scheduler, Sequences
@@ -26,9 +27,8 @@ from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.load import copy_weights
 from whet.models.transformer import Transformer
-from whet.types import Completion, Finish, Tokens
+from whet.types import Completion, Finish
 
-Detokenize = Callable[[Tokens], str]
 Result = tuple[str, Completion]
 
 
@@ -173,19 +173,28 @@ class Loop:
         return None
 
 
-class NativeConfig(Config):
+class NativeConfig(EngineConfig):
     """The embedded engine: how many requests run at once, and how long they may get."""
 
     kind: Literal["native"] = "native"
 
-    slots: int = Field(default=256, ge=1, le=65536)
-    """Most requests that run at once."""
-    context: int | None = Field(default=None, ge=2)
-    """Longest prompt and completion together; None takes the model's own limit."""
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
     """KV cache on a GPU in GiB. None takes what full slots need, up to 90 % of what is free."""
+
+    def build(
+        self,
+        model: Transformer,
+        *,
+        stop_tokens: frozenset[int],
+        detokenize: Detokenize | None = None,
+    ) -> "NativeEngine":
+        return NativeEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
+
+    def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
+        full = (self.slots + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
+        return min(full, SHARE_OF_FREE * max(free, 0.0), (self.kv_gb or math.inf) * 2**30)
 
 
 class NativeEngine:
@@ -290,14 +299,7 @@ class NativeEngine:
             yield request
 
     def _check_prompt(self, request: Request) -> None:
-        length = len(request.prompt)
-        if length == 0:
-            raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
-        if length >= self.context:
-            raise EngineError(
-                f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
-                f"context of {self.context}; shorten it or raise engine.context"
-            )
+        check_prompt(request, self.context)
         known = self.model.cfg.vocab_size
         for token in (int(request.prompt.min()), int(request.prompt.max())):
             if not 0 <= token < known:

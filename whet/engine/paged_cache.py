@@ -116,7 +116,7 @@ class PageAllocator:
 
 PAGE = 64
 """Tokens of a page: the block of keys that attention takes at a time."""
-_SHARE_OF_FREE = 0.9
+SHARE_OF_FREE = 0.9
 """Share of free memory for a pool of no set size; activations and graphs need the rest."""
 
 
@@ -266,7 +266,7 @@ def build_paged_cache(
     elif model.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(model.device)
-        pages = min(pages, int(_SHARE_OF_FREE * free) // page_bytes)
+        pages = min(pages, int(SHARE_OF_FREE * free) // page_bytes)
     if pages < 1:
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "

@@ -4,7 +4,6 @@ The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B model
 (docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -204,20 +203,14 @@ def score_seconds(
     return sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) + brought
 
 
-def pool_bytes(cost: Cost, *, rows: int, context: int) -> float:
-    """The cache of full rows, one spare among them, in pages of 64 tokens."""
-    return (rows + 1) * math.ceil(context / 64) * 64 * float(cost.kv_bytes)
-
-
-def sampling_bytes(cost: Cost, *, rows: int, context: int, prefill: int = 0) -> dict[str, float]:
-    """Count what a rollout holds besides weights and optimiser; `prefill` tokens run at once."""
+def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
+    """Count what a rollout holds besides its cache; `prefill` tokens run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
     pass_bytes = float(
         prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size)
     )
     return {
-        "cache": pool_bytes(cost, rows=rows, context=context),
         # Recorded steps hold one set; first tokens are sampled from another, after the prompts have
         # run.
         "logits": 2 * logits,
