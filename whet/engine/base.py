@@ -17,7 +17,7 @@ Detokenize = Callable[[Tokens], str]
 
 
 class Sampling(Config):
-    """Settings of one completion; its log-probabilities are taken before any cut."""
+    """Settings of one completion; its log-probabilities are taken before any truncation."""
 
     temperature: float = Field(default=1.0, ge=0.0)
     """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
@@ -37,7 +37,7 @@ class Sampling(Config):
         return dict.fromkeys(("top_k", "top_p"), reason) if self.temperature == 0 else {}
 
     @property
-    def has_cuts(self) -> bool:
+    def is_truncated(self) -> bool:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 

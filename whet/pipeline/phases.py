@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from whet.engine.base import EngineConfig
-from whet.engine.runner import PREFILL_TOKENS
+from whet.engine.native import PREFILL_TOKENS
 from whet.plan import cost as estimate
 from whet.plan.cost import GB, Card, Cost
 from whet.train.optim import TrainConfig

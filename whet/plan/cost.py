@@ -82,13 +82,14 @@ class Cost:
         logsumexp = 4 * cfg.num_heads
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
-    def attention_flops(self, length: int) -> float:
-        """Count causal attention of one sequence, forward: two products of half a square."""
-        return 2.0 * self.cfg.num_layers * self.cfg.num_heads * self.cfg.head_dim * length**2
-
     def forward_flops(self, length: int, scored: int) -> float:
-        """One sequence through the layers, and `scored` of its tokens through the head."""
-        return 2.0 * (self.body * length + self.head * scored) + self.attention_flops(length)
+        """One sequence through the layers, and `scored` of its tokens through the head.
+
+        Causal attention takes two products of half a square.
+        """
+        cfg = self.cfg
+        attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
+        return 2.0 * (self.body * length + self.head * scored) + attention
 
     def update_flops(self, length: int, scored: int) -> float:
         """Forward and backward: three times the forward pass."""
