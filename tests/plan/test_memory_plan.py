@@ -43,7 +43,7 @@ def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
     state = estimate.state_bytes(count, 2, trained=count, offload=True, reference=True)
     assert state == {
         "weights": 2 * SEVEN.parameters,
-        "optimiser": estimate.PIECES,
+        "optimiser": estimate.STAGING,
         "reference": 2 * SEVEN.parameters,
     }
 

@@ -364,19 +364,15 @@ class EngineCore:
 
     def _ended_by_text(self, report: Report) -> dict[int, int]:
         """Find sequences whose text holds a stop string, and how many tokens it takes."""
+        ends: dict[int, int] = {}
         open_B = report.sequence_B[report.sequence_B >= 0]
-        ends = {
-            sequence: self._text_end(sequence)
-            for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist()
-        }
-        return {sequence: end for sequence, end in ends.items() if end is not None}
-
-    def _text_end(self, sequence: int) -> int | None:
-        assert self.detokenize is not None, "stop strings need a tokenizer"
-        tokens = self.sequences.tokens(sequence)
-        words = self.sequences.request(sequence).sampling.stop
-        for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
-            text = self.detokenize(tokens[:end])
-            if any(word in text for word in words):
-                return end
-        return None
+        for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist():
+            assert self.detokenize is not None, "stop strings need a tokenizer"
+            tokens = self.sequences.tokens(sequence)
+            words = self.sequences.request(sequence).sampling.stop
+            for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
+                text = self.detokenize(tokens[:end])
+                if any(word in text for word in words):
+                    ends[sequence] = end
+                    break
+        return ends

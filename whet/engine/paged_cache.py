@@ -211,8 +211,7 @@ class Prefill:
         self.where = table_SA, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.cache.keys[layer]
-        values = self.cache.values[layer]
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
         q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
         return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
 
@@ -233,8 +232,7 @@ class Decode:
         self.length_B = (position_B + 1) * live_B
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.cache.keys[layer]
-        values = self.cache.values[layer]
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
         q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BA.shape[1] * PAGE)

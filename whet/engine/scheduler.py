@@ -63,8 +63,7 @@ class Sequences:
         sequence = self._free.pop()
         self.request_S[sequence] = request
         self.start_S[sequence] = len(request.prompt)
-        self.count_S[sequence] = 0
-        self.bound_S[sequence] = 0
+        self.count_S[sequence] = self.bound_S[sequence] = 0
         self.limit_S[sequence] = min(request.sampling.max_tokens, context - len(request.prompt))
         self.number_S[sequence] = self._next_number
         self.is_truncated_S[sequence] = request.sampling.is_truncated
@@ -105,10 +104,9 @@ class Sequences:
         known_B = np.where(report.sequence_B >= 0, self.count_S[report.sequence_B], report.count_B)
         new_B = report.count_B - known_B
         row_Q, column_Q = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
-        sequence_Q = report.sequence_B[row_Q]
-        place_Q = known_B[row_Q] + column_Q
-        self.tokens_SC[sequence_Q, place_Q] = report.tokens_BW[row_Q, column_Q]
-        self.logprobs_SC[sequence_Q, place_Q] = report.logprobs_BW[row_Q, column_Q]
+        target = report.sequence_B[row_Q], known_B[row_Q] + column_Q
+        self.tokens_SC[target] = report.tokens_BW[row_Q, column_Q]
+        self.logprobs_SC[target] = report.logprobs_BW[row_Q, column_Q]
         is_open_B = report.sequence_B >= 0
         self.count_S[report.sequence_B[is_open_B]] = report.count_B[is_open_B]
         ended: list[int] = report.sequence_B[is_open_B & report.is_done_B].tolist()
@@ -281,11 +279,8 @@ class Scheduler:
         """Take the next sequence; one whose tokens are still on the device holds up the others."""
         if self._waiting:
             sequence = self._waiting[0]
-            return (
-                self._waiting.popleft()
-                if self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
-                else None
-            )
+            is_read = self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
+            return self._waiting.popleft() if is_read else None
         request = next(self._source, None) if self.sequences.has_room else None
         return None if request is None else self.sequences.open(request, self.context)
 

@@ -34,35 +34,19 @@ class Cost:
     def parameters(self) -> int:
         """All weights: matrices, embedding, norms and biases."""
         cfg = self.cfg
-        small = (
-            2 * cfg.hidden_size
-            + (cfg.qkv_size if cfg.qkv_bias else 0)
-            + (2 * cfg.head_dim if cfg.qk_norm else 0)
-        )
-        return (
-            self.body
-            + self.head * (1 if cfg.tied else 2)
-            + cfg.num_layers * small
-            + cfg.hidden_size
-        )
+        biases = cfg.qkv_size if cfg.qkv_bias else 0
+        norms = 2 * cfg.hidden_size + (2 * cfg.head_dim if cfg.qk_norm else 0)
+        heads = self.head * (1 if cfg.tied else 2)
+        return self.body + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
 
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
         """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
         cfg = self.cfg
-        hidden = cfg.hidden_size
-        inner = cfg.intermediate_size
         queries = cfg.num_heads * cfg.head_dim
         keys = cfg.num_kv_heads * cfg.head_dim
-        sides = {
-            "q_proj": hidden + queries,
-            "k_proj": hidden + keys,
-            "v_proj": hidden + keys,
-            "o_proj": queries + hidden,
-            "gate_proj": hidden + inner,
-            "up_proj": hidden + inner,
-            "down_proj": inner + hidden,
-        }
-        return cfg.num_layers * rank * sum(sides[name] for name in targets)
+        other_side = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
+        sides = (cfg.hidden_size + other_side.get(name, cfg.intermediate_size) for name in targets)
+        return cfg.num_layers * rank * sum(sides)
 
     @property
     def kv_bytes(self) -> int:
@@ -142,7 +126,7 @@ _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
 """Time to free a cache and allocate, clear and record it again."""
 SHARE_OF_MEMORY = 0.95
-PIECES = 9 * 4.0 * 2**24
+STAGING = 9 * 4.0 * 2**24
 """Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/head.py`)."""
@@ -289,6 +273,6 @@ def state_bytes(
     optimiser = optimizer_bytes(trained, width)
     return {
         "weights": weights,
-        "optimiser": PIECES if offload and trained else optimiser,
+        "optimiser": STAGING if offload and trained else optimiser,
         "reference": weights if reference else 0.0,
     }

@@ -177,7 +177,7 @@ class CompiledCache(DenseCache):
         self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
         self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
         if self._filed:
-            self._turn_keys()
+            self._transpose_keys()
             self._cache = self._describe_cache()
         while needed := self.library.decode_step(
             *map(ctypes.byref, (self.shape, self._cache, self._rows))
@@ -210,7 +210,7 @@ class CompiledCache(DenseCache):
             slots=len(self.slot_R),
         )
 
-    def _turn_keys(self) -> None:
+    def _transpose_keys(self) -> None:
         """Copy the keys of prompts that have been filed since the last step."""
         keys_LSGCD = self.prompts[:, 0]
         line_S = torch.tensor(sorted(self._filed))

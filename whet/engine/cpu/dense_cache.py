@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
@@ -179,13 +179,11 @@ class DenseCache:
 
     def _reserve(self, lines: int, length: int) -> None:
         """Make room for so many prompts of that length."""
-        layers, both, had_lines, groups, had_length, size = self.prompts.shape
-        if lines > had_lines or length > had_length:
-            old = self.prompts
-            self.prompts = old.new_zeros(
-                layers, both, max(lines, had_lines), groups, max(length, had_length), size
-            )
-            self.prompts[:, :, :had_lines, :, :had_length] = old
+        more_lines = max(0, lines - self.prompts.shape[2])
+        more_length = max(0, length - self.prompts.shape[4])
+        if more_lines or more_length:
+            widths = (0, 0, 0, more_length, 0, 0, 0, more_lines)
+            self.prompts = nn.functional.pad(self.prompts, widths)
 
 
 class Prefill:
