@@ -20,8 +20,7 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
-from whet.engine.native import NativeEngine
+from whet.engine.native import NativeConfig, NativeEngine
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.tasks.base import Task
@@ -92,7 +91,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     model = tiny_model(positions=args.new_tokens + 16)
-    engine = NativeEngine(model, EngineConfig(slots=16), stop_tokens=frozenset())
+    engine = NativeEngine(model, NativeConfig(slots=16), stop_tokens=frozenset())
     requests = [
         Request(
             id=str(number),

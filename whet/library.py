@@ -20,7 +20,7 @@ import pyarrow as pa
 from whet.config import Config
 from whet.data.views import texts
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.grading.grader import Grader
 from whet.models.sizes import SIZES
@@ -107,7 +107,7 @@ def load_model(
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), texts=known_texts, seed=seed
     )
-    return build_policy(transformer, tokenizer, EngineConfig(), name=name)
+    return build_policy(transformer, tokenizer, NativeConfig(), name=name)
 
 
 def sample(

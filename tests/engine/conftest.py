@@ -3,9 +3,9 @@
 import pytest
 from engines import BUILDS
 
-from whet.engine.runner import Build
+from whet.engine.kv_cache import BuildCache
 
 
 @pytest.fixture(params=list(BUILDS))
-def build(request: pytest.FixtureRequest) -> Build:
+def build(request: pytest.FixtureRequest) -> BuildCache:
     return BUILDS[request.param]

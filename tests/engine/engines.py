@@ -8,8 +8,8 @@ from torch import Tensor
 from whet.engine import paged_cache
 from whet.engine.base import Request, Sampling
 from whet.engine.cpu import compiled, dense_cache
+from whet.engine.kv_cache import BuildCache
 from whet.engine.native import Detokenize, NativeConfig, NativeEngine
-from whet.engine.runner import Build
 from whet.models.transformer import Attend, Transformer
 from whet.rng import numpy_stream
 from whet.testing.rounding import logprob_bound
@@ -19,7 +19,7 @@ from whet.types import Completion, Tokens
 STOPS = frozenset({3, 17})
 LOGPROB_BOUND = logprob_bound(tiny_model())
 FAMILIES = [("qwen2", True), ("qwen3", False), ("llama", False), ("mistral", False)]
-BUILDS: dict[str, Build] = {
+BUILDS: dict[str, BuildCache] = {
     "slots": dense_cache.DenseCache,
     "compiled": compiled.build_cpu_cache,
     "pages": paged_cache.build_paged_cache,
@@ -51,7 +51,7 @@ def counting_model(positions: int = 64) -> CountingTransformer:
     return model
 
 
-def pool(num_pages: int) -> Build:
+def pool(num_pages: int) -> BuildCache:
     """Make a cache of so many pages."""
     return partial(paged_cache.PagedCache, pages=num_pages)
 
@@ -80,7 +80,7 @@ def one_request(prompt: list[int], sampling: Sampling) -> Request:
 def small_engine(
     model: Transformer | None = None,
     *,
-    build: Build | None = None,
+    build: BuildCache | None = None,
     slots: int = 64,
     window: int | None = None,
     context: int | None = None,
@@ -89,7 +89,7 @@ def small_engine(
 ) -> NativeEngine:
     cfg = NativeConfig(slots=slots, window=window, context=context)
     return NativeEngine(
-        model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build=build
+        model or tiny_model(), cfg, stop_tokens=stops, detokenize=detokenize, build_cache=build
     )
 
 

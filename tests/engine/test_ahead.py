@@ -85,7 +85,7 @@ def test_long_prompts_are_run_in_pieces(most: int) -> None:
     expected = dict(small_engine(tiny_model(positions=LONG)).generate(requests))
     cfg = NativeConfig(slots=16, window=4)
     engine = NativeEngine(
-        model, cfg, stop_tokens=frozenset({3, 17}), build=pool(60), prefill_tokens=most
+        model, cfg, stop_tokens=frozenset({3, 17}), build_cache=pool(60), prefill_tokens=most
     )
 
     done = dict(engine.generate(requests))

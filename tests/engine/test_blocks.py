@@ -19,7 +19,7 @@ def _rows(*rows: int) -> np.ndarray:
 
 
 def _held(blocks: PageAllocator, row: int) -> list[int]:
-    return [int(page) for page in blocks.table_RP[row, : blocks.held_R[row]]]
+    return [int(page) for page in blocks.table_RA[row, : blocks.held_R[row]]]
 
 
 def _place(
@@ -122,7 +122,7 @@ def test_pages_are_free_or_held_and_shared_only_where_full(
         _act(blocks, prompts, name, one, two, three)
         _check(blocks, prompts)
     blocks.clear()
-    assert blocks.num_free == pages and not blocks.users_N.any() and not blocks.held_R.any()
+    assert blocks.num_free == pages and not blocks.users_E.any() and not blocks.held_R.any()
 
 
 def _act(
@@ -132,11 +132,11 @@ def _act(
     if name == "place" and one not in prompts:
         source = three if three in prompts else None
         tokens = two if source is None else prompts[source]
-        before = (blocks.num_free, blocks.users_N.copy())
+        before = (blocks.num_free, blocks.users_E.copy())
         if _place(blocks, one, tokens, ahead=two, source=source):
             prompts[one] = tokens
         else:
-            assert blocks.num_free == before[0] and (blocks.users_N == before[1]).all()
+            assert blocks.num_free == before[0] and (blocks.users_E == before[1]).all()
     elif name == "grow" and prompts:
         blocks.grow(np.array(sorted(prompts)), np.linspace(one, two, len(prompts)).astype(np.int64))
     elif name == "release":
@@ -155,7 +155,7 @@ def _check(blocks: PageAllocator, prompts: dict[int, int]) -> None:
         for place, page in enumerate(_held(blocks, row)):
             holders.setdefault(page, []).append((row, place))
     for page in range(blocks.pages):
-        assert blocks.users_N[page] == len(holders.get(page, []))
+        assert blocks.users_E[page] == len(holders.get(page, []))
     for users in holders.values():
         assert len(users) == 1 or all((place + 1) * PAGE <= prompts[row] for row, place in users)
         assert len({place for _, place in users}) == 1

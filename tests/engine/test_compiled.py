@@ -14,9 +14,9 @@ from torch import Tensor
 from whet.engine.base import Request, Sampling
 from whet.engine.cpu.compiled import FEWEST_ROWS, CompiledCache, build_cpu_cache
 from whet.engine.cpu.dense_cache import DenseCache
-from whet.engine.native import Loop, NativeEngine
-from whet.engine.row_state import uniforms
-from whet.engine.runner import Build
+from whet.engine.input_batch import uniforms
+from whet.engine.kv_cache import BuildCache
+from whet.engine.native import EngineCore, NativeEngine
 from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -106,7 +106,9 @@ def requests_for(vocab: int) -> list[Request]:
     return found
 
 
-def engine_of(model: Transformer, build: Build = build_cpu_cache, slots: int = 24) -> NativeEngine:
+def engine_of(
+    model: Transformer, build: BuildCache = build_cpu_cache, slots: int = 24
+) -> NativeEngine:
     return small_engine(model, build=build, stops=frozenset({1}), slots=slots)
 
 
@@ -158,29 +160,29 @@ def test_two_threads_give_what_one_gives() -> None:
 
 
 @pytest.fixture
-def running() -> Iterator[Loop]:
-    """A loop with rows in the middle of their answers, some of which have moved."""
+def running() -> Iterator[EngineCore]:
+    """An engine core with rows in the middle of their answers, some of which have moved."""
     engine = engine_of(shaped("norms"), slots=70)
     answers = engine.generate(requests_for(97))
     for _ in range(12):
         next(answers)
-    assert engine._loop is not None
-    yield engine._loop
+    assert engine._core is not None
+    yield engine._core
 
 
-def looked_at(loop: Loop, size: int, threads: int = 1) -> list[Tensor]:
+def looked_at(core: EngineCore, size: int, threads: int = 1) -> list[Tensor]:
     """Tokens, log-probabilities and final states of a step that is not recorded."""
-    assert isinstance(loop.cache, CompiledCache)
+    assert isinstance(core.cache, CompiledCache)
     hidden_BH, before = torch.empty(size, 64), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        loop.cache.step(loop.rows, size, hidden_BH)
+        core.cache.step(core.batch, size, hidden_BH)
     finally:
         torch.set_num_threads(before)
-    return [*loop.rows.latest(slice(0, size)), hidden_BH]
+    return [*core.batch.latest(slice(0, size)), hidden_BH]
 
 
-def test_a_row_has_the_same_bits_whatever_runs_beside(running: Loop) -> None:
+def test_a_row_has_the_same_bits_whatever_runs_beside(running: EngineCore) -> None:
     rows = running.scheduler.num_rows
     wanted = looked_at(running, rows)
 
@@ -191,7 +193,7 @@ def test_a_row_has_the_same_bits_whatever_runs_beside(running: Loop) -> None:
         )
 
 
-def test_a_row_has_the_same_bits_on_any_number_of_threads(running: Loop) -> None:
+def test_a_row_has_the_same_bits_on_any_number_of_threads(running: EngineCore) -> None:
     rows = running.scheduler.num_rows
     wanted = looked_at(running, rows)
 
@@ -200,43 +202,43 @@ def test_a_row_has_the_same_bits_on_any_number_of_threads(running: Loop) -> None
     )
 
 
-def test_it_records_what_torch_would(running: Loop) -> None:
-    rows, used = running.rows, slice(0, running.scheduler.num_rows)
+def test_it_records_what_torch_would(running: EngineCore) -> None:
+    rows, used = running.batch, slice(0, running.scheduler.num_rows)
     rows.limit_R[used.stop // 2] = rows.count_R[used.stop // 2] + 1
     rows.live_R[3] = 0
     rows.is_stop_V[looked_at(running, used.stop)[0][5]] = True
-    before = rows.ints_FR.clone()
+    before = rows.ints.clone()
     rows.record(used, *rows.latest(used))
-    wanted, report = rows.ints_FR.clone(), rows.report_RX.clone()
+    wanted, report = rows.ints.clone(), rows.report_RW.clone()
 
-    rows.ints_FR.copy_(before)
+    rows.ints.copy_(before)
     assert isinstance(running.cache, CompiledCache)
     running.cache.step(rows, used.stop)
 
-    assert torch.equal(rows.ints_FR, wanted) and torch.equal(rows.report_RX, report)
+    assert torch.equal(rows.ints, wanted) and torch.equal(rows.report_RW, report)
     assert (
         wanted[-1, [3, 5, used.stop // 2]].tolist() == [0, 0, 0]
         and wanted[-1, used].sum() > used.stop // 2
     )
 
 
-def test_its_random_numbers_are_those_of_torch(running: Loop) -> None:
+def test_its_random_numbers_are_those_of_torch(running: EngineCore) -> None:
     """A head of zeros makes all tokens equally likely, so that a token tells its number."""
     seed_B = torch.tensor([0, 1, -1, 2**62, -(2**63), 12345])
     assert isinstance(running.cache, CompiledCache)
-    running.rows.seed_R[: len(seed_B)] = seed_B
-    running.rows.temperature_R.fill_(1.0)
+    running.batch.seed_R[: len(seed_B)] = seed_B
+    running.batch.temperature_R.fill_(1.0)
     with torch.no_grad():
         running.cache.model.head_weight_VH.zero_()
     running.cache.start()
 
     token_B = looked_at(running, len(seed_B))[0]
 
-    uniform_B = uniforms(seed_B, running.rows.count_R[: len(seed_B)])
+    uniform_B = uniforms(seed_B, running.batch.count_R[: len(seed_B)])
     assert token_B.tolist() == (uniform_B * 97).long().tolist()
 
 
-def test_rows_that_move_keep_their_place(running: Loop) -> None:
+def test_rows_that_move_keep_their_place(running: EngineCore) -> None:
     assert isinstance(running.cache, CompiledCache)
     slot_R = running.cache.slot_R
 

@@ -17,14 +17,14 @@ from engines import (
 )
 
 from whet.engine.base import Request, Sampling
-from whet.engine.runner import Build
+from whet.engine.kv_cache import BuildCache
 from whet.engine.scheduler import LOOK_AHEAD
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
 from whet.types import Finish
 
 
-def test_a_stop_token_ends_a_completion_and_is_its_last(build: Build) -> None:
+def test_a_stop_token_ends_a_completion_and_is_its_last(build: BuildCache) -> None:
     done = dict(
         small_engine(build=build, window=4).generate(
             all_requests(random_prompts(10), 4, Sampling(max_tokens=30))
@@ -44,7 +44,7 @@ def test_a_stop_token_ends_a_completion_and_is_its_last(build: Build) -> None:
 
 @pytest.mark.parametrize("window", [1, 4])
 def test_without_stop_tokens_the_length_limit_ends_every_completion(
-    build: Build, window: int
+    build: BuildCache, window: int
 ) -> None:
     requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=7))
 
@@ -54,7 +54,9 @@ def test_without_stop_tokens_the_length_limit_ends_every_completion(
 
 
 @pytest.mark.parametrize("window", [1, 6])
-def test_prompt_and_completion_together_stay_within_the_context(build: Build, window: int) -> None:
+def test_prompt_and_completion_together_stay_within_the_context(
+    build: BuildCache, window: int
+) -> None:
     prompts = [np.arange(length, dtype=np.int32) for length in (1, 8, 15)]
     engine = small_engine(build=build, context=16, stops=frozenset(), window=window)
 
@@ -80,7 +82,7 @@ def test_the_context_is_never_longer_than_the_models_own() -> None:
     ],
 )
 def test_a_request_that_cannot_be_served_is_refused_in_a_sentence(
-    build: Build, prompt: list[int], sampling: Sampling, words: list[str]
+    build: BuildCache, prompt: list[int], sampling: Sampling, words: list[str]
 ) -> None:
     with pytest.raises(EngineError) as raised:
         list(small_engine(build=build, context=16).generate([one_request(prompt, sampling)]))
@@ -89,7 +91,9 @@ def test_a_request_that_cannot_be_served_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("window", [1, 3, 8])
-def test_a_stop_string_ends_the_completion_where_it_is_complete(build: Build, window: int) -> None:
+def test_a_stop_string_ends_the_completion_where_it_is_complete(
+    build: BuildCache, window: int
+) -> None:
     model, words = tiny_model(), ("ab", "e", "xyz")
     free = dict(
         small_engine(model, build=build).generate(
@@ -114,7 +118,7 @@ def test_a_stop_string_ends_the_completion_where_it_is_complete(build: Build, wi
     assert 5 < num_stopped < 40
 
 
-def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: Build) -> None:
+def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: BuildCache) -> None:
     model, prompt = tiny_model(), random_prompts(1)[0]
     [(_, free)] = small_engine(model, build=build, stops=frozenset()).generate(
         [one_request(list(prompt), Sampling(max_tokens=4))]
@@ -129,7 +133,7 @@ def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: Buil
 
 
 @pytest.mark.parametrize("window", [1, 4])
-def test_a_closed_generator_leaves_nothing_behind(build: Build, window: int) -> None:
+def test_a_closed_generator_leaves_nothing_behind(build: BuildCache, window: int) -> None:
     engine, requests = (
         small_engine(build=build, slots=6, window=window),
         all_requests(random_prompts(3), 3, Sampling(max_tokens=12)),
@@ -157,7 +161,7 @@ def test_a_closed_generator_leaves_nothing_behind(build: Build, window: int) -> 
     assert_same(dict(engine.generate(requests)), expected)
 
 
-def test_a_second_call_while_the_first_still_runs_is_refused(build: Build) -> None:
+def test_a_second_call_while_the_first_still_runs_is_refused(build: BuildCache) -> None:
     engine = small_engine(build=build, slots=2)
     first = iter(engine.generate(all_requests(random_prompts(2), 3, Sampling(max_tokens=12))))
     next(first)

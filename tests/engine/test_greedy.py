@@ -9,7 +9,7 @@ from engines import FAMILIES, STOPS, all_requests, random_prompts, small_engine
 from transformers import AutoModelForCausalLM
 
 from whet.engine.base import Sampling
-from whet.engine.runner import Build
+from whet.engine.kv_cache import BuildCache
 from whet.models.load import load_model, save_model
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.tiny import tiny_model
@@ -31,7 +31,7 @@ def _greedy(model: Transformer, prompt: Tokens, max_tokens: int) -> list[int]:
 
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 def test_greedy_takes_the_most_likely_token_every_time(
-    build: Build, family: str, tied: bool
+    build: BuildCache, family: str, tied: bool
 ) -> None:
     model, prompts = tiny_model(family=family, tied=tied), random_prompts(6)
 

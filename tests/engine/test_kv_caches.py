@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from whet.engine.cpu.dense_cache import BLOCK, DenseCache
+from whet.engine.input_batch import HostTransfer, InputBatch
+from whet.engine.kv_cache import BuildCache, KVCache
 from whet.engine.paged_cache import PagedCache, build_paged_cache
-from whet.engine.row_state import HostTransfer, Rows
-from whet.engine.runner import Build, KVCache, plan_passes
-from whet.engine.scheduler import Indices
+from whet.engine.scheduler import Indices, plan_prefill
 from whet.errors import EngineError
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import rounding_bound, terms_of_pass
@@ -46,10 +46,10 @@ def _prefill(
     """Run contexts through a cache; returns what the model makes of the last token of each."""
     transfer = HostTransfer(CPU)
     ends: dict[int, Tensor] = {}
-    for layout in plan_passes(contexts, most=most, splits=cache.splits):
+    for layout in plan_prefill(contexts, most=most, splits=cache.splits):
         tokens, positions = torch.from_numpy(layout.tokens_T), torch.from_numpy(layout.positions_T)
         hidden = model(tokens, positions, cache.prefill(layout, transfer))
-        ends |= dict(zip(layout.row_E.tolist(), hidden[layout.end_E], strict=True))
+        ends |= dict(zip(layout.row_Q.tolist(), hidden[layout.end_Q], strict=True))
     return ends
 
 
@@ -59,8 +59,8 @@ def _place(cache: KVCache, row: int, tokens: int, *, source: int | None = None) 
     )
 
 
-def _rows() -> Rows:
-    return Rows(SLOTS, 1, HostTransfer(CPU), torch.zeros(50, dtype=torch.bool))
+def _rows() -> InputBatch:
+    return InputBatch(SLOTS, 1, HostTransfer(CPU), torch.zeros(50, dtype=torch.bool))
 
 
 def _decode(model: Transformer, cache: KVCache, newest: list[Tokens]) -> Tensor:
@@ -86,7 +86,7 @@ def _indices(*values: int) -> Indices:
 
 @torch.no_grad()
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_decoded_token_sees_what_the_whole_sequence_would(build: Build) -> None:
+def test_a_decoded_token_sees_what_the_whole_sequence_would(build: BuildCache) -> None:
     model, sequences = (
         tiny_model(positions=CONTEXT),
         [_sequence(3), _sequence(65, 1), _sequence(130, 2)],
@@ -122,14 +122,14 @@ def test_a_context_run_in_pieces_gives_the_same(most: int) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("length", [5, 64, 100])
-def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -> None:
+def test_rows_that_share_a_prompt_go_their_own_ways(build: BuildCache, length: int) -> None:
     model, prompt = tiny_model(positions=CONTEXT), _sequence(length)
     cache = build(model, slots=SLOTS, context=CONTEXT)
     _place(cache, 0, length)
     for row in (1, 2):
         _place(cache, row, length, source=0)
     _prefill(model, cache, {0: prompt})
-    cache.copy(length, HostTransfer(CPU))
+    cache.copy_shared(HostTransfer(CPU))
     sequences = [np.append(prompt, np.int32(token)) for token in (3, 4, 5)]
 
     first = _decode(model, cache, sequences)
@@ -142,7 +142,7 @@ def test_rows_that_share_a_prompt_go_their_own_ways(build: Build, length: int) -
 
 @torch.no_grad()
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_row_that_moves_takes_its_tokens_along(build: Build) -> None:
+def test_a_row_that_moves_takes_its_tokens_along(build: BuildCache) -> None:
     model, sequences = tiny_model(positions=CONTEXT), [_sequence(20), _sequence(70, 1)]
     cache = build(model, slots=SLOTS, context=CONTEXT)
     for row, tokens in enumerate(sequences):

@@ -17,7 +17,7 @@ from engines import (
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.runner import Build, KVCache
+from whet.engine.kv_cache import BuildCache, KVCache
 from whet.errors import DataError, EngineError
 from whet.models.lora import LoraConfig, LoraTransformer, named_weights
 from whet.models.transformer import Transformer
@@ -30,7 +30,7 @@ from whet.types import Finish
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
 @pytest.mark.parametrize("window", [1, 5])
 def test_engine_and_learner_agree_on_a_thousand_sequences(
-    build: Build, family: str, tied: bool, window: int
+    build: BuildCache, family: str, tied: bool, window: int
 ) -> None:
     model = tiny_model(family=family, tied=tied)
     settings = [
@@ -71,7 +71,7 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
     assert max(gaps) <= 1e-4
 
 
-def test_a_request_does_not_depend_on_its_neighbours(build: Build) -> None:
+def test_a_request_does_not_depend_on_its_neighbours(build: BuildCache) -> None:
     model, sampling = tiny_model(), Sampling(max_tokens=20, top_k=30)
     requests = all_requests(random_prompts(8), 4, sampling)
     crowd = dict(small_engine(model, build=build).generate(requests))
@@ -89,7 +89,7 @@ def test_a_request_does_not_depend_on_its_neighbours(build: Build) -> None:
     assert_same(dict(small_engine(model, build=build, slots=5).generate(requests[::-1])), crowd)
 
 
-def test_requests_with_other_settings_beside_change_nothing(build: Build) -> None:
+def test_requests_with_other_settings_beside_change_nothing(build: BuildCache) -> None:
     model = tiny_model()
     plain = all_requests(random_prompts(4), 3, Sampling(max_tokens=15))
     others = [
@@ -108,7 +108,7 @@ def test_requests_with_other_settings_beside_change_nothing(build: Build) -> Non
     assert_same(dict(small_engine(model, build=build).generate(plain)), done)
 
 
-def test_samples_of_one_prompt_differ_by_their_seed(build: Build) -> None:
+def test_samples_of_one_prompt_differ_by_their_seed(build: BuildCache) -> None:
     done = dict(
         small_engine(build=build).generate(
             all_requests(random_prompts(1), 16, Sampling(max_tokens=12))
@@ -119,7 +119,7 @@ def test_samples_of_one_prompt_differ_by_their_seed(build: Build) -> None:
 
 
 @pytest.mark.parametrize(("slots", "window"), [(64, 1), (5, 1), (5, 3), (1, 1)])
-def test_each_distinct_prompt_is_run_once(build: Build, slots: int, window: int) -> None:
+def test_each_distinct_prompt_is_run_once(build: BuildCache, slots: int, window: int) -> None:
     model = counting_model()
     prompts = random_prompts(6)
 
@@ -165,7 +165,7 @@ def test_a_free_slot_is_filled_while_others_still_run() -> None:
     assert model.steps == 19
 
 
-def test_weights_moved_between_calls_are_used_at_once(build: Build) -> None:
+def test_weights_moved_between_calls_are_used_at_once(build: BuildCache) -> None:
     model = tiny_model()
     engine, requests = (
         small_engine(model, build=build, slots=2),
@@ -182,7 +182,9 @@ def test_weights_moved_between_calls_are_used_at_once(build: Build) -> None:
     assert any(after[id].tokens.tobytes() != before[id].tokens.tobytes() for id in after)
 
 
-def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(build: Build) -> None:
+def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(
+    build: BuildCache,
+) -> None:
     caches = list[ReferenceType[KVCache]]()
 
     def remembered(model: Transformer, *, slots: int, context: int) -> KVCache:
@@ -205,7 +207,7 @@ def test_sleep_gives_the_cache_back_at_once_and_the_next_call_works_the_same(bui
 
 
 def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_were(
-    build: Build,
+    build: BuildCache,
 ) -> None:
     model = tiny_model()
     engine = small_engine(model, build=build)
@@ -220,7 +222,7 @@ def test_completions_carry_the_version_and_sampling_leaves_gradients_as_they_wer
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: Build) -> None:
+def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: BuildCache) -> None:
     source = tiny_model(seed=1)
     engine = small_engine(tiny_model(seed=0), build=build)
     requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
@@ -276,7 +278,7 @@ def test_weights_do_not_change_under_running_requests() -> None:
 
 
 @pytest.mark.parametrize("window", [1, 3])
-def test_native_engine_keeps_the_contract_of_engines(build: Build, window: int) -> None:
+def test_native_engine_keeps_the_contract_of_engines(build: BuildCache, window: int) -> None:
     check_engine(small_engine(build=build, slots=4, window=window), random_prompts(5))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.engine.runner import plan_passes
+from whet.engine.scheduler import plan_prefill
 from whet.types import Tokens
 
 
@@ -13,24 +13,24 @@ def _contexts(*lengths: int) -> dict[int, Tokens]:
 
 
 def test_the_layout_is_worked_by_hand() -> None:
-    [layout] = plan_passes(_contexts(2, 1, 3), most=99, splits=True)
+    [layout] = plan_prefill(_contexts(2, 1, 3), most=99, splits=True)
 
     assert layout.tokens_T.tolist() == [0, 1, 100, 200, 201, 202]
     assert layout.positions_T.tolist() == [0, 1, 0, 0, 1, 2]
     assert layout.row_T.tolist() == [10, 10, 11, 12, 12, 12]
     assert layout.starts_S1.tolist() == [0, 2, 3, 6]
     assert (layout.row_S.tolist(), layout.before_S.tolist()) == ([10, 11, 12], [0, 0, 0])
-    assert (layout.end_E.tolist(), layout.row_E.tolist()) == ([1, 2, 5], [10, 11, 12])
+    assert (layout.end_Q.tolist(), layout.row_Q.tolist()) == ([1, 2, 5], [10, 11, 12])
 
 
 def test_a_long_context_is_split_where_the_pass_is_full() -> None:
-    first, second, third = plan_passes(_contexts(3, 7), most=4, splits=True)
+    first, second, third = plan_prefill(_contexts(3, 7), most=4, splits=True)
 
     assert first.tokens_T.tolist() == [0, 1, 2, 100]
-    assert (first.end_E.tolist(), first.row_E.tolist()) == ([2], [10])
+    assert (first.end_Q.tolist(), first.row_Q.tolist()) == ([2], [10])
     assert (second.positions_T.tolist(), second.before_S.tolist()) == ([1, 2, 3, 4], [1])
-    assert len(second.end_E) == 0
-    assert (third.positions_T.tolist(), third.before_S.tolist(), third.row_E.tolist()) == (
+    assert len(second.end_Q) == 0
+    assert (third.positions_T.tolist(), third.before_S.tolist(), third.row_Q.tolist()) == (
         [5, 6],
         [5],
         [11],
@@ -38,16 +38,16 @@ def test_a_long_context_is_split_where_the_pass_is_full() -> None:
 
 
 def test_contexts_that_must_stay_whole_fill_passes_one_after_the_other() -> None:
-    found = plan_passes(_contexts(3, 2, 9, 1), most=4, splits=False)
+    found = plan_prefill(_contexts(3, 2, 9, 1), most=4, splits=False)
 
     assert [layout.row_S.tolist() for layout in found] == [[10], [11], [12], [13]]
     assert [
-        layout.row_S.tolist() for layout in plan_passes(_contexts(3, 1, 4), most=4, splits=False)
+        layout.row_S.tolist() for layout in plan_prefill(_contexts(3, 1, 4), most=4, splits=False)
     ] == [[10, 11], [12]]
 
 
 def test_nothing_to_run_makes_no_pass() -> None:
-    assert plan_passes({}, most=4, splits=True) == []
+    assert plan_prefill({}, most=4, splits=True) == []
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 20))
@@ -56,7 +56,7 @@ def test_passes_hold_every_token_once_in_order_and_none_is_too_large(
 ) -> None:
     contexts = _contexts(*lengths)
 
-    found = plan_passes(contexts, most=most, splits=True)
+    found = plan_prefill(contexts, most=most, splits=True)
 
     assert max(len(layout.tokens_T) for layout in found) <= most
     assert len(found) == -(-sum(lengths) // most)
@@ -66,4 +66,4 @@ def test_passes_hold_every_token_once_in_order_and_none_is_too_large(
         assert tokens.tolist() == context.tolist() and positions.tolist() == list(
             range(len(context))
         )
-    assert [row for layout in found for row in layout.row_E.tolist()] == list(contexts)
+    assert [row for layout in found for row in layout.row_Q.tolist()] == list(contexts)

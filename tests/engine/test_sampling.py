@@ -8,14 +8,14 @@ from scipy.stats import chi2, kstest
 from torch import Tensor
 
 from whet.engine.base import Sampling
-from whet.engine.row_state import Cuts, cut, inverse_cdf, sample, uniforms
+from whet.engine.input_batch import SamplingTensors, inverse_cdf, sample, truncate, uniforms
 
 PROBS = (0.10, 0.40, 0.05, 0.30, 0.15)
 DRAWS = 20_000
 
 
-def _cuts(settings: list[Sampling]) -> Cuts:
-    return Cuts(
+def _tensors(settings: list[Sampling]) -> SamplingTensors:
+    return SamplingTensors(
         temperature_B=torch.tensor([s.temperature for s in settings]),
         top_k_B=torch.tensor([s.top_k for s in settings]),
         top_p_B=torch.tensor([s.top_p for s in settings]),
@@ -26,7 +26,9 @@ def _cuts(settings: list[Sampling]) -> Cuts:
 def _draw(sampling: Sampling, draws: int = DRAWS) -> tuple[Tensor, Tensor]:
     logits_BV = torch.tensor(PROBS).log().expand(draws, -1)
     uniform_B = uniforms(torch.arange(draws) * 7919, torch.zeros(draws, dtype=torch.int64))
-    return sample(logits_BV, uniform_B, _cuts([sampling] * draws), has_cuts=sampling.has_cuts)
+    return sample(
+        logits_BV, uniform_B, _tensors([sampling] * draws), is_truncated=sampling.is_truncated
+    )
 
 
 # Each row of weights is worked by hand from PROBS and needs only to be divided by its sum.
@@ -92,11 +94,14 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
     logits_BV = torch.randn(4, 30, generator=torch.Generator().manual_seed(1)) * 3
     uniform_B = torch.tensor([0.9, 0.99, 0.7, 0.95], dtype=torch.float64)
 
-    together = sample(logits_BV, uniform_B, _cuts(settings), has_cuts=True)
+    together = sample(logits_BV, uniform_B, _tensors(settings), is_truncated=True)
 
     for row, setting in enumerate(settings):
         alone = sample(
-            logits_BV[row : row + 1], uniform_B[row : row + 1], _cuts([setting]), has_cuts=True
+            logits_BV[row : row + 1],
+            uniform_B[row : row + 1],
+            _tensors([setting]),
+            is_truncated=True,
         )
         assert together[0][row] == alone[0][0]
         torch.testing.assert_close(together[1][row], alone[1][0])
@@ -105,16 +110,16 @@ def test_rows_with_other_settings_do_not_touch_each_other() -> None:
 def test_without_cuts_the_sort_changes_nothing() -> None:
     logits_BV = torch.randn(200, 30, generator=torch.Generator().manual_seed(1))
     uniform_B = uniforms(torch.arange(200), torch.zeros(200, dtype=torch.int64))
-    cuts = _cuts([Sampling()] * 200)
+    cuts = _tensors([Sampling()] * 200)
 
     assert torch.equal(
-        sample(logits_BV, uniform_B, cuts, has_cuts=False)[0],
-        sample(logits_BV, uniform_B, cuts, has_cuts=True)[0],
+        sample(logits_BV, uniform_B, cuts, is_truncated=False)[0],
+        sample(logits_BV, uniform_B, cuts, is_truncated=True)[0],
     )
 
 
 def test_equal_probabilities_are_cut_by_rank_so_that_exactly_k_stay() -> None:
-    kept = cut(torch.full((1, 6), 1 / 6), _cuts([Sampling(top_k=2)]))
+    kept = truncate(torch.full((1, 6), 1 / 6), _tensors([Sampling(top_k=2)]))
 
     torch.testing.assert_close(kept, torch.tensor([[1 / 6, 1 / 6, 0, 0, 0, 0]]))
 

@@ -47,8 +47,8 @@ def _read_all(scheduler: Scheduler) -> None:
             sequence_B=sequence_B,
             is_done_B=is_done_B,
             count_B=count_B,
-            tokens_BX=tokens,
-            logprobs_BX=logprobs,
+            tokens_BW=tokens,
+            logprobs_BW=logprobs,
         )
     )
 
@@ -65,7 +65,7 @@ def test_samples_of_one_prompt_run_it_once_and_share_its_full_pages() -> None:
         [0] * 3,
         0,
     )
-    table = _blocks(scheduler).table_RP
+    table = _blocks(scheduler).table_RA
     assert len({int(page) for page in table[[0, 1, 2, 4], 0]}) == 1
     assert len({int(page) for page in table[[0, 1, 2, 4], 1]}) == 4
 

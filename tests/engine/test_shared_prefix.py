@@ -21,17 +21,17 @@ def _rows(*rows: int) -> Indices:
 
 
 def test_samples_of_one_prompt_stand_in_one_line() -> None:
-    grid = _placed(None, 0, None, 2, 2, None).grid(6)
+    groups = _placed(None, 0, None, 2, 2, None).group_rows(6)
 
-    assert (grid.lines, grid.width) == (3, 3)
-    assert grid.cell_B.tolist() == [0, 1, 3, 4, 5, 6]
-    assert grid.before_B.tolist() == [10, 10, 12, 12, 12, 15]
-    assert not grid.is_full
+    assert (groups.lines, groups.width) == (3, 3)
+    assert groups.cell_B.tolist() == [0, 1, 3, 4, 5, 6]
+    assert groups.before_B.tolist() == [10, 10, 12, 12, 12, 15]
+    assert not groups.is_full
 
 
-def test_a_grid_is_full_when_all_prompts_have_as_many_rows_in_order() -> None:
-    assert _placed(None, 0, None, 2).grid(4).is_full
-    assert not _placed(None, None, 0, 1).grid(4).is_full
+def test_groups_are_full_when_all_prompts_have_as_many_rows_in_order() -> None:
+    assert _placed(None, 0, None, 2).group_rows(4).is_full
+    assert not _placed(None, None, 0, 1).group_rows(4).is_full
 
 
 def test_a_prompt_is_given_away_when_its_last_row_ends() -> None:
@@ -43,17 +43,17 @@ def test_a_prompt_is_given_away_when_its_last_row_ends() -> None:
 
     room.release(_rows(1))
     room.place(4, tokens=5, ahead=5, most=5, source=None)
-    assert room.prompt_R[4] == 0 and room.length_P[0] == 5
+    assert room.prompt_R[4] == 0 and room.length_S[0] == 5
 
 
-def test_a_row_that_moves_keeps_its_prompt_and_a_new_grid_shows_it() -> None:
+def test_a_row_that_moves_keeps_its_prompt_and_a_new_grouping_shows_it() -> None:
     room = _placed(None, None, 1)
-    assert room.grid(3) is room.grid(3)
+    assert room.group_rows(3) is room.group_rows(3)
 
     room.release(_rows(0))
     room.move(_rows(2), _rows(0))
 
-    assert room.grid(2).before_B.tolist() == [11, 11]
+    assert room.group_rows(2).before_B.tolist() == [11, 11]
     assert room.prompt_R[2] == -1
 
 
@@ -62,4 +62,4 @@ def test_releasing_a_row_that_holds_nothing_changes_nothing() -> None:
 
     room.release(_rows(7))
 
-    assert room.uses_P.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert room.uses_S.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]

@@ -4,7 +4,7 @@ asking."""
 import numpy as np
 import torch
 
-from whet.engine.row_state import HostTransfer, pack, unpack
+from whet.engine.input_batch import HostTransfer, pack, unpack
 
 
 def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:

@@ -34,8 +34,8 @@ def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
 
 
 def _pages(engine: NativeEngine) -> PagedCache:
-    assert engine._loop is not None and isinstance(engine._loop.cache, PagedCache)
-    return engine._loop.cache
+    assert engine._core is not None and isinstance(engine._core.cache, PagedCache)
+    return engine._core.cache
 
 
 @pytest.mark.parametrize("family", FAMILIES)

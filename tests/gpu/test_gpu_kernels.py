@@ -93,8 +93,8 @@ def test_packed_prefill_and_decode_attention_give_the_same_bits(
     rest_S1 = torch.tensor([0, 600], device=DEVICE, dtype=torch.int32)
     rest_TND = paged_prefill(qkv[0][500:], *pages, table_1P, rest_S1, before_S, window=window)
     length_B = torch.tensor([1, 33, 64, 65, 511, 512, 513, 1024, 1025, 1100], device=DEVICE)
-    table_BP = table_1P.expand(len(length_B), -1)
-    decoded_BND = paged_decode(qkv[0][length_B - 1], *pages, table_BP, length_B, window=window)
+    table_BA = table_1P.expand(len(length_B), -1)
+    decoded_BND = paged_decode(qkv[0][length_B - 1], *pages, table_BA, length_B, window=window)
 
     assert torch.equal(rest_TND, packed_TND[500:])
     assert torch.equal(decoded_BND, packed_TND[length_B - 1])

@@ -203,7 +203,7 @@ def test_a_cache_gives_way_to_an_update_that_needs_its_memory() -> None:
     learner.update(_examples(), sft_objective())
 
     assert policy.model.num_checkpointed == policy.model.cfg.num_layers
-    assert isinstance(policy.engine, NativeEngine) and policy.engine._loop is None
+    assert isinstance(policy.engine, NativeEngine) and policy.engine._core is None
 
 
 def test_free_memory_is_what_a_new_tensor_can_have() -> None:

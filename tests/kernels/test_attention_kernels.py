@@ -33,7 +33,7 @@ class Case:
     starts_S1: Tensor
     keys_pages: Tensor
     values_pages: Tensor
-    table_SP: Tensor
+    table_SA: Tensor
 
     @property
     def pages(self) -> tuple[Tensor, Tensor]:
@@ -46,18 +46,18 @@ def _case(lengths: list[int], heads: int, groups: int, *, page: int = PAGE) -> C
     v_TGD = draw(tokens, groups, SIZE, seed=3)
     starts = torch.tensor([0, *lengths]).cumsum(0).int()
     order = torch.randperm(len(lengths) * width, generator=torch.Generator().manual_seed(4))
-    table_SP = order.view(len(lengths), width).int()
+    table_SA = order.view(len(lengths), width).int()
     # Places that no token fills hold no numbers, to show that nobody looks at them.
     keys = torch.full((len(lengths) * width, groups, page, SIZE), float("nan"))
     values = keys.clone()
     for index, length in enumerate(lengths):
         for offset in range(length):
-            at, place = table_SP[index, offset // page], offset % page
+            at, place = table_SA[index, offset // page], offset % page
             keys[at, :, place] = k_TGD[starts[index] + offset]
             values[at, :, place] = v_TGD[starts[index] + offset]
     return Case(
         q_TND=q_TND, k_TGD=k_TGD, v_TGD=v_TGD, starts_S1=starts,
-        keys_pages=keys, values_pages=values, table_SP=table_SP,
+        keys_pages=keys, values_pages=values, table_SA=table_SA,
     )  # fmt: skip
 
 
@@ -111,13 +111,13 @@ def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) 
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
     found_TND = plain_paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window
+        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, window
     )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
     found_BND = plain_paged_decode(
-        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths), window
+        case.q_TND[last_B], *case.pages, case.table_SA, torch.tensor(lengths), window
     )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
     torch.testing.assert_close(found_BND, exact_BND, rtol=1e-4, atol=1e-5)
@@ -163,13 +163,13 @@ def test_triton_packed_prefill_and_decode_give_the_same_bits_and_the_twin_s_numb
 
     rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 64, 90])
     prefilled_TND = paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S
+        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S
     )
     assert torch.equal(prefilled_TND, packed_TND[rows_T])
 
     last_B = case.starts_S1[1:].long() - 1
     decoded_BND = paged_decode(
-        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(LENGTHS)
+        case.q_TND[last_B], *case.pages, case.table_SA, torch.tensor(LENGTHS)
     )
     assert torch.equal(
         decoded_BND, packed_TND[last_B].where(torch.tensor(LENGTHS)[:, None, None] > 0, 0)
@@ -184,8 +184,8 @@ def test_triton_decode_gives_the_packed_bits_at_every_length_around_the_borders(
         [1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 575, 576, 577, 580]
     )
 
-    table_BP = case.table_SP.expand(len(length_B), -1)
-    decoded_BND = paged_decode(case.q_TND[length_B - 1], *case.pages, table_BP, length_B)
+    table_BA = case.table_SA.expand(len(length_B), -1)
+    decoded_BND = paged_decode(case.q_TND[length_B - 1], *case.pages, table_BA, length_B)
 
     assert torch.equal(decoded_BND, packed_TND[length_B - 1])
 
@@ -202,14 +202,14 @@ def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
 
     rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 90])
     prefilled_TND = paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window=window
+        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, window=window
     )
     assert torch.equal(prefilled_TND, packed_TND[rows_T])
 
     length_B = torch.tensor([1, 2, 63, 64, 65, 511, 512, 513, 576, 577, 600])
-    table_BP = case.table_SP[-1:].expand(len(length_B), -1)
+    table_BA = case.table_SA[-1:].expand(len(length_B), -1)
     row_B = case.starts_S1[-2] + length_B - 1
-    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BP, length_B, window=window)
+    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BA, length_B, window=window)
     assert torch.equal(decoded_BND, packed_TND[row_B])
 
 
@@ -218,7 +218,7 @@ def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
 def test_triton_pages_of_another_size_hold_the_same_bits(page: int) -> None:
     case = _case([200], 2, 2, page=page)
 
-    found = paged_decode(case.q_TND[-1:], *case.pages, case.table_SP, torch.tensor([200]))
+    found = paged_decode(case.q_TND[-1:], *case.pages, case.table_SA, torch.tensor([200]))
 
     assert torch.equal(
         found, packed_attention(case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 200)[-1:]
@@ -229,12 +229,12 @@ def test_triton_pages_of_another_size_hold_the_same_bits(page: int) -> None:
 def test_triton_rows_without_a_context_are_zero_and_disturb_nobody() -> None:
     case = _case([70, 70], 4, 2)
     q_BND, length_B = case.q_TND[:3], torch.tensor([70, 0, 65])
-    table_BP = case.table_SP[[0, 0, 1]]
+    table_BA = case.table_SA[[0, 0, 1]]
 
-    found_BND = paged_decode(q_BND, *case.pages, table_BP, length_B)
+    found_BND = paged_decode(q_BND, *case.pages, table_BA, length_B)
 
     torch.testing.assert_close(
-        found_BND, plain_paged_decode(q_BND, *case.pages, table_BP, length_B)
+        found_BND, plain_paged_decode(q_BND, *case.pages, table_BA, length_B)
     )
     assert (found_BND[1] == 0).all()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
 from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
 from whet.plan.cost import CARDS, GB, Card, Cost
@@ -19,7 +19,7 @@ COST = Cost(
     )
 )  # fmt: skip
 JOB = Job(
-    cost=COST, train=TrainConfig(micro_tokens=16384), engine=EngineConfig(slots=512, context=576), sequences=512,
+    cost=COST, train=TrainConfig(micro_tokens=16384), engine=NativeConfig(slots=512, context=576), sequences=512,
     samples=8, prompt=64, new=512, steps=10,
 )  # fmt: skip
 READER = replace(JOB, reader=COST, reader_bytes=2.0 * COST.parameters)
@@ -100,7 +100,7 @@ def test_a_reference_in_host_memory_is_on_the_card_while_it_reads() -> None:
         (JOB, 9.0, "set train.offload = true"),
         (JOB, 2.0, "take a larger card, a smaller model, or adapters (model.lora)"),
         (
-            replace(JOB, train=None, engine=EngineConfig(slots=512, context=576)),
+            replace(JOB, train=None, engine=NativeConfig(slots=512, context=576)),
             1.5,
             "set engine.slots = 256",
         ),

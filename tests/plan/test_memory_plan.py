@@ -1,8 +1,11 @@
 """Predictions against what was measured on one H200."""
 
+import math
+
 import pytest
 from test_cost import HALF, SEVEN, qwen
 
+from whet.engine.native import NativeConfig
 from whet.plan import cost as estimate
 from whet.plan.cost import CARDS
 
@@ -40,15 +43,17 @@ def test_offloading_takes_the_optimiser_off_the_card_and_nothing_else():
     state = estimate.state_bytes(count, 2, trained=count, offload=True, reference=True)
     assert state == {
         "weights": 2 * SEVEN.parameters,
-        "optimiser": estimate.PIECES,
+        "optimiser": estimate.STAGING,
         "reference": 2 * SEVEN.parameters,
     }
 
 
 def test_the_cache_is_counted_in_whole_pages():
-    # 512 rows and the spare, ten pages of 64 tokens each for 576.
-    assert estimate.pool_bytes(HALF, rows=512, context=576) == 513 * 9 * 64 * 12_288
-    assert estimate.pool_bytes(HALF, rows=512, context=577) == 513 * 10 * 64 * 12_288
+    # 512 rows and the spare, nine pages of 64 tokens each for 576.
+    engine = NativeConfig(slots=512)
+    for context, pages in ((576, 9), (577, 10)):
+        cache = engine.cache_bytes(HALF.kv_bytes, context=context, free=math.inf)
+        assert cache == 513 * pages * 64 * 12_288
 
 
 def test_more_waves_take_longer_and_a_part_of_one_is_cheaper():

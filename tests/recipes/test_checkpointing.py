@@ -10,7 +10,7 @@ from small import Pipeline
 
 from whet.config import Config
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.evals.validation import ValidationConfig, Validator
@@ -73,7 +73,7 @@ def example(tiny: Pipeline) -> EvalSummary:
 def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointManager:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
     model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
-    policy = build_policy(model, tokenizer, EngineConfig(), name="tiny")
+    policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
     return CheckpointManager(SaveConfig(every=3), run, policy, learner, validator)
 

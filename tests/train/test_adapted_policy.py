@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.source import ModelSource, merge, open_model
@@ -45,7 +45,7 @@ def opened(
     model, tokenizer = open_model(
         ModelSource(path=str(place), lora=lora), dtype=dtype, texts=[], seed=seed
     )
-    return build_policy(model, tokenizer, EngineConfig(slots=4), name="adapted")
+    return build_policy(model, tokenizer, NativeConfig(slots=4), name="adapted")
 
 
 def trained(policy: Policy, steps: int = 3) -> LocalLearner:

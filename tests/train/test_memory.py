@@ -41,7 +41,7 @@ def awake(model: Transformer) -> NativeEngine:
 
 
 def is_awake(engine: NativeEngine) -> bool:
-    return engine._loop is not None
+    return engine._core is not None
 
 
 def needed(model: Transformer, checkpointed: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from whet.algos.catalog import AlgoConfig
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.models.source import ModelSource
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
@@ -34,7 +34,7 @@ def side(model: Path, algo: AlgoConfig = ALGO) -> Trainee:
         algo,
         Sampling(max_tokens=8),
         train,
-        EngineConfig(slots=4),
+        NativeConfig(slots=4),
         updates=5,
         name="s",
         seed=0,
@@ -104,7 +104,7 @@ def test_what_is_proved_of_the_policy_decides_the_algorithm(model: Path) -> None
 
     source, algo = ModelSource(path=str(model)), AlgoConfig(name="tango_grpo", minibatches=2)
     found = open_trainee(
-        source, algo, Sampling(max_tokens=8), TrainConfig(), EngineConfig(slots=4),
+        source, algo, Sampling(max_tokens=8), TrainConfig(), NativeConfig(slots=4),
         updates=5, name="s", seed=0, prove=prove,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.errors import visible
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.proofs import learner_proofs, policy_proofs, speech
@@ -203,7 +203,7 @@ def _own(place: str) -> Sequence[Proof]:
     model, tokenizer = open_model(
         ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    return of_model(build_policy(model, tokenizer, EngineConfig(slots=8), name=place))
+    return of_model(build_policy(model, tokenizer, NativeConfig(slots=8), name=place))
 
 
 def _report(findings: Sequence[Finding], seconds: float) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from whet import toml
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive
@@ -43,7 +43,7 @@ def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) 
     model, tokenizer = open_model(
         ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    policy = build_policy(model, tokenizer, EngineConfig(slots=samples), name=place)
+    policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=place)
     task = _task(place)
     problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt

@@ -1,6 +1,7 @@
 """The seam between sampling and everything else: requests in, completions out as they finish."""
 
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,11 +9,15 @@ from pydantic import Field
 from torch import Tensor
 
 from whet.config import CONSTANT, Config
+from whet.errors import EngineError
+from whet.models.transformer import Transformer
 from whet.types import Completion, Tokens
+
+Detokenize = Callable[[Tokens], str]
 
 
 class Sampling(Config):
-    """Settings of one completion; its log-probabilities are taken before any cut."""
+    """Settings of one completion; its log-probabilities are taken before any truncation."""
 
     temperature: float = Field(default=1.0, ge=0.0)
     """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
@@ -32,7 +37,7 @@ class Sampling(Config):
         return dict.fromkeys(("top_k", "top_p"), reason) if self.temperature == 0 else {}
 
     @property
-    def has_cuts(self) -> bool:
+    def is_truncated(self) -> bool:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
@@ -93,7 +98,8 @@ class Engine(Protocol):
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         """Sample every request and yield each with its id when it ends, in no promised order.
 
-        Requests are pulled as slots fall free; closing the generator drops what is unfinished.
+        Requests are pulled as slots fall free; closing the generator drops what is unfinished. A
+        prompt that is empty or fills the context raises an EngineError (`check_prompt`).
         """
         ...
 
@@ -111,3 +117,52 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give everything back; the engine is not used again."""
         ...
+
+
+def check_prompt(request: Request, context: int) -> None:
+    """Refuse a prompt that is empty or leaves no room for a token."""
+    length = len(request.prompt)
+    if length == 0:
+        raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
+    if length >= context:
+        raise EngineError(
+            f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
+            f"context of {context}; shorten it or raise engine.context"
+        )
+
+
+class EngineConfig(Config):
+    """The base of an engine's settings: what is asked of any engine before it is built.
+
+    A subclass sets `kind` to a Literal of its own and stands in `whet/engine/registry.py`.
+    """
+
+    kind: str
+
+    slots: int = Field(default=256, ge=1, le=65536)
+    """Most requests that run at once."""
+    context: int | None = Field(default=None, ge=2)
+    """Longest prompt and completion together; None takes the model's own limit."""
+
+    @abstractmethod
+    def build(
+        self,
+        model: Transformer,
+        *,
+        stop_tokens: frozenset[int],
+        detokenize: Detokenize | None = None,
+    ) -> Engine:
+        """Build the engine that samples for the learner of `model`.
+
+        An engine in this process may compute with `model` itself and share its memory. One that
+        runs elsewhere reads `model.cfg` alone and waits for `load_weights`, which always comes
+        before the first request. `detokenize` is needed for requests with stop strings.
+        """
+
+    def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float | None:
+        """Predict the KV cache on the learner's GPU, which has `free` bytes for it.
+
+        `token_bytes` are the keys and values of one token. None, the default, says that nothing
+        can be predicted: `whet plan` leaves sampling out and says so.
+        """
+        return None

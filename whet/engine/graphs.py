@@ -77,13 +77,9 @@ def rounded_rows(rows: int, most: int) -> int:
     >>> [rounded_rows(n, 600) for n in (1, 3, 33, 65, 97, 300, 513)]
     [1, 4, 64, 96, 128, 384, 600]
     """
-    size = 1
-    while size < rows:
-        half_more = size + size // 2
-        if size >= 64 and rows <= half_more:
-            size = half_more
-            break
-        size *= 2
+    size = 1 << (rows - 1).bit_length()
+    if size > 64 and rows <= size * 3 // 4:
+        size = size * 3 // 4
     return min(size, most)
 
 
@@ -93,7 +89,4 @@ def rounded_length(tokens: int) -> int:
     >>> [rounded_length(n) for n in (5, 1024, 1025, 9000)]
     [1024, 1024, 2048, 16384]
     """
-    length = _SHORTEST_CLASS
-    while length < tokens:
-        length *= 2
-    return length
+    return max(_SHORTEST_CLASS, 1 << (tokens - 1).bit_length())

@@ -1,12 +1,16 @@
 """The embedded engine: continuous batching over the learner's own weights.
 
-Its loop closes ended rows, admits what fits, decodes a window and reads its tokens. With a dense
+Its core closes ended rows, admits what fits, decodes a window and reads its tokens. With a dense
 cache the host looks at each window before the next. With pages it looks at the window before while
 the present one runs, so the device never waits for the host; a row that a stop token ends is then
 closed one window later. What has reached its length limit needs no look: it is closed at once, and
 answered when its tokens arrive.
+
+Shapes: S sequences, R rows, B rows in use, T tokens of a prefill, H hidden, V vocabulary, Q a
+selection: rows that move, chunks that end a context.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
@@ -15,184 +19,61 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from whet.config import CONSTANT, Config
-from whet.engine.base import Counts, Request
+from whet.config import CONSTANT
+from whet.engine.base import Counts, Detokenize, EngineConfig, Request, check_prompt
 from whet.engine.cpu.compiled import build_cpu_cache
-from whet.engine.paged_cache import build_paged_cache
-from whet.engine.row_state import HostRows, HostTransfer, Rows
-from whet.engine.runner import PREFILL_TOKENS, Build, KVCache, Runner
-from whet.engine.scheduler import Report, Scheduler, Sequences
+from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
+from whet.engine.kv_cache import BuildCache, KVCache
+from whet.engine.paged_cache import PAGE, SHARE_OF_FREE, build_paged_cache
+from whet.engine.scheduler import (
+    BlockAllocator,
+    PrefillPass,
+    Report,
+    Scheduler,
+    Sequences,
+    plan_prefill,
+)
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.load import copy_weights
 from whet.models.transformer import Transformer
-from whet.types import Completion, Finish, Tokens
+from whet.types import Completion, Finish
 
-Detokenize = Callable[[Tokens], str]
 Result = tuple[str, Completion]
 
-
-class Loop:
-    """Ties scheduler, sequences and runner together over one cache."""
-
-    def __init__(
-        self,
-        model: Transformer,
-        cache: KVCache,
-        transfer: HostTransfer,
-        *,
-        slots: int,
-        context: int,
-        window: int,
-        stops: frozenset[int],
-        prefill_tokens: int,
-        detokenize: Detokenize | None,
-    ) -> None:
-        self.cache = cache
-        self.transfer = transfer
-        self.window = window
-        self.stops = stops
-        self.detokenize = detokenize
-        # Requests that have left their row may still wait for their last tokens, so there are more
-        # sequences than rows.
-        self.sequences = Sequences(2 * slots, context)
-        is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
-        is_stop_V[torch.tensor(sorted(stops), dtype=torch.int64)] = True
-        kind = HostRows if transfer.device.type == "cpu" else Rows
-        self.rows = kind(slots, window, transfer, is_stop_V)
-        self.scheduler = Scheduler(
-            cache.allocator, self.sequences, slots=slots, context=context, window=window
-        )
-        self.runner = Runner(model, cache, self.rows, transfer, prefill_tokens=prefill_tokens)
-        self.version = 0
-        self._ended: list[int] = []
-
-    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
-        """Serve every request; those that end together come together, stamped with a version."""
-        self.scheduler.start(requests)
-        self.rows.clear()
-        self.cache.start()
-        self.version = version
-        self._ended = []
-        return self._serve_ahead() if self.cache.has_lag else self._serve_in_step()
-
-    def _serve_in_step(self) -> Iterator[list[Result]]:
-        while True:
-            self._begin()
-            if not self.scheduler.num_rows:
-                return
-            yield self._harvest(self._post()())
-            self._close(self._ended)
-            self._decode()
-
-    def _serve_ahead(self) -> Iterator[list[Result]]:
-        while True:
-            report = self._post() if self.scheduler.num_rows else None
-            self._close([*self._ended, *self.scheduler.full()])
-            self._close(self.scheduler.make_room())
-            self._begin()
-            if report is None and not self.scheduler.num_rows:
-                return
-            self._decode()
-            if report is not None:
-                yield self._harvest(report())
-
-    def _begin(self) -> None:
-        admission = self.scheduler.admit()
-        if admission is not None:
-            self.runner.begin(admission, self.sequences)
-            self.transfer.counts.begun += len(admission.sequence_B)
-
-    def _decode(self) -> None:
-        """Enqueue a window, or less where no row has that far to go."""
-        sequences, sequence_B = self.sequences, self.scheduler.running_B
-        steps = min(
-            self.window, int((sequences.limit_S - sequences.bound_S)[sequence_B].max(initial=0))
-        )
-        if steps:
-            longest = self.scheduler.advance(steps)
-            has_cuts = bool(sequences.has_cuts_S[sequence_B].any())
-            self.runner.window(len(sequence_B), steps, longest=longest, has_cuts=has_cuts)
-
-    def _post(self) -> Callable[[], Report]:
-        sequence_B = self.scheduler.running_B.copy()
-        sequence_B[self._ended] = -1
-        return self.rows.post(sequence_B)
-
-    def _close(self, rows: Sequence[int]) -> None:
-        if rows:
-            before = self.scheduler.num_rows
-            source_M, target_M = self.scheduler.drop(rows)
-            self.runner.drop(source_M, target_M, before=before, after=self.scheduler.num_rows)
-        self._ended = []
-
-    def _harvest(self, report: Report) -> list[Result]:
-        """Read a report; answer what ended, and note the rows that this leaves idle."""
-        ends = {
-            sequence: int(self.sequences.count_S[sequence])
-            for sequence in self.sequences.read(report)
-        }
-        by_text = self._ended_by_text(report)
-        ends |= by_text
-        answers = [
-            self._result(sequence, length, sequence in by_text) for sequence, length in ends.items()
-        ]
-        for sequence in ends:
-            self.scheduler.withdraw(sequence)
-            self.sequences.close(sequence)
-        self._ended = self.scheduler.rows_of(ends)
-        self.transfer.counts.tokens += sum(ends.values())
-        self.transfer.counts.preemptions = self.scheduler.num_preempted
-        return answers
-
-    def _result(self, sequence: int, length: int, is_stopped: bool) -> Result:
-        tokens, logprobs = self.sequences.output(sequence, length)
-        finish = Finish.STOP if is_stopped or int(tokens[-1]) in self.stops else Finish.LENGTH
-        completion = Completion(
-            tokens=tokens, logprobs=logprobs, finish=finish, version=self.version
-        )
-        return self.sequences.request(sequence).id, completion
-
-    def _ended_by_text(self, report: Report) -> dict[int, int]:
-        """Find sequences whose text holds a stop string, and how many tokens it takes."""
-        open_B = report.sequence_B[report.sequence_B >= 0]
-        ends = {
-            sequence: self._text_end(sequence)
-            for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist()
-        }
-        return {sequence: end for sequence, end in ends.items() if end is not None}
-
-    def _text_end(self, sequence: int) -> int | None:
-        assert self.detokenize is not None, "stop strings need a tokenizer"
-        tokens = self.sequences.tokens(sequence)
-        words = self.sequences.request(sequence).sampling.stop
-        for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
-            text = self.detokenize(tokens[:end])
-            if any(word in text for word in words):
-                return end
-        return None
+PREFILL_TOKENS = 16_384
+"""Most tokens of one prefill: enough to fill a GPU, few enough that activations stay small."""
 
 
-class NativeConfig(Config):
+class NativeConfig(EngineConfig):
     """The embedded engine: how many requests run at once, and how long they may get."""
 
     kind: Literal["native"] = "native"
 
-    slots: int = Field(default=256, ge=1, le=65536)
-    """Most requests that run at once."""
-    context: int | None = Field(default=None, ge=2)
-    """Longest prompt and completion together; None takes the model's own limit."""
     window: int | None = Field(default=None, ge=1, le=4096, json_schema_extra=CONSTANT)
     """Tokens decoded between two checks for ended rows; None takes 1 on a CPU, 16 on a GPU."""
     kv_gb: float | None = Field(default=None, gt=0)
     """KV cache on a GPU in GiB. None takes what full slots need, up to 90 % of what is free."""
 
+    def build(
+        self,
+        model: Transformer,
+        *,
+        stop_tokens: frozenset[int],
+        detokenize: Detokenize | None = None,
+    ) -> "NativeEngine":
+        return NativeEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
+
+    def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
+        full = (self.slots + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
+        return min(full, SHARE_OF_FREE * max(free, 0.0), (self.kv_gb or math.inf) * 2**30)
+
 
 class NativeEngine:
     """Samples from a Transformer, which a learner may share; then new weights need no copy.
 
-    `build` makes another cache than the device's own, and
-    `prefill_tokens` is the most that a forward pass over prompts takes.
+    `build_cache` makes another cache than the device's own, and `prefill_tokens` is the most that a
+    forward pass over prompts takes.
     """
 
     def __init__(
@@ -202,7 +83,7 @@ class NativeEngine:
         *,
         stop_tokens: frozenset[int],
         detokenize: Detokenize | None = None,
-        build: Build | None = None,
+        build_cache: BuildCache | None = None,
         prefill_tokens: int = PREFILL_TOKENS,
     ) -> None:
         self.model = model
@@ -217,11 +98,11 @@ class NativeEngine:
         if is_cpu:
             keep_freed_memory()
         self.window = cfg.window or (1 if is_cpu else 16)
-        self._build: Build = build or (
+        self._build_cache: BuildCache = build_cache or (
             build_cpu_cache if is_cpu else partial(build_paged_cache, kv_gb=cfg.kv_gb)
         )
         self._transfer = HostTransfer(device)
-        self._loop: Loop | None = None
+        self._core: EngineCore | None = None
         self._is_running = False
 
     @property
@@ -236,9 +117,9 @@ class NativeEngine:
 
     def sleep(self) -> None:
         """Free cache and graphs; the next request allocates and records them again."""
-        if self._loop is None:
+        if self._core is None:
             return
-        self._loop = None
+        self._core = None
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -261,43 +142,44 @@ class NativeEngine:
 
     @torch.no_grad()
     def _serve(self, requests: Iterable[Request]) -> Iterator[list[Result]]:
-        loop = self._ready_loop()
-        yield from loop.serve(self._check_requests(requests, loop.cache), self.version)
-
-    def _ready_loop(self) -> Loop:
-        if self._loop is None:
-            cache = self._build(self.model, slots=self.cfg.slots, context=self.context)
-            self._loop = Loop(
+        if self._core is None:
+            self._core = EngineCore(
                 self.model,
-                cache,
+                self._build_cache(self.model, slots=self.cfg.slots, context=self.context),
                 self._transfer,
                 slots=self.cfg.slots,
                 context=self.context,
                 window=self.window,
-                stops=self.stop_tokens,
+                stop_tokens=self.stop_tokens,
                 prefill_tokens=self.prefill_tokens,
                 detokenize=self.detokenize,
             )
-        return self._loop
+        allocator = self._core.cache.allocator
+        yield from self._core.serve(self._check_requests(requests, allocator), self.version)
 
-    def _check_requests(self, requests: Iterable[Request], cache: KVCache) -> Iterator[Request]:
+    def _check_requests(
+        self, requests: Iterable[Request], allocator: BlockAllocator
+    ) -> Iterator[Request]:
         prompt = None
         for request in requests:
             if request.prompt is not prompt:
-                self._check_prompt(request)
+                check_prompt(request, self.context)
+                self._check_tokens(request)
                 prompt = request.prompt
-            self._check(request, cache)
+            if request.sampling.stop and self.detokenize is None:
+                raise EngineError(
+                    f"request {request.id} has stop strings, but this engine was built without a "
+                    "tokenizer"
+                )
+            longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
+            if not allocator.holds(longest):
+                raise EngineError(
+                    f"request {request.id} may grow to {longest} tokens, more than the whole cache "
+                    "holds; lower sampling.max_tokens or raise engine.kv_gb"
+                )
             yield request
 
-    def _check_prompt(self, request: Request) -> None:
-        length = len(request.prompt)
-        if length == 0:
-            raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
-        if length >= self.context:
-            raise EngineError(
-                f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
-                f"context of {self.context}; shorten it or raise engine.context"
-            )
+    def _check_tokens(self, request: Request) -> None:
         known = self.model.cfg.vocab_size
         for token in (int(request.prompt.min()), int(request.prompt.max())):
             if not 0 <= token < known:
@@ -306,15 +188,191 @@ class NativeEngine:
                     f"{known} tokens; use the tokenizer that belongs to the model"
                 )
 
-    def _check(self, request: Request, cache: KVCache) -> None:
-        if request.sampling.stop and self.detokenize is None:
-            raise EngineError(
-                f"request {request.id} has stop strings, but this engine was built without a "
-                "tokenizer"
-            )
-        longest = min(len(request.prompt) + request.sampling.max_tokens, self.context)
-        if not cache.holds(longest):
-            raise EngineError(
-                f"request {request.id} may grow to {longest} tokens, more than the whole cache "
-                "holds; lower sampling.max_tokens or raise engine.kv_gb"
-            )
+
+class EngineCore:
+    """Schedules requests and runs the model for them over one cache."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        cache: KVCache,
+        transfer: HostTransfer,
+        *,
+        slots: int,
+        context: int,
+        window: int,
+        stop_tokens: frozenset[int],
+        prefill_tokens: int,
+        detokenize: Detokenize | None,
+    ) -> None:
+        self.model = model
+        self.cache = cache
+        self.transfer = transfer
+        self.window = window
+        self.stop_tokens = stop_tokens
+        self.prefill_tokens = prefill_tokens
+        self.detokenize = detokenize
+        # Requests that have left their row may still wait for their last tokens, so there are more
+        # sequences than rows.
+        self.sequences = Sequences(2 * slots, context)
+        is_stop_V = torch.zeros(model.cfg.vocab_size, dtype=torch.bool, device=model.device)
+        is_stop_V[torch.tensor(sorted(stop_tokens), dtype=torch.int64)] = True
+        batch_kind = CpuInputBatch if transfer.device.type == "cpu" else InputBatch
+        self.batch = batch_kind(slots, window, transfer, is_stop_V)
+        self.scheduler = Scheduler(
+            cache.allocator, self.sequences, slots=slots, context=context, window=window
+        )
+        # The hidden state of the last token of each context; the spare row's stays for samples
+        # still to come.
+        shape = slots + 1, model.cfg.hidden_size
+        self.end_RH = torch.zeros(shape, dtype=model.dtype, device=model.device)
+        self.version = 0
+        self._ended: list[int] = []
+
+    def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
+        """Serve every request; those that end together come together, stamped with a version."""
+        self.scheduler.start(requests)
+        self.batch.clear()
+        self.cache.start()
+        self.version = version
+        self._ended = []
+        return self._serve_ahead() if self.cache.has_lag else self._serve_in_step()
+
+    def _serve_in_step(self) -> Iterator[list[Result]]:
+        while True:
+            self._admit()
+            if not self.scheduler.num_rows:
+                return
+            yield self._harvest(self._post()())
+            self._close(self._ended)
+            self._decode()
+
+    def _serve_ahead(self) -> Iterator[list[Result]]:
+        while True:
+            report = self._post() if self.scheduler.num_rows else None
+            self._close([*self._ended, *self.scheduler.full()])
+            self._close(self.scheduler.make_room())
+            self._admit()
+            if report is None and not self.scheduler.num_rows:
+                return
+            self._decode()
+            if report is not None:
+                yield self._harvest(report())
+
+    def _admit(self) -> None:
+        """Run the contexts of new rows, each once, and sample the first token of every row."""
+        admission = self.scheduler.admit()
+        if admission is None:
+            return
+        sequences, sequence_B, rows = self.sequences, admission.sequence_B, admission.rows
+        contexts = {
+            row: sequences.context(int(sequence_B[row - rows.start])) for row in admission.fresh
+        }
+        for chunks in plan_prefill(contexts, most=self.prefill_tokens, splits=self.cache.splits):
+            self._prefill(chunks)
+        self.cache.copy_shared(self.transfer)
+        self.batch.open(
+            rows,
+            [sequences.request(sequence) for sequence in sequence_B.tolist()],
+            sequences.count_S[sequence_B],
+            sequences.limit_S[sequence_B],
+        )
+        (source_B,) = self.transfer.send(admission.source_B)
+        logits_BV = self.model.logits(self.end_RH[source_B])
+        if admission.kept is not None:
+            self.end_RH[-1] = self.end_RH[admission.kept]
+        self.batch.draw(rows)
+        is_truncated = bool(sequences.is_truncated_S[sequence_B].any())
+        self.batch.record(rows, *self.batch.choose(rows, logits_BV, is_truncated))
+        self.transfer.counts.begun += len(sequence_B)
+
+    def _prefill(self, chunks: PrefillPass) -> None:
+        counts = self.transfer.counts
+        counts.prefills += 1
+        counts.prefill_tokens += len(chunks.tokens_T)
+        attend = self.cache.prefill(chunks, self.transfer)
+        tokens_T, positions_T, end_Q, row_Q = self.transfer.send(
+            chunks.tokens_T, chunks.positions_T, chunks.end_Q, chunks.row_Q
+        )
+        hidden_TH = self.model(tokens_T, positions_T, attend)
+        self.end_RH[row_Q] = hidden_TH[end_Q]
+
+    def _decode(self) -> None:
+        """Enqueue a window, or less where no row has that far to go."""
+        sequences, sequence_B = self.sequences, self.scheduler.running_B
+        steps = min(
+            self.window, int((sequences.limit_S - sequences.bound_S)[sequence_B].max(initial=0))
+        )
+        if not steps:
+            return
+        longest = self.scheduler.advance(steps)
+        is_truncated = bool(sequences.is_truncated_S[sequence_B].any())
+        size = self.cache.decode_window(
+            self.batch, len(sequence_B), steps=steps, longest=longest, is_truncated=is_truncated
+        )
+        counts = self.transfer.counts
+        counts.windows += 1
+        counts.steps += steps
+        counts.row_steps += steps * size
+
+    def _post(self) -> Callable[[], Report]:
+        sequence_B = self.scheduler.running_B.copy()
+        sequence_B[self._ended] = -1
+        return self.batch.post(sequence_B)
+
+    def _close(self, rows: Sequence[int]) -> None:
+        """Free rows, and move others into the gaps."""
+        if rows:
+            before = self.scheduler.num_rows
+            source_Q, target_Q = self.scheduler.drop(rows)
+            if len(source_Q):
+                self.batch.move(source_Q, target_Q)
+                self.cache.move(source_Q, target_Q)
+            self.batch.end(slice(self.scheduler.num_rows, before))
+        self._ended = []
+
+    def _harvest(self, report: Report) -> list[Result]:
+        """Read a report; answer what ended, and note the rows that this leaves idle."""
+        ends = {
+            sequence: int(self.sequences.count_S[sequence])
+            for sequence in self.sequences.read(report)
+        }
+        by_text = self._ended_by_text(report)
+        ends |= by_text
+        answers = [
+            self._result(sequence, length, sequence in by_text) for sequence, length in ends.items()
+        ]
+        for sequence in ends:
+            self.scheduler.withdraw(sequence)
+            self.sequences.close(sequence)
+        self._ended = self.scheduler.rows_of(ends)
+        self.transfer.counts.tokens += sum(ends.values())
+        self.transfer.counts.preemptions = self.scheduler.num_preempted
+        return answers
+
+    def _result(self, sequence: int, length: int, is_stopped: bool) -> Result:
+        tokens = self.sequences.tokens_SC[sequence, :length].copy()
+        logprobs = self.sequences.logprobs_SC[sequence, :length].copy()
+        is_stopped = is_stopped or int(tokens[-1]) in self.stop_tokens
+        completion = Completion(
+            tokens=tokens,
+            logprobs=logprobs,
+            finish=Finish.STOP if is_stopped else Finish.LENGTH,
+            version=self.version,
+        )
+        return self.sequences.request(sequence).id, completion
+
+    def _ended_by_text(self, report: Report) -> dict[int, int]:
+        """Find sequences whose text holds a stop string, and how many tokens it takes."""
+        ends: dict[int, int] = {}
+        open_B = report.sequence_B[report.sequence_B >= 0]
+        for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist():
+            assert self.detokenize is not None, "stop strings need a tokenizer"
+            tokens = self.sequences.tokens(sequence)
+            words = self.sequences.request(sequence).sampling.stop
+            for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
+                text = self.detokenize(tokens[:end])
+                if any(word in text for word in words):
+                    ends[sequence] = end
+                    break
+        return ends

@@ -4,8 +4,8 @@ A page takes the keys and values of a few neighbouring tokens. Nothing is ever m
 change place take their list along. Rows of one prompt read its full pages together; a page that is
 still to be written belongs to one row alone.
 
-Shapes: N pages in all, G key/value heads, D head size, R rows, P pages of a row, B rows in use, M
-rows named in a call, S pieces of context, T their tokens.
+Shapes: E pages in all, A pages of a row, N query heads, D head size, R rows, B rows in use, Q rows
+that grow, end or move, S chunks of context, T their tokens.
 """
 
 import numpy as np
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
-from whet.engine.row_state import HostTransfer, Rows
-from whet.engine.runner import Layout, decode_step
-from whet.engine.scheduler import Indices
+from whet.engine.input_batch import HostTransfer, InputBatch
+from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
 from whet.models.transformer import AttentionSpec, Transformer
@@ -28,10 +27,10 @@ class PageAllocator:
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
         self.page = page
         self.pages = pages
-        self.table_RP = np.zeros((rows, -(-longest // page)), dtype=np.int32)
+        self.table_RA = np.zeros((rows, -(-longest // page)), dtype=np.int32)
         self.held_R, self.most_R = np.zeros((2, rows), dtype=np.int64)
         """Pages each row holds now, and the most it can come to need."""
-        self.users_N = np.zeros(pages, dtype=np.int64)
+        self.users_E = np.zeros(pages, dtype=np.int64)
         self._stack = np.arange(pages, dtype=np.int32)[::-1].copy()
         self.num_free = pages
         self._copies: list[tuple[int, int]] = []
@@ -53,45 +52,45 @@ class PageAllocator:
         if end - full > self.num_free - np.count_nonzero(self.held_R < self.most_R):
             return False
         if source is not None:
-            pages = self.table_RP[source, :full]
-            self.users_N[pages] += 1
-            self.table_RP[row, :full] = pages
-        self.table_RP[row, full:end] = self._take(end - full)
+            pages = self.table_RA[source, :full]
+            self.users_E[pages] += 1
+            self.table_RA[row, :full] = pages
+        self.table_RA[row, full:end] = self._take(end - full)
         self.held_R[row], self.most_R[row] = end, self._pages(most)
         if source is not None and rest:
-            self._copies.append((int(self.table_RP[source, full]), int(self.table_RP[row, full])))
+            self._copies.append((int(self.table_RA[source, full]), int(self.table_RA[row, full])))
         return True
 
-    def grow(self, row_M: Indices, tokens_M: Indices) -> bool:
+    def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
         """Give rows the pages they lack for so many tokens, or none where too few are free."""
-        lack_M = np.maximum(-(-tokens_M // self.page) - self.held_R[row_M], 0)
-        total = int(lack_M.sum())
+        lack_Q = np.maximum(-(-tokens_Q // self.page) - self.held_R[row_Q], 0)
+        total = int(lack_Q.sum())
         if total > self.num_free:
             return False
         if total:
-            order = np.arange(total) - np.repeat(np.cumsum(lack_M) - lack_M, lack_M)
-            self.table_RP[
-                np.repeat(row_M, lack_M), np.repeat(self.held_R[row_M], lack_M) + order
+            order = np.arange(total) - np.repeat(np.cumsum(lack_Q) - lack_Q, lack_Q)
+            self.table_RA[
+                np.repeat(row_Q, lack_Q), np.repeat(self.held_R[row_Q], lack_Q) + order
             ] = self._take(total)
-            self.held_R[row_M] += lack_M
+            self.held_R[row_Q] += lack_Q
         return True
 
-    def release(self, row_M: Indices) -> None:
+    def release(self, row_Q: Indices) -> None:
         """Take all pages of some rows back; those that no other row reads fall free."""
-        held_MP = np.arange(self.table_RP.shape[1]) < self.held_R[row_M][:, None]
-        pages = self.table_RP[row_M][held_MP]
-        np.subtract.at(self.users_N, pages, 1)
-        free = np.unique(pages[self.users_N[pages] == 0])
+        held_QA = np.arange(self.table_RA.shape[1]) < self.held_R[row_Q][:, None]
+        pages = self.table_RA[row_Q][held_QA]
+        np.subtract.at(self.users_E, pages, 1)
+        free = np.unique(pages[self.users_E[pages] == 0])
         self._stack[self.num_free : self.num_free + len(free)] = free
         self.num_free += len(free)
-        self.held_R[row_M] = self.most_R[row_M] = 0
+        self.held_R[row_Q] = self.most_R[row_Q] = 0
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
         """Give the pages of some rows to others, which hold none."""
-        self.table_RP[target_M] = self.table_RP[source_M]
+        self.table_RA[target_Q] = self.table_RA[source_Q]
         for pages_R in (self.held_R, self.most_R):
-            pages_R[target_M] = pages_R[source_M]
-            pages_R[source_M] = 0
+            pages_R[target_Q] = pages_R[source_Q]
+            pages_R[source_Q] = 0
 
     def clear(self) -> None:
         """Take every page back."""
@@ -110,13 +109,13 @@ class PageAllocator:
     def _take(self, number: int) -> NDArray[np.int32]:
         self.num_free -= number
         taken = self._stack[self.num_free : self.num_free + number]
-        self.users_N[taken] = 1
+        self.users_E[taken] = 1
         return taken
 
 
 PAGE = 64
 """Tokens of a page: the block of keys that attention takes at a time."""
-_SHARE_OF_FREE = 0.9
+SHARE_OF_FREE = 0.9
 """Share of free memory for a pool of no set size; activations and graphs need the rest."""
 
 
@@ -126,6 +125,7 @@ class PagedCache:
     has_lag = splits = True
 
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
+        self.model = model
         cfg = model.cfg
         shape = (cfg.num_layers, pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
         # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must
@@ -133,77 +133,66 @@ class PagedCache:
         self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.allocator = PageAllocator(pages=pages, rows=slots + 1, longest=context, page=PAGE)
-        self.table_RP = torch.zeros(
-            self.allocator.table_RP.shape, dtype=torch.int32, device=model.device
+        self.table_RA = torch.zeros(
+            self.allocator.table_RA.shape, dtype=torch.int32, device=model.device
         )
         self.graphs = DecodeGraphs() if model.device.type == "cuda" else None
 
     def start(self) -> None:
         """Nothing is kept of the weights."""
 
-    def holds(self, tokens: int) -> bool:
-        return self.allocator.holds(tokens)
-
-    def prefill(self, layout: Layout, transfer: HostTransfer) -> "Prefill":
-        table_RP = self.allocator.table_RP
-        page_T = table_RP[layout.row_T, layout.positions_T // PAGE].astype(np.int64)
-        used = -(-int(layout.positions_T.max() + 1) // PAGE)
-        cell_T = page_T * PAGE + layout.positions_T % PAGE
-        starts_S1 = layout.starts_S1.astype(np.int32)
-        before_S = layout.before_S.astype(np.int32)
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
+        table_RA = self.allocator.table_RA
+        page_T = table_RA[chunks.row_T, chunks.positions_T // PAGE].astype(np.int64)
+        used = -(-int(chunks.positions_T.max() + 1) // PAGE)
+        cell_T = page_T * PAGE + chunks.positions_T % PAGE
+        starts_S1 = chunks.starts_S1.astype(np.int32)
+        before_S = chunks.before_S.astype(np.int32)
         return Prefill(
-            self, *transfer.send(cell_T, table_RP[layout.row_S, :used], starts_S1, before_S)
+            self, *transfer.send(cell_T, table_RA[chunks.row_S, :used], starts_S1, before_S)
         )
 
-    def copy(self, longest: int, transfer: HostTransfer) -> None:
-        pairs_M2 = self.allocator.take_copies()
-        if len(pairs_M2):
-            source_M, target_M = transfer.send(pairs_M2[:, 0].copy(), pairs_M2[:, 1].copy())
+    def copy_shared(self, transfer: HostTransfer) -> None:
+        pairs_Q2 = self.allocator.take_copies()
+        if len(pairs_Q2):
+            source_Q, target_Q = transfer.send(pairs_Q2[:, 0].copy(), pairs_Q2[:, 1].copy())
             for keys, values in zip(self.keys, self.values, strict=True):
-                keys[target_M] = keys[source_M]
-                values[target_M] = values[source_M]
+                keys[target_Q] = keys[source_Q]
+                values[target_Q] = values[source_Q]
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
         """Lists of pages are brought up to date by `sync`."""
 
     def sync(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
         used = -(-longest // PAGE)
-        (self.table_RP[:num_rows, :used],) = transfer.send(
-            self.allocator.table_RP[:num_rows, :used]
+        (self.table_RA[:num_rows, :used],) = transfer.send(
+            self.allocator.table_RA[:num_rows, :used]
         )
 
-    def window(
-        self,
-        model: Transformer,
-        rows: Rows,
-        num_rows: int,
-        *,
-        steps: int,
-        longest: int,
-        has_cuts: bool,
-        transfer: HostTransfer,
+    def decode_window(
+        self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
         """Decode by graphs on a GPU: a step depends on sizes and addresses alone."""
-        self.sync(num_rows, longest, transfer)
-        rows.draw(slice(0, num_rows))
-        size = rounded_rows(num_rows, len(rows.token_R))
+        self.sync(num_rows, longest, batch.transfer)
+        batch.draw(slice(0, num_rows))
+        size = rounded_rows(num_rows, len(batch.token_R))
         width = rounded_length(longest)
 
         def step() -> None:
-            attend = self.decode(rows, size, width)
-            decode_step(model, rows, slice(0, size), attend, has_cuts=has_cuts)
+            attend = self.decode(batch, size, width)
+            batch.decode(self.model, slice(0, size), attend, is_truncated=is_truncated)
 
         for _ in range(steps):
             if self.graphs is None:
                 step()
             else:
-                self.graphs.run((size, width, has_cuts), step)
-        transfer.counts.recordings = 0 if self.graphs is None else len(self.graphs)
+                self.graphs.run((size, width, is_truncated), step)
+        batch.transfer.counts.recordings = 0 if self.graphs is None else len(self.graphs)
         return size
 
-    def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
+    def decode(self, batch: InputBatch, size: int, longest: int) -> "Decode":
         used = slice(0, size)
-        return Decode(self, rows.position_of(used), rows.live_R[used], longest)
+        return Decode(self, batch.position_of(used), batch.live_R[used], longest)
 
 
 class Prefill:
@@ -213,17 +202,16 @@ class Prefill:
         self,
         cache: PagedCache,
         cell_T: Tensor,
-        table_SP: Tensor,
+        table_SA: Tensor,
         starts_S1: Tensor,
         before_S: Tensor,
     ) -> None:
         self.cache = cache
         self.cell_T = cell_T
-        self.where = table_SP, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
+        self.where = table_SA, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.cache.keys[layer]
-        values = self.cache.values[layer]
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
         q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
         return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
 
@@ -236,21 +224,20 @@ class Decode:
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
         # The width of the table bounds what attention looks through, so it is cut to the longest
         # row.
-        self.table_BP = cache.table_RP[: len(position_B), : -(-longest // PAGE)].contiguous()
+        self.table_BA = cache.table_RA[: len(position_B), : -(-longest // PAGE)].contiguous()
         # An ended row may stand beyond the longest live one: it looks at its first page instead,
         # and writes nowhere.
-        page_B = self.table_BP.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
+        page_B = self.table_BA.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
         self.cell_B = torch.where(live_B == 1, page_B * PAGE + position_B % PAGE, -1)
         self.length_B = (position_B + 1) * live_B
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys = self.cache.keys[layer]
-        values = self.cache.values[layer]
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
         q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
         if self.scratch is None:
-            self.scratch = decode_scratch(q_BND, self.table_BP.shape[1] * PAGE)
+            self.scratch = decode_scratch(q_BND, self.table_BA.shape[1] * PAGE)
         return paged_decode(
-            q_BND, keys, values, self.table_BP, self.length_B, self.scratch, window=spec.window
+            q_BND, keys, values, self.table_BA, self.length_B, self.scratch, window=spec.window
         )
 
 
@@ -266,7 +253,7 @@ def build_paged_cache(
     elif model.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(model.device)
-        pages = min(pages, int(_SHARE_OF_FREE * free) // page_bytes)
+        pages = min(pages, int(SHARE_OF_FREE * free) // page_bytes)
     if pages < 1:
         raise EngineError(
             f"the cache has no room for {PAGE} tokens, which take {page_bytes} bytes; "

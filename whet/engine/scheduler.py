@@ -7,8 +7,8 @@ spare, keeps the newest prompt for samples of it that are still to come.
 The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
 number there must be once all that was asked for has run, unless a stop token came first.
 
-Shapes: S sequences, W longest completion, R rows, B rows of a report or admitted together, M rows
-that move.
+Shapes: S sequences, or chunks of them in a prefill; C positions, T tokens of a prefill, R rows, B
+rows in use, W tokens of a window, Q a selection: rows that grow or move, chunks that end a context.
 """
 
 import heapq
@@ -35,8 +35,8 @@ class Report:
     """The request of each row; -1 for one that has been answered."""
     is_done_B: NDArray[np.bool_]
     count_B: Indices
-    tokens_BX: Tokens
-    logprobs_BX: Floats
+    tokens_BW: Tokens
+    logprobs_BW: Floats
 
 
 class Sequences:
@@ -47,10 +47,10 @@ class Sequences:
         self.start_S, self.limit_S, self.count_S, self.bound_S, self.number_S = np.zeros(
             (5, sequences), dtype=np.int64
         )
-        self.has_cuts_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
+        self.is_truncated_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
         # Memory that is never written is never taken, so rows may be as long as the context.
-        self.tokens_SW = np.zeros((sequences, width), dtype=np.int32)
-        self.logprobs_SW = np.zeros((sequences, width), dtype=np.float32)
+        self.tokens_SC = np.zeros((sequences, width), dtype=np.int32)
+        self.logprobs_SC = np.zeros((sequences, width), dtype=np.float32)
         self._free = list(range(sequences))[::-1]
         self._next_number = 0
 
@@ -63,11 +63,10 @@ class Sequences:
         sequence = self._free.pop()
         self.request_S[sequence] = request
         self.start_S[sequence] = len(request.prompt)
-        self.count_S[sequence] = 0
-        self.bound_S[sequence] = 0
+        self.count_S[sequence] = self.bound_S[sequence] = 0
         self.limit_S[sequence] = min(request.sampling.max_tokens, context - len(request.prompt))
         self.number_S[sequence] = self._next_number
-        self.has_cuts_S[sequence] = request.sampling.has_cuts
+        self.is_truncated_S[sequence] = request.sampling.is_truncated
         self.has_stops_S[sequence] = bool(request.sampling.stop)
         self._next_number += 1
         return sequence
@@ -88,7 +87,7 @@ class Sequences:
 
     def tokens(self, sequence: int) -> Tokens:
         """Give the tokens read back so far."""
-        return self.tokens_SW[sequence, : self.count_S[sequence]]
+        return self.tokens_SC[sequence, : self.count_S[sequence]]
 
     def context(self, sequence: int) -> Tokens:
         """Lay out what has to be run to go on sampling: the prompt and the tokens so far."""
@@ -104,19 +103,14 @@ class Sequences:
         """File the new tokens of a report; returns the sequences that it shows to have ended."""
         known_B = np.where(report.sequence_B >= 0, self.count_S[report.sequence_B], report.count_B)
         new_B = report.count_B - known_B
-        row_M, column_M = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
-        sequence_M = report.sequence_B[row_M]
-        place_M = known_B[row_M] + column_M
-        self.tokens_SW[sequence_M, place_M] = report.tokens_BX[row_M, column_M]
-        self.logprobs_SW[sequence_M, place_M] = report.logprobs_BX[row_M, column_M]
+        row_Q, column_Q = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
+        target = report.sequence_B[row_Q], known_B[row_Q] + column_Q
+        self.tokens_SC[target] = report.tokens_BW[row_Q, column_Q]
+        self.logprobs_SC[target] = report.logprobs_BW[row_Q, column_Q]
         is_open_B = report.sequence_B >= 0
         self.count_S[report.sequence_B[is_open_B]] = report.count_B[is_open_B]
         ended: list[int] = report.sequence_B[is_open_B & report.is_done_B].tolist()
         return ended
-
-    def output(self, sequence: int, length: int) -> tuple[Tokens, Floats]:
-        """Copy the first tokens of a sequence, with their log-probabilities."""
-        return self.tokens_SW[sequence, :length].copy(), self.logprobs_SW[sequence, :length].copy()
 
 
 LOOK_AHEAD = 4
@@ -126,12 +120,13 @@ LOOK_AHEAD = 4
 class BlockAllocator(Protocol):
     """Cache memory as the scheduler sees it; `whet/engine/paged_cache.py` explains each call."""
 
+    def holds(self, tokens: int) -> bool: ...
     def place(
         self, row: int, *, tokens: int, ahead: int, most: int, source: int | None
     ) -> bool: ...
-    def grow(self, row_M: Indices, tokens_M: Indices) -> bool: ...
-    def release(self, row_M: Indices) -> None: ...
-    def move(self, source_M: Indices, target_M: Indices) -> None: ...
+    def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool: ...
+    def release(self, row_Q: Indices) -> None: ...
+    def move(self, source_Q: Indices, target_Q: Indices) -> None: ...
     def clear(self) -> None: ...
 
 
@@ -191,18 +186,18 @@ class Scheduler:
 
     def make_room(self) -> list[int]:
         """Find room for the next window; returns the rows that have to give way for it."""
-        row_M = np.arange(self.num_rows)
-        tokens_M = self.sequences.cache_lengths(self.running_B, self.window)
+        row_Q = np.arange(self.num_rows)
+        tokens_Q = self.sequences.cache_lengths(self.running_B, self.window)
         given: list[int] = []
-        while not self.allocator.grow(row_M, tokens_M):
+        while not self.allocator.grow(row_Q, tokens_Q):
             if self._forget():
                 continue
-            assert len(row_M) > 1, "a request that has all memory to itself fits"
-            youngest = int(np.argmax(self.sequences.number_S[self.sequence_R[row_M]]))
-            given.append(int(row_M[youngest]))
-            self.allocator.release(row_M[youngest : youngest + 1])
-            row_M = np.delete(row_M, youngest)
-            tokens_M = np.delete(tokens_M, youngest)
+            assert len(row_Q) > 1, "a request that has all memory to itself fits"
+            youngest = int(np.argmax(self.sequences.number_S[self.sequence_R[row_Q]]))
+            given.append(int(row_Q[youngest]))
+            self.allocator.release(row_Q[youngest : youngest + 1])
+            row_Q = np.delete(row_Q, youngest)
+            tokens_Q = np.delete(tokens_Q, youngest)
         self._waiting.extendleft(self.sequence_R[given].tolist())
         self.num_preempted += len(given)
         return given
@@ -220,8 +215,11 @@ class Scheduler:
                 if row > 0:
                     self._waiting.appendleft(sequence)
                     break
-                self._place_alone(sequence)
+                # The kept prompt is all that can stand in the way of a request that runs alone.
+                self._forget()
                 sources.clear()
+                is_placed = self._place(0, sequence, None)
+                assert is_placed, "a request that has all memory to itself fits"
             if key not in sources:
                 sources[key] = row
                 fresh.append(row)
@@ -257,13 +255,13 @@ class Scheduler:
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
-        source_M = left + np.nonzero(~is_gone_B[left:])[0]
-        target_M = np.nonzero(is_gone_B[:left])[0]
+        source_Q = left + np.nonzero(~is_gone_B[left:])[0]
+        target_Q = np.nonzero(is_gone_B[:left])[0]
         self.allocator.release(np.nonzero(is_gone_B)[0])
-        self.allocator.move(source_M, target_M)
-        self.sequence_R[target_M] = self.sequence_R[source_M]
+        self.allocator.move(source_Q, target_Q)
+        self.sequence_R[target_Q] = self.sequence_R[source_Q]
         self.num_rows = left
-        return source_M, target_M
+        return source_Q, target_Q
 
     def rows_of(self, sequences: Collection[int]) -> list[int]:
         """Find the rows that serve these sequences."""
@@ -281,11 +279,8 @@ class Scheduler:
         """Take the next sequence; one whose tokens are still on the device holds up the others."""
         if self._waiting:
             sequence = self._waiting[0]
-            return (
-                self._waiting.popleft()
-                if self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
-                else None
-            )
+            is_read = self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
+            return self._waiting.popleft() if is_read else None
         request = next(self._source, None) if self.sequences.has_room else None
         return None if request is None else self.sequences.open(request, self.context)
 
@@ -297,12 +292,6 @@ class Scheduler:
         return self.allocator.place(
             row, tokens=start + count, ahead=ahead, most=most, source=source
         )
-
-    def _place_alone(self, sequence: int) -> None:
-        """Drop the kept prompt, all that can stand in the way of a request that runs alone."""
-        self._forget()
-        is_placed = self._place(0, sequence, None)
-        assert is_placed, "a request that has all memory to itself fits"
 
     def _keep(self, fresh: list[int]) -> int | None:
         """Keep the last prompt that was run; only its samples can still be to come."""
@@ -332,29 +321,77 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
 
     Requests of one prompt that come one after the other stay together, since they share it.
     """
-    blocks = _blocks(requests, most=ahead)
     heap: list[tuple[int, int, list[Request]]] = []
-    waiting = number = 0
-    is_over = False
-    while heap or not is_over:
-        while waiting < ahead and not is_over:
-            block = next(blocks, None)
-            if block is None:
-                is_over = True
-            else:
-                heapq.heappush(
-                    heap, (-max(request.sampling.max_tokens for request in block), number, block)
-                )
-                waiting = waiting + len(block)
-                number = number + 1
-        if heap:
-            block = heapq.heappop(heap)[2]
-            waiting -= len(block)
-            yield from block
+    waiting = 0
+    for number, group in enumerate(_groups(requests, most=ahead)):
+        longest = max(request.sampling.max_tokens for request in group)
+        heapq.heappush(heap, (-longest, number, group))
+        waiting += len(group)
+        while waiting >= ahead:
+            first = heapq.heappop(heap)[2]
+            waiting -= len(first)
+            yield from first
+    while heap:
+        yield from heapq.heappop(heap)[2]
 
 
-def _blocks(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
+def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
     """Gather consecutive requests of one prompt, at most so many: the stream may never end."""
     for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
-        while block := list(islice(same, most)):
-            yield block
+        while group := list(islice(same, most)):
+            yield group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PrefillPass:
+    """One forward pass over chunks of contexts, laid end to end."""
+
+    tokens_T: Indices
+    positions_T: Indices
+    row_T: Indices
+    row_S: Indices
+    before_S: Indices
+    """Tokens of its context that stand before each chunk."""
+    starts_S1: Indices
+    """Where each chunk starts, and where the last one ends."""
+    end_Q: Indices
+    """Where contexts that end in this pass have their last token."""
+    row_Q: Indices
+
+
+def plan_prefill(contexts: dict[int, Tokens], *, most: int, splits: bool) -> list[PrefillPass]:
+    """Spread the contexts of rows over passes of at most `most` tokens.
+
+    Without `splits` a context stays whole, even one that is longer.
+    """
+    passes: list[list[tuple[int, int, int]]] = [[]]
+    room = most
+    for row, context in contexts.items():
+        start = 0
+        while start < len(context):
+            if passes[-1] and (room <= 0 or (not splits and len(context) > room)):
+                passes.append([])
+                room = most
+            end = min(start + room, len(context)) if splits else len(context)
+            passes[-1].append((row, start, end))
+            room -= end - start
+            start = end
+    return [_lay_out(contexts, chunks) for chunks in passes if chunks]
+
+
+def _lay_out(contexts: dict[int, Tokens], chunks: list[tuple[int, int, int]]) -> PrefillPass:
+    row_S, before_S, after_S = np.array(chunks, dtype=np.int64).T.copy()
+    lengths_S = after_S - before_S
+    starts_S1 = np.concatenate([[0], np.cumsum(lengths_S)])
+    is_last_S = np.array([end == len(contexts[row]) for row, _, end in chunks])
+    tokens_T = np.concatenate([contexts[row][start:end] for row, start, end in chunks])
+    return PrefillPass(
+        tokens_T=tokens_T.astype(np.int64),
+        positions_T=np.arange(starts_S1[-1]) + np.repeat(before_S - starts_S1[:-1], lengths_S),
+        row_T=np.repeat(row_S, lengths_S),
+        row_S=row_S,
+        before_S=before_S,
+        starts_S1=starts_S1,
+        end_Q=(starts_S1[1:] - 1)[is_last_S],
+        row_Q=row_S[is_last_S],
+    )

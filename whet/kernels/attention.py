@@ -2,7 +2,7 @@
 """Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
-head size, P pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
+head size, A pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
 size a multiple of 64. In C, U tokens stand in S lines of C cells.
 
 The three Triton kernels give one token the same bits: all take keys in blocks of 64, sum blocks in
@@ -80,7 +80,7 @@ def paged_prefill(
     q_TND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_SP: Tensor,
+    table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
     tiles_X2: Tensor | None = None,
@@ -93,11 +93,11 @@ def paged_prefill(
     """
     if not _fits(q_TND):
         return plain_paged_prefill(
-            q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, window
+            q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, window
         )
     tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
     return triton_attention.paged_forward(
-        q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2, window=window
+        q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, tiles_X2, window=window
     )
 
 
@@ -106,7 +106,7 @@ def paged_decode(
     q_BND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_BP: Tensor,
+    table_BA: Tensor,
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
@@ -118,11 +118,11 @@ def paged_decode(
     anew if absent.
     """
     if not _fits(q_BND):
-        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B, window)
+        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, window)
     if scratch is None:
-        scratch = decode_scratch(q_BND, table_BP.shape[1] * keys_pages.shape[2])
+        scratch = decode_scratch(q_BND, table_BA.shape[1] * keys_pages.shape[2])
     return triton_attention.decode(
-        q_BND, keys_pages, values_pages, table_BP, length_B, scratch, window=window
+        q_BND, keys_pages, values_pages, table_BA, length_B, scratch, window=window
     )
 
 
@@ -183,7 +183,7 @@ def plain_paged_prefill(
     q_TND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_SP: Tensor,
+    table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
     window: int | None = None,
@@ -196,7 +196,7 @@ def plain_paged_prefill(
         end = starts[index + 1]
         length = before + end - start
         k_GCD, v_GCD = (
-            _context(pages, table_SP[index])[:, :length] for pages in (keys_pages, values_pages)
+            _context(pages, table_SA[index])[:, :length] for pages in (keys_pages, values_pages)
         )
         column_C = torch.arange(length, device=q_TND.device)
         mask = column_C <= column_C[before:, None]
@@ -214,14 +214,14 @@ def plain_paged_decode(
     q_BND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_BP: Tensor,
+    table_BA: Tensor,
     length_B: Tensor,
     window: int | None = None,
 ) -> Tensor:
     """Do the same in plain torch, over a copy of the pages."""
     rows, heads, size = q_BND.shape
     groups = keys_pages.shape[1]
-    context = table_BP.shape[1] * keys_pages.shape[2]
+    context = table_BA.shape[1] * keys_pages.shape[2]
     column_C = torch.arange(context, device=q_BND.device)
     seen_BC = column_C < length_B[:, None]
     if window is not None:
@@ -229,7 +229,7 @@ def plain_paged_decode(
     seen_B11C = seen_BC[:, None, None]
     # What lies in a page past the end of its sequence may be anything, even no number.
     k_BGCD, v_BGCD = (
-        _context(pages, table_BP).where(seen_B11C.transpose(2, 3), 0)
+        _context(pages, table_BA).where(seen_B11C.transpose(2, 3), 0)
         for pages in (keys_pages, values_pages)
     )
     # Query heads that share a key head become rows of one small matrix: no key is read twice.

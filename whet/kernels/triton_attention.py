@@ -43,7 +43,7 @@ def paged_forward(
     q_TND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_SP: Tensor,
+    table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
     tiles_X2: Tensor,
@@ -51,7 +51,7 @@ def paged_forward(
     window: int | None = None,
 ) -> Tensor:
     page = _page_size(keys_pages, values_pages)
-    table_SP = table_SP.contiguous()
+    table_SA = table_SA.contiguous()
     return _launch_prefill(
         q_TND.contiguous(),
         keys_pages,
@@ -59,10 +59,10 @@ def paged_forward(
         starts_S1,
         tiles_X2,
         before_S,
-        table_SP,
+        table_SA,
         None,
         page=page,
-        width=table_SP.shape[1],
+        width=table_SA.shape[1],
         window=window,
     )
 
@@ -71,7 +71,7 @@ def decode(
     q_BND: Tensor,
     keys_pages: Tensor,
     values_pages: Tensor,
-    table_BP: Tensor,
+    table_BA: Tensor,
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor],
     *,
@@ -80,9 +80,9 @@ def decode(
     page = _page_size(keys_pages, values_pages)
     (rows, heads, size) = q_BND.shape
     groups = keys_pages.shape[1]
-    width = table_BP.shape[1]
+    width = table_BA.shape[1]
     q_BND = q_BND.contiguous()
-    table_BP = table_BP.contiguous()
+    table_BA = table_BA.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
     parts_BCND = scratch[2]
@@ -91,7 +91,7 @@ def decode(
     assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
         "scratch memory of another size"
     )
-    given = q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, *scratch
+    given = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
     sizes = groups, share, size, page, tile, BLOCK, CHUNK, window or 0
     _decode[(rows, groups, chunks)](
         *given, LOG2_E / math.sqrt(size), width, chunks, *sizes, **DECODE
@@ -111,7 +111,7 @@ def _launch_prefill(
     starts_S1: Tensor,
     tiles_X2: Tensor,
     before_S: Tensor,
-    table_SP: Tensor,
+    table_SA: Tensor,
     lse_NT: Tensor | None,
     *,
     page: int,
@@ -121,7 +121,7 @@ def _launch_prefill(
     (tokens, heads, size) = q_TND.shape
     groups = keys.shape[1]
     out_TND = torch.empty_like(q_TND)
-    given = q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SP, out_TND
+    given = q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SA, out_TND
     sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
     _prefill[(len(tiles_X2), heads)](
         *given,

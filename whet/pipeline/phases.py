@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from whet.engine.build import EngineConfig
-from whet.engine.runner import PREFILL_TOKENS
+from whet.engine.base import EngineConfig
+from whet.engine.native import PREFILL_TOKENS
 from whet.plan import cost as estimate
 from whet.plan.cost import GB, Card, Cost
 from whet.train.optim import TrainConfig
@@ -13,9 +13,6 @@ from whet.train.optim import TrainConfig
 DRIVER_BYTES = 0.6 * GB
 FEWEST_TOKENS = 4096
 """Tokens of a pass below which a GPU has too little to do."""
-SHARE_OF_FREE = 0.9
-"""What the engine's cache takes at most of the memory that is free when it first runs
-(`whet/engine/paged_cache.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +99,8 @@ class Phase:
 def phases(job: Job, card: Card) -> Iterator[Phase]:
     """What a step does, in order: sample, let the reader read, update."""
     fit = find_fit(job, card)
-    if job.engine is not None:
-        yield _sampling(job, job.engine, card, wakes=not fit.keeps_cache)
+    if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
+        yield _sampling(job, job.engine, card, cache, wakes=not fit.keeps_cache)
     if job.reader is not None:
         yield _reading(job, job.reader, card, fit)
     if job.train is not None:
@@ -124,9 +121,9 @@ def find_fit(job: Job, card: Card) -> Fit:
     """Decide as a run will (`whet/train/memory.py`), from what is predicted instead of what is
     measured."""
     cache = 0.0
-    if job.engine is not None:
+    if job.engine is not None and (predicted := cache_bytes(job, card)) is not None:
         rows = min(job.engine.slots, job.sequences)
-        cache = _cache(job, job.engine, card) + 4.0 * rows * job.cost.cfg.vocab_size
+        cache = predicted + 4.0 * rows * job.cost.cfg.vocab_size
     if job.train is None:
         return Fit(keeps_cache=True, cache=cache, checkpointed=0)
     train = job.train
@@ -189,23 +186,20 @@ def fits(job: Job, card: Card) -> bool:
     return all(phase.peak <= card.usable for phase in phases(job, card))
 
 
-def _cache(job: Job, engine: EngineConfig, card: Card) -> float:
-    full = estimate.pool_bytes(job.cost, rows=engine.slots, context=_context(job, engine))
+def cache_bytes(job: Job, card: Card) -> float | None:
+    """Ask the engine's settings for its cache; None where there is none, or no prediction."""
+    if job.engine is None:
+        return None
+    longest = job.cost.cfg.max_positions
+    context = min(job.engine.context or longest, longest)
     free = card.memory - DRIVER_BYTES - sum(job.state.values())
-    return min(full, SHARE_OF_FREE * max(free, 0.0), (engine.kv_gb or math.inf) * 2**30)
+    return job.engine.cache_bytes(job.cost.kv_bytes, context=context, free=free)
 
 
-def _context(job: Job, engine: EngineConfig) -> int:
-    return min(engine.context or job.cost.cfg.max_positions, job.cost.cfg.max_positions)
-
-
-def _sampling(job: Job, engine: EngineConfig, card: Card, *, wakes: bool) -> Phase:
+def _sampling(job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes: bool) -> Phase:
     rows = min(engine.slots, job.sequences)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
-    sampling = estimate.sampling_bytes(
-        job.cost, rows=rows, context=_context(job, engine), prefill=prefill
-    )
-    sampling["cache"] = _cache(job, engine, card)
+    sampling = {"cache": cache} | estimate.sampling_bytes(job.cost, rows=rows, prefill=prefill)
     seconds = estimate.rollout_seconds(
         job.cost, card, requests=job.sequences, rows=rows, prompt=job.prompt, new=job.new
     )

@@ -8,13 +8,13 @@ from functools import partial
 from rich.table import Table
 
 from whet.algos.catalog import AlgoConfig, resolve
-from whet.engine.build import EngineConfig
+from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
-from whet.pipeline.phases import Job, phases, way_out
+from whet.pipeline.phases import Job, cache_bytes, phases, way_out
 from whet.plan.cost import CARDS, GB, Cost
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
@@ -49,6 +49,9 @@ def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: in
     table = Table(*COLUMNS, title=f"on one {gpu}", box=None)
     planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
     for stage, job in planned:
+        if job.engine is not None and cache_bytes(job, card) is None:
+            kind = job.engine.kind
+            notes.append(f"{stage}, sample: not counted, engine.kind = {kind!r} predicts nothing")
         for phase in phases(job, card):
             parts = ", ".join(
                 f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB

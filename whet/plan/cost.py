@@ -4,7 +4,6 @@ The shares of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B model
 (docs/performance.md); on other cards the same shares are assumed. Memory is counted, not fitted.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -35,35 +34,19 @@ class Cost:
     def parameters(self) -> int:
         """All weights: matrices, embedding, norms and biases."""
         cfg = self.cfg
-        small = (
-            2 * cfg.hidden_size
-            + (cfg.qkv_size if cfg.qkv_bias else 0)
-            + (2 * cfg.head_dim if cfg.qk_norm else 0)
-        )
-        return (
-            self.body
-            + self.head * (1 if cfg.tied else 2)
-            + cfg.num_layers * small
-            + cfg.hidden_size
-        )
+        biases = cfg.qkv_size if cfg.qkv_bias else 0
+        norms = 2 * cfg.hidden_size + (2 * cfg.head_dim if cfg.qk_norm else 0)
+        heads = self.head * (1 if cfg.tied else 2)
+        return self.body + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
 
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
         """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
         cfg = self.cfg
-        hidden = cfg.hidden_size
-        inner = cfg.intermediate_size
         queries = cfg.num_heads * cfg.head_dim
         keys = cfg.num_kv_heads * cfg.head_dim
-        sides = {
-            "q_proj": hidden + queries,
-            "k_proj": hidden + keys,
-            "v_proj": hidden + keys,
-            "o_proj": queries + hidden,
-            "gate_proj": hidden + inner,
-            "up_proj": hidden + inner,
-            "down_proj": inner + hidden,
-        }
-        return cfg.num_layers * rank * sum(sides[name] for name in targets)
+        other_side = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
+        sides = (cfg.hidden_size + other_side.get(name, cfg.intermediate_size) for name in targets)
+        return cfg.num_layers * rank * sum(sides)
 
     @property
     def kv_bytes(self) -> int:
@@ -83,13 +66,14 @@ class Cost:
         logsumexp = 4 * cfg.num_heads
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
-    def attention_flops(self, length: int) -> float:
-        """Count causal attention of one sequence, forward: two products of half a square."""
-        return 2.0 * self.cfg.num_layers * self.cfg.num_heads * self.cfg.head_dim * length**2
-
     def forward_flops(self, length: int, scored: int) -> float:
-        """One sequence through the layers, and `scored` of its tokens through the head."""
-        return 2.0 * (self.body * length + self.head * scored) + self.attention_flops(length)
+        """One sequence through the layers, and `scored` of its tokens through the head.
+
+        Causal attention takes two products of half a square.
+        """
+        cfg = self.cfg
+        attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
+        return 2.0 * (self.body * length + self.head * scored) + attention
 
     def update_flops(self, length: int, scored: int) -> float:
         """Forward and backward: three times the forward pass."""
@@ -142,7 +126,7 @@ _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
 """Time to free a cache and allocate, clear and record it again."""
 SHARE_OF_MEMORY = 0.95
-PIECES = 9 * 4.0 * 2**24
+STAGING = 9 * 4.0 * 2**24
 """Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
 """Logits that an update holds at a time (`whet/kernels/head.py`)."""
@@ -204,20 +188,14 @@ def score_seconds(
     return sequences * (flops / (card.matmul * _MATMUL) + kept / card.copy) + brought
 
 
-def pool_bytes(cost: Cost, *, rows: int, context: int) -> float:
-    """The cache of full rows, one spare among them, in pages of 64 tokens."""
-    return (rows + 1) * math.ceil(context / 64) * 64 * float(cost.kv_bytes)
-
-
-def sampling_bytes(cost: Cost, *, rows: int, context: int, prefill: int = 0) -> dict[str, float]:
-    """Count what a rollout holds besides weights and optimiser; `prefill` tokens run at once."""
+def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
+    """Count what a rollout holds besides its cache; `prefill` tokens run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
     pass_bytes = float(
         prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size)
     )
     return {
-        "cache": pool_bytes(cost, rows=rows, context=context),
         # Recorded steps hold one set; first tokens are sampled from another, after the prompts have
         # run.
         "logits": 2 * logits,
@@ -295,6 +273,6 @@ def state_bytes(
     optimiser = optimizer_bytes(trained, width)
     return {
         "weights": weights,
-        "optimiser": PIECES if offload and trained else optimiser,
+        "optimiser": STAGING if offload and trained else optimiser,
         "reference": weights if reference else 0.0,
     }

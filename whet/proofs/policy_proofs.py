@@ -14,7 +14,7 @@ from torch import Tensor
 from whet.algos import catalog
 from whet.algos.catalog import AlgoConfig, build
 from whet.data.examples import Example
-from whet.engine.base import Counts, Request, Sampling
+from whet.engine.base import Counts, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
 from whet.kernels.switch import uses_triton
 from whet.proofs import specimen
@@ -47,6 +47,7 @@ class ScriptedEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         self.counts = Counts()
         for request in requests:
+            check_prompt(request, self.context)
             whole = self.answer(request)
             limit = min(request.sampling.max_tokens, self.context - len(request.prompt))
             tokens = np.asarray(whole[:limit], dtype=np.int32)

@@ -7,7 +7,7 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise
@@ -41,7 +41,7 @@ def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
 
 def policy(*, seed: int = 0, slots: int = 4) -> Policy:
     """Make a policy in the device's dtype, with so few slots that requests wait."""
-    return build_policy(model(seed=seed), tokenizer(), EngineConfig(slots=slots), name="specimen")
+    return build_policy(model(seed=seed), tokenizer(), NativeConfig(slots=slots), name="specimen")
 
 
 def make_examples(*, seed: int = 0) -> list[Example]:

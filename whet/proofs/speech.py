@@ -8,7 +8,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from whet.engine.build import EngineConfig, build_engine
+from whet.engine.native import NativeConfig
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.text.chat import ChatFormat
@@ -165,7 +165,7 @@ def _cut_by_engine() -> int:
     model = specimen.model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
-    engine = build_engine(EngineConfig(slots=4), model, stop_tokens=stops)
+    engine = NativeConfig(slots=4).build(model, stop_tokens=stops)
     wrong = 0
     for _, completion in engine.generate(specimen.requests(size)):
         *before, last = completion.tokens.tolist()

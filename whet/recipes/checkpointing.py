@@ -261,6 +261,7 @@ class CheckpointManager:
 
     def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
         """Measure the policy; where it `counts`, its checkpoint may become the result."""
+        self.policy.publish(step)
         summary, groups = self.validator.validate(self.policy.chat_engine)
         value = summary.pass_at[1].mean
         self.run.write_eval(step, summary.to_json())

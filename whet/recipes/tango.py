@@ -20,7 +20,7 @@ from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
 from whet.evals.validation import Validator
 from whet.grading.check_task import check_first
@@ -109,7 +109,7 @@ class TangoConfig(TrainingConfig):
     both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     verifier_train: TrainConfig = TrainConfig()
     """How the verifier's weights move."""
-    verifier_engine: EngineConfig = EngineConfig()
+    verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many verifications are sampled at once, in how much memory."""
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from whet.algos.catalog import AlgoConfig
 from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import DataError
 from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
@@ -87,7 +87,7 @@ class ModelStageConfig(StageConfig):
     """Where the weights come from."""
     sampling: Sampling = Sampling()
     """How answers are sampled."""
-    engine: EngineConfig = EngineConfig()
+    engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many answers are sampled at once, in how much memory."""
     grading: Limits = Limits()
     """What grading an answer may cost."""

@@ -2,12 +2,12 @@
 
 import random
 import string
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from whet.engine.base import Engine, Request, Sampling
+from whet.errors import EngineError
 from whet.tasks.base import Task
 from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdict
 
@@ -15,28 +15,29 @@ from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdi
 def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int = 6) -> None:
     """Check every promise of `Engine`; the engine is closed afterwards.
 
-    Each request is answered once under its id, within its length and the context, from its seed
-    alone, under the version of the weights, and pulled when needed.
+    `check_exact` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
     """
-    requests = _requests(prompts, max_tokens)
-    first = dict(engine.generate(iter(requests)))
-    assert sorted(first) == sorted(request.id for request in requests), (
-        "every request is answered once"
-    )
-    for completion in first.values():
-        _check_completion(completion, max_tokens)
-    tokens = sum(len(completion.tokens) for completion in first.values())
-    assert engine.counts.tokens == tokens, "counts are those of the latest call"
-    engine.sleep()
-    again = dict(engine.generate(reversed(requests)))
+    requests = _requests(prompts, Sampling(max_tokens=max_tokens))
+    first = _generate(engine, requests)
     for id, completion in first.items():
-        np.testing.assert_array_equal(
-            completion.tokens, again[id].tokens, "order, or sleep, changed a result"
+        _check_completion(id, completion, max_tokens)
+    tokens = sum(len(completion.tokens) for completion in first.values())
+    assert engine.counts.tokens == tokens, (
+        f"counts.tokens is {engine.counts.tokens} after a call that gave {tokens}"
+    )
+    engine.sleep()
+    again = _generate(engine, requests[::-1])
+    for id, completion in first.items():
+        assert completion.tokens.tolist() == again[id].tokens.tolist(), (
+            f"request {id} has other tokens after sleep(), in another order: they follow from "
+            "weights, prompt, sampling and seed alone"
         )
     assert list(engine.generate([])) == [], "no request, no answer"
-    assert engine.counts.tokens == 0, "counts are those of the latest call"
+    assert engine.counts.tokens == 0, "counts are those of the latest call, also of an empty one"
+    _check_seeds(prompts, first)
+    _check_greedy(engine, prompts, first, max_tokens)
     _check_laziness(engine, prompts, max_tokens)
-    _check_context(engine)
+    _check_context(engine, prompts[0])
     _check_version(engine, requests[0])
     engine.close()
     engine.close()
@@ -58,34 +59,81 @@ def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> No
         task.parse_question(text)
 
 
-def _requests(prompts: Sequence[Tokens], max_tokens: int) -> list[Request]:
-    sampling = Sampling(max_tokens=max_tokens)
+SEEDS = 3
+
+
+def _requests(prompts: Sequence[Tokens], sampling: Sampling) -> list[Request]:
     return [
         Request(id=f"{index}/{number}", prompt=prompt, sampling=sampling, seed=10 * index + number)
         for index, prompt in enumerate(prompts)
-        for number in range(3)
+        for number in range(SEEDS)
     ]
 
 
-def _check_completion(completion: Completion, max_tokens: int) -> None:
-    assert 1 <= len(completion.tokens) <= max_tokens
-    assert completion.tokens.dtype == np.int32 and completion.logprobs.dtype == np.float32
-    assert len(completion.logprobs) == len(completion.tokens)
-    assert np.isfinite(completion.logprobs).all() and (completion.logprobs <= 0).all()
-    assert completion.finish == Finish.STOP or len(completion.tokens) == max_tokens
+def _generate(engine: Engine, requests: Sequence[Request]) -> dict[str, Completion]:
+    answers = list(engine.generate(iter(requests)))
+    assert sorted(id for id, _ in answers) == sorted(request.id for request in requests), (
+        "every request is answered once, under its id"
+    )
+    return dict(answers)
+
+
+def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
+    tokens, logprobs = completion.tokens, completion.logprobs
+    assert 1 <= len(tokens) <= max_tokens, (
+        f"request {id} has {len(tokens)} tokens, expected 1 to {max_tokens}"
+    )
+    assert tokens.dtype == np.int32, f"tokens are {tokens.dtype}, expected int32"
+    assert logprobs.dtype == np.float32, f"log-probabilities are {logprobs.dtype}, expected float32"
+    assert len(logprobs) == len(tokens), "every token has a log-probability"
+    assert np.isfinite(logprobs).all() and (logprobs <= 0).all(), (
+        f"request {id} has log-probabilities {logprobs.tolist()}, expected numbers up to 0"
+    )
+    assert completion.finish == Finish.STOP or len(tokens) == max_tokens, (
+        f"request {id} ended after {len(tokens)} of {max_tokens} tokens, but not by a stop token"
+    )
+
+
+def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> None:
+    """Check that another seed draws other tokens, unless every token is certain."""
+    for index in range(len(prompts)):
+        samples = [first[f"{index}/{number}"] for number in range(SEEDS)]
+        is_certain = all((sample.logprobs == 0).all() for sample in samples)
+        if is_certain or len({tuple(sample.tokens.tolist()) for sample in samples}) > 1:
+            return
+    raise AssertionError("samples of one prompt are equal: a request's seed has no effect")
+
+
+def _check_greedy(
+    engine: Engine, prompts: Sequence[Tokens], first: Mapping[str, Completion], max_tokens: int
+) -> None:
+    """At temperature 0 the most likely token is taken, whatever the seed."""
+    requests = _requests(prompts, Sampling(max_tokens=max_tokens, temperature=0.0))
+    greedy = _generate(engine, requests)
+    for id, completion in greedy.items():
+        _check_completion(id, completion, max_tokens)
+        sibling = greedy[f"{id.partition('/')[0]}/0"]
+        assert completion.tokens.tolist() == sibling.tokens.tolist(), (
+            "at temperature 0 the seed changed the tokens"
+        )
+        assert completion.logprobs[0] >= first[id].logprobs[0] - 1e-3, (
+            "at temperature 0 the first token is less likely than one that was sampled at 1: take "
+            "the most likely token, with its log-probability at temperature 1"
+        )
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
     """Check that endless requests are not read to the end, and closing drops the rest."""
 
     def endless() -> Iterator[Request]:
-        for number in count():
+        for number in range(100_000):
             yield Request(
                 id=str(number),
                 prompt=prompts[number % len(prompts)],
                 sampling=Sampling(max_tokens=max_tokens),
                 seed=number,
             )
+        raise AssertionError("requests are pulled as slots fall free; 100,000 were read at once")
 
     answers = iter(engine.generate(endless()))
     next(answers)
@@ -93,19 +141,31 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
     del answers
 
 
-def _check_context(engine: Engine) -> None:
-    """A completion ends where the context does, however long it may be."""
-    prompt = np.ones(engine.context - 1, dtype=np.int32)
-    request = Request(id="long", prompt=prompt, sampling=Sampling(max_tokens=8), seed=0)
-    ((_, completion),) = engine.generate([request])
+def _check_context(engine: Engine, prompt: Tokens) -> None:
+    """A completion ends where the context does; a prompt that is empty or fills it is refused."""
+
+    def generate(length: int) -> list[tuple[str, Completion]]:
+        tokens = np.resize(prompt, length)
+        request = Request(id="long", prompt=tokens, sampling=Sampling(max_tokens=8), seed=0)
+        return list(engine.generate([request]))
+
+    ((_, completion),) = generate(engine.context - 1)
     assert len(completion.tokens) == 1, "prompt and completion together fit the context"
+    for length in (0, engine.context):
+        try:
+            generate(length)
+        except EngineError:
+            continue
+        raise AssertionError(f"a prompt of {length} tokens raises no EngineError (`check_prompt`)")
 
 
 def _check_version(engine: Engine, request: Request) -> None:
     for version in (7, 8):
         engine.load_weights([], version)
         ((_, completion),) = engine.generate([request])
-        assert completion.version == version, "weights are stamped with their version"
+        assert completion.version == version, (
+            f"a completion is of version {completion.version} after load_weights(..., {version})"
+        )
 
 
 def _check_problem(task: Task, problem: Problem, garbage: list[str], seed: int) -> None:

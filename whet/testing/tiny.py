@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from whet.engine.build import EngineConfig
+from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.tokenizer import Tokenizer, train_pieces
@@ -57,4 +57,4 @@ def tiny_model(
 def tiny_policy(*, seed: int = 0, slots: int = 16) -> Policy:
     tokenizer = tiny_tokenizer()
     model = tiny_model(tied=True, vocab_size=tokenizer.vocab_size, seed=seed)
-    return build_policy(model, tokenizer, EngineConfig(slots=slots), name="tiny")
+    return build_policy(model, tokenizer, NativeConfig(slots=slots), name="tiny")

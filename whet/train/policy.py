@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from whet.data.examples import Example, PreferencePair
-from whet.engine.base import Engine
-from whet.engine.build import EngineConfig, build_engine
+from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
 from whet.models.load import load_weights, save_model
 from whet.models.lora import LoraTransformer, load_adapters, named_weights, save_adapters, twin
@@ -76,10 +75,12 @@ def build_policy(
     name: str,
     memory: DeviceMemory | None = None,
 ) -> Policy:
-    """Build the engine that the settings name, and a policy that samples with it."""
+    """Build the engine that the settings name, hand it the weights, and make a policy of both."""
     stop_tokens = ChatFormat(tokenizer).stop_tokens
-    built = build_engine(engine, model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
-    return Policy(model, tokenizer, engine=built, name=name, memory=memory)
+    built = engine.build(model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
+    policy = Policy(model, tokenizer, engine=built, name=name, memory=memory)
+    policy.publish(0)
+    return policy
 
 
 def save_weights(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from whet.algos.advantages import State
 from whet.algos.catalog import AlgoConfig, Algorithm
 from whet.algos.catalog import build as build_algorithm
-from whet.engine.base import Sampling
-from whet.engine.build import EngineConfig
+from whet.engine.base import EngineConfig, Sampling
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.track.metrics import Clock
 from whet.train.checkpoint import Trained

@@ -3,8 +3,8 @@
 The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the
 kernel's final states.
 
-Shapes: B rows in use, K layers, P prompts, G key/value heads, L tokens of the longest prompt, D
-head size, N and M the sizes of a weight.
+Shapes: B rows in use, L layers, S prompts, G key/value heads, C tokens of the longest prompt, D
+head size, H hidden, O and I the outputs and inputs of a weight, Q rows that move.
 """
 
 import ctypes
@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.cpu.dense_cache import DenseCache, Prefill
-from whet.engine.row_state import HostTransfer, Rows
-from whet.engine.runner import Layout
-from whet.engine.scheduler import Indices
+from whet.engine.input_batch import HostTransfer, InputBatch
+from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
 from whet.kernels.c import library as c_library
 from whet.kernels.switch import LANES
@@ -99,13 +98,12 @@ class CompiledCache(DenseCache):
         self, model: Transformer, library: ctypes.CDLL, *, slots: int, context: int
     ) -> None:
         super().__init__(model, slots=slots, context=context)
-        self.model = model
         self.library = library
         self.panel = int(library.decode_panel())
         self.slot_R = np.arange(slots)
-        self.keys_KPGDL = torch.empty(0)
+        self.keys_LSGDC = torch.empty(0)
         self._filed: set[int] = set()
-        self._bound: Rows | None = None
+        self._bound: InputBatch | None = None
         self._kept: list[Tensor] = []
 
     def start(self) -> None:
@@ -131,64 +129,55 @@ class CompiledCache(DenseCache):
             layers=ctypes.addressof(self._layers),
         )
 
-    def prefill(self, layout: Layout, transfer: HostTransfer) -> Prefill:
-        self._filed.update(self.allocator.prompt_R[layout.row_T].tolist())
-        return super().prefill(layout, transfer)
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> Prefill:
+        self._filed.update(self.allocator.prompt_R[chunks.row_T].tolist())
+        return super().prefill(chunks, transfer)
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
-        self.slot_R[source_M], self.slot_R[target_M] = self.slot_R[target_M], self.slot_R[source_M]
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
+        self.slot_R[source_Q], self.slot_R[target_Q] = self.slot_R[target_Q], self.slot_R[source_Q]
 
-    def window(
-        self,
-        model: Transformer,
-        rows: Rows,
-        num_rows: int,
-        *,
-        steps: int,
-        longest: int,
-        has_cuts: bool,
-        transfer: HostTransfer,
+    def decode_window(
+        self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
-        if has_cuts:
-            rows.draw(slice(0, num_rows))
+        if is_truncated:
+            batch.draw(slice(0, num_rows))
         for _ in range(steps):
-            if has_cuts:
-                self._step_with_cuts(rows, num_rows)
+            if is_truncated:
+                self._step_truncated(batch, num_rows)
             else:
-                self.step(rows, num_rows)
+                self.step(batch, num_rows)
         return num_rows
 
-    def _step_with_cuts(self, rows: Rows, size: int) -> None:
-        """Draw the rows that cut their distribution by torch, from the kernel's final states.
+    def _step_truncated(self, batch: InputBatch, size: int) -> None:
+        """Draw rows with top-k, top-p or min-p by torch, from the kernel's final states.
 
-        Rows without cuts keep their token: it must be the same whether a row with cuts is beside
-        or not.
+        Other rows keep their token: it must be the same whether a truncated row is beside or not.
         """
         used = slice(0, size)
         hidden_BH = torch.empty(size, self.model.cfg.hidden_size)
-        self.step(rows, size, hidden_BH)
-        are_cut_B = rows.cuts_of(used).are_cut_B
-        chosen = rows.choose(used, self.model.logits(hidden_BH), True)
+        self.step(batch, size, hidden_BH)
+        is_truncated_B = batch.sampling_of(used).is_truncated_B
+        chosen = batch.choose(used, self.model.logits(hidden_BH), True)
         token_B, logprob_B = (
-            torch.where(are_cut_B, cut_B, kept_B)
-            for cut_B, kept_B in zip(chosen, rows.latest(used), strict=True)
+            torch.where(is_truncated_B, drawn_B, kept_B)
+            for drawn_B, kept_B in zip(chosen, batch.latest(used), strict=True)
         )
-        rows.record(used, token_B, logprob_B)
+        batch.record(used, token_B, logprob_B)
 
-    def step(self, rows: Rows, size: int, hidden_BH: Tensor | None = None) -> None:
+    def step(self, batch: InputBatch, size: int, hidden_BH: Tensor | None = None) -> None:
         """Draw a token for each of the first rows and record it.
 
         Where final states are wanted they are filled in, and tokens are left in the report, for the
         caller to record.
         """
-        if rows is not self._bound:
-            self._bound = rows
-            self._rows = self._describe_rows(rows)
+        if batch is not self._bound:
+            self._bound = batch
+            self._rows = self._describe_rows(batch)
         self._rows.used = size
         self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
         self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
         if self._filed:
-            self._turn_keys()
+            self._transpose_keys()
             self._cache = self._describe_cache()
         while needed := self.library.decode_step(
             *map(ctypes.byref, (self.shape, self._cache, self._rows))
@@ -198,41 +187,41 @@ class CompiledCache(DenseCache):
             self.reserve_blocks(needed)
             self._cache = self._describe_cache()
 
-    def _describe_rows(self, rows: Rows) -> _Rows:
+    def _describe_rows(self, batch: InputBatch) -> _Rows:
         """Look addresses up once: all that a step needs of the rows stays where it is."""
-        ints = rows.token_R, rows.count_R, rows.live_R, rows.first_R, rows.base_R, rows.limit_R
-        tensors = *ints, rows.seed_R, rows.temperature_R, rows.report_RX
-        arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_P
+        ints = batch.token_R, batch.count_R, batch.live_R, batch.first_R, batch.base_R
+        tensors = *ints, batch.limit_R, batch.seed_R, batch.temperature_R, batch.report_RW
+        arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_S
         addresses = *(x.data_ptr() for x in tensors), *(x.ctypes.data for x in arrays)
-        return _Rows(0, 1, rows.columns, *addresses, rows.is_stop_V.data_ptr())
+        return _Rows(0, 1, batch.columns, *addresses, batch.is_stop_V.data_ptr())
 
     def _describe_cache(self) -> _Cache:
         self._addresses = (_POINTER * len(self.blocks))(
             *(block.data_ptr() for block in self.blocks)
         )
         return _Cache(
-            keys=self.keys_KPGDL.data_ptr(),
+            keys=self.keys_LSGDC.data_ptr(),
             prompt=self.prompts.data_ptr(),
             prompts=self.prompts.shape[2],
-            columns=self.keys_KPGDL.shape[4],
+            columns=self.keys_LSGDC.shape[4],
             length=self.prompts.shape[4],
             blocks=ctypes.addressof(self._addresses),
             num_blocks=len(self.blocks),
             slots=len(self.slot_R),
         )
 
-    def _turn_keys(self) -> None:
+    def _transpose_keys(self) -> None:
         """Copy the keys of prompts that have been filed since the last step."""
-        keys_KPGLD = self.prompts[:, 0]
-        line_M = torch.tensor(sorted(self._filed))
-        layers, prompts, groups, length, size = keys_KPGLD.shape
+        keys_LSGCD = self.prompts[:, 0]
+        line_S = torch.tensor(sorted(self._filed))
+        layers, prompts, groups, length, size = keys_LSGCD.shape
         room = layers, prompts, groups, size, -(-length // LANES) * LANES
-        if self.keys_KPGDL.shape != room:
+        if self.keys_LSGDC.shape != room:
             # Zeros, since what lies past the end of a prompt is read before it is left out, and
             # must be a number.
-            self.keys_KPGDL = keys_KPGLD.new_zeros(room)
-            line_M = torch.arange(prompts)
-        self.keys_KPGDL[:, line_M, :, :, :length] = keys_KPGLD[:, line_M].transpose(3, 4)
+            self.keys_LSGDC = keys_LSGCD.new_zeros(room)
+            line_S = torch.arange(prompts)
+        self.keys_LSGDC[:, line_S, :, :, :length] = keys_LSGCD[:, line_S].transpose(3, 4)
         self._filed.clear()
 
     def _layer(self, layer: Layer) -> _Layer:
@@ -252,10 +241,10 @@ class CompiledCache(DenseCache):
             down=self._pack(layer.mlp.down.weight),
         )
 
-    def _pack(self, weight_NM: Tensor) -> int | None:
-        n, m = weight_NM.shape
-        to = weight_NM.new_empty(-(-n // self.panel) * self.panel * m)
-        self.library.decode_pack(self._address(weight_NM), n, m, to.data_ptr())
+    def _pack(self, weight_OI: Tensor) -> int | None:
+        n, m = weight_OI.shape
+        to = weight_OI.new_empty(-(-n // self.panel) * self.panel * m)
+        self.library.decode_pack(self._address(weight_OI), n, m, to.data_ptr())
         return self._address(to)
 
     def _address(self, x: Tensor | None) -> int | None:

@@ -3,10 +3,9 @@
 A step reads memory from end to end: a prompt once for all of its samples, and the tokens of all
 rows block by block.
 
-Shapes: R rows, B rows in use, P prompts, G key/value heads, Y query heads that share one, C tokens
-of a row, L tokens of the longest prompt, D head size, T tokens of a forward pass, M rows that move
-or are written. Z stands for rows and key/value heads, or prompts and key/value heads, as one
-dimension.
+Shapes: R rows, B rows in use, S prompts, N query heads, G key/value heads, Y query heads that share
+one, C cached tokens, D head size, T tokens of a prefill, Q rows that move, are written or share a
+prompt. Z stands for rows and key/value heads, or prompts and key/value heads, as one dimension.
 """
 
 import heapq
@@ -14,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from whet.engine.row_state import HostTransfer, Rows
-from whet.engine.runner import Layout, decode_step
-from whet.engine.scheduler import Indices
+from whet.engine.input_batch import HostTransfer, InputBatch
+from whet.engine.scheduler import Indices, PrefillPass
 from whet.models.transformer import AttentionSpec, PackedAttention, Transformer
 
 BLOCK = 16
@@ -26,8 +24,8 @@ BLOCK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grid:
-    """Rows arranged by their prompts: a line a prompt, as wide as the most rows that share one."""
+class PromptGroups:
+    """Rows grouped by the prompt they share: a line a prompt, as wide as the largest group."""
 
     first: int
     """The prompt of the first line; the others follow."""
@@ -51,65 +49,68 @@ class SharedPrompts:
 
     def __init__(self, rows: int) -> None:
         self.prompt_R = np.full(rows, -1, dtype=np.int64)
-        self.length_P, self.uses_P = np.zeros((2, rows), dtype=np.int64)
+        self.length_S, self.uses_S = np.zeros((2, rows), dtype=np.int64)
         self._free: list[int] = []
-        self._grids: dict[int, Grid] = {}
+        self._groups: dict[int, PromptGroups] = {}
         self.clear()
 
     def clear(self) -> None:
         self.prompt_R.fill(-1)
-        self.uses_P.fill(0)
-        self._free = list(range(len(self.uses_P)))
-        self._grids.clear()
+        self.uses_S.fill(0)
+        self._free = list(range(len(self.uses_S)))
+        self._groups.clear()
 
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
         """Give a row the prompt of another, or a place for one of its own."""
         prompt = heapq.heappop(self._free) if source is None else int(self.prompt_R[source])
         self.prompt_R[row] = prompt
-        self.length_P[prompt] = tokens
-        self.uses_P[prompt] += 1
-        self._grids.clear()
+        self.length_S[prompt] = tokens
+        self.uses_S[prompt] += 1
+        self._groups.clear()
         return True
 
-    def grow(self, row_M: Indices, tokens_M: Indices) -> bool:
+    def holds(self, tokens: int) -> bool:
         return True
 
-    def release(self, row_M: Indices) -> None:
-        for row in row_M.tolist():
+    def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
+        return True
+
+    def release(self, row_Q: Indices) -> None:
+        for row in row_Q.tolist():
             prompt = int(self.prompt_R[row])
             if prompt >= 0:
-                self.uses_P[prompt] -= 1
-                if not self.uses_P[prompt]:
+                self.uses_S[prompt] -= 1
+                if not self.uses_S[prompt]:
                     heapq.heappush(self._free, prompt)
-        self.prompt_R[row_M] = -1
-        self._grids.clear()
+        self.prompt_R[row_Q] = -1
+        self._groups.clear()
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
-        self.prompt_R[target_M] = self.prompt_R[source_M]
-        self.prompt_R[source_M] = -1
-        self._grids.clear()
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
+        self.prompt_R[target_Q] = self.prompt_R[source_Q]
+        self.prompt_R[source_Q] = -1
+        self._groups.clear()
 
-    def grid(self, num_rows: int) -> Grid:
+    def group_rows(self, num_rows: int) -> PromptGroups:
         """Arrange the first rows; the same until one begins, ends or moves."""
-        if num_rows not in self._grids:
-            self._grids[num_rows] = self._arrange(self.prompt_R[:num_rows])
-        return self._grids[num_rows]
+        if num_rows not in self._groups:
+            self._groups[num_rows] = self._arrange(self.prompt_R[:num_rows])
+        return self._groups[num_rows]
 
-    def _arrange(self, prompt_B: Indices) -> Grid:
+    def _arrange(self, prompt_B: Indices) -> PromptGroups:
         first = int(prompt_B.min())
         line_B = prompt_B - first
         order_B = np.argsort(line_B, kind="stable")
         sorted_B = line_B[order_B]
-        count_P = np.bincount(line_B)
+        count_S = np.bincount(line_B)
         offset_B = np.empty_like(order_B)
-        offset_B[order_B] = np.arange(len(order_B)) - (np.cumsum(count_P) - count_P)[sorted_B]
-        width = int(count_P.max())
-        return Grid(
+        offset_B[order_B] = np.arange(len(order_B)) - (np.cumsum(count_S) - count_S)[sorted_B]
+        width = int(count_S.max())
+        return PromptGroups(
             first=first,
-            lines=len(count_P),
+            lines=len(count_S),
             width=width,
             cell_B=line_B * width + offset_B,
-            before_B=self.length_P[prompt_B],
+            before_B=self.length_S[prompt_B],
         )
 
 
@@ -119,6 +120,7 @@ class DenseCache:
     has_lag = splits = False
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
+        self.model = model
         cfg = model.cfg
         # The last row is the scheduler's spare; it holds a prompt and nothing else.
         self.allocator = SharedPrompts(slots + 1)
@@ -134,47 +136,36 @@ class DenseCache:
     def start(self) -> None:
         """Nothing is kept of the weights."""
 
-    def holds(self, tokens: int) -> bool:
-        return True
-
-    def prefill(self, layout: Layout, transfer: HostTransfer) -> "Prefill":
-        prompt_T = self.allocator.prompt_R[layout.row_T]
-        self._reserve(int(prompt_T.max()) + 1, int(layout.positions_T.max()) + 1)
-        line_T, column_T, starts_S1 = transfer.send(prompt_T, layout.positions_T, layout.starts_S1)
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
+        prompt_T = self.allocator.prompt_R[chunks.row_T]
+        self._reserve(int(prompt_T.max()) + 1, int(chunks.positions_T.max()) + 1)
+        line_T, column_T, starts_S1 = transfer.send(prompt_T, chunks.positions_T, chunks.starts_S1)
         return Prefill(self, line_T, column_T, starts_S1.diff())
 
-    def copy(self, longest: int, transfer: HostTransfer) -> None:
+    def copy_shared(self, transfer: HostTransfer) -> None:
         """What rows share lies in one place."""
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
-        source = torch.from_numpy(source_M)
-        target = torch.from_numpy(target_M)
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
+        source = torch.from_numpy(source_Q)
+        target = torch.from_numpy(target_Q)
         for block in self.blocks[: self._num_used]:
             block.index_copy_(2, target, block.index_select(2, source))
 
-    def window(
-        self,
-        model: Transformer,
-        rows: Rows,
-        num_rows: int,
-        *,
-        steps: int,
-        longest: int,
-        has_cuts: bool,
-        transfer: HostTransfer,
+    def decode_window(
+        self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
         used = slice(0, num_rows)
-        rows.draw(used)
+        batch.draw(used)
         for _ in range(steps):
-            attend = self.decode(rows, num_rows, longest)
-            decode_step(model, rows, used, attend, has_cuts=has_cuts)
+            attend = self.decode(batch, num_rows, longest)
+            batch.decode(self.model, used, attend, is_truncated=is_truncated)
         return num_rows
 
-    def decode(self, rows: Rows, size: int, longest: int) -> "Decode":
+    def decode(self, batch: InputBatch, size: int, longest: int) -> "Decode":
         """Attend from the newest token of the first `size` rows to all that each has cached."""
-        grid = self.allocator.grid(size)
-        column_B = rows.position_of(slice(0, size)) - torch.from_numpy(grid.before_B)
-        attend = Decode(self, grid, column_B)
+        by_prompt = self.allocator.group_rows(size)
+        column_B = batch.position_of(slice(0, size)) - torch.from_numpy(by_prompt.before_B)
+        attend = Decode(self, by_prompt, column_B)
         self.reserve_blocks(attend.num_blocks)
         return attend
 
@@ -188,13 +179,11 @@ class DenseCache:
 
     def _reserve(self, lines: int, length: int) -> None:
         """Make room for so many prompts of that length."""
-        layers, both, had_lines, groups, had_length, size = self.prompts.shape
-        if lines > had_lines or length > had_length:
-            old = self.prompts
-            self.prompts = old.new_zeros(
-                layers, both, max(lines, had_lines), groups, max(length, had_length), size
-            )
-            self.prompts[:, :, :had_lines, :, :had_length] = old
+        more_lines = max(0, lines - self.prompts.shape[2])
+        more_length = max(0, length - self.prompts.shape[4])
+        if more_lines or more_length:
+            widths = (0, 0, 0, more_length, 0, 0, 0, more_lines)
+            self.prompts = nn.functional.pad(self.prompts, widths)
 
 
 class Prefill:
@@ -222,16 +211,16 @@ class Decode:
     one product.
     """
 
-    def __init__(self, cache: DenseCache, grid: Grid, column_B: Tensor) -> None:
+    def __init__(self, cache: DenseCache, by_prompt: PromptGroups, column_B: Tensor) -> None:
         self.cache = cache
-        self.grid = grid
-        self.before = int(grid.before_B.max())
+        self.by_prompt = by_prompt
+        self.before = int(by_prompt.before_B.max())
         used = int(column_B.max()) + 1
-        # PageAllocator are read whole: to skip what nobody has filled yet takes longer.
+        # Blocks are read whole: to skip what nobody has filled yet takes longer.
         self.num_blocks = -(-used // BLOCK)
         self.total = self.before + self.num_blocks * BLOCK
         self.end = self.before + used
-        self.cell_B = None if grid.is_full else torch.from_numpy(grid.cell_B)
+        self.cell_B = None if by_prompt.is_full else torch.from_numpy(by_prompt.cell_B)
         self.writes = self._writes(column_B)
         self.column_B = column_B
         self._biases: dict[int | None, Tensor | None] = {}
@@ -242,10 +231,10 @@ class Decode:
         block_B = column_B // BLOCK
         writes = []
         for number in sorted(set(block_B.tolist())):
-            row_M = (block_B == number).nonzero()[:, 0]
-            head_MG = row_M[:, None] * len(group_G) + group_G
-            cell_MG = head_MG * BLOCK + column_B[row_M, None] % BLOCK
-            writes.append((int(number), row_M, cell_MG.flatten()))
+            row_Q = (block_B == number).nonzero()[:, 0]
+            head_QG = row_Q[:, None] * len(group_G) + group_G
+            cell_QG = head_QG * BLOCK + column_B[row_Q, None] % BLOCK
+            writes.append((int(number), row_Q, cell_QG.flatten()))
         return writes
 
     def _bias(self, window: int | None) -> Tensor | None:
@@ -260,33 +249,33 @@ class Decode:
         return self._biases[window]
 
     def _hide(self, window: int | None) -> Tensor | None:
-        before_B1 = torch.from_numpy(self.grid.before_B)[:, None]
+        before_B1 = torch.from_numpy(self.by_prompt.before_B)[:, None]
         column_B1 = self.column_B[:, None]
         are_equal = bool((before_B1 == self.before).all()) and bool(
             (self.before + column_B1 == self.end - 1).all()
         )
         if are_equal and window is None:
             return None
-        prompt_L = torch.arange(self.before)
+        prompt_C = torch.arange(self.before)
         added_C = torch.arange(self.num_blocks * BLOCK)
-        unseen_BL = prompt_L >= before_B1
-        unseen_BC = added_C > column_B1
+        hides_prompt_BC = prompt_C >= before_B1
+        hides_added_BC = added_C > column_B1
         if window is not None:
             first_B1 = before_B1 + column_B1 - window + 1
-            unseen_BL |= prompt_L < first_B1
-            unseen_BC |= before_B1 + added_C < first_B1
-        unseen_B11C = torch.cat([unseen_BL, unseen_BC], 1)[:, None, None]
-        return torch.zeros(unseen_B11C.shape).masked_fill_(unseen_B11C, -torch.inf)
+            hides_prompt_BC |= prompt_C < first_B1
+            hides_added_BC |= before_B1 + added_C < first_B1
+        hides_B11C = torch.cat([hides_prompt_BC, hides_added_BC], 1)[:, None, None]
+        return torch.zeros(hides_B11C.shape).masked_fill_(hides_B11C, -torch.inf)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
-        for number, row_M, cell_M in self.writes:
+        for number, row_Q, cell_Q in self.writes:
             for cached, new_BGD in zip(
                 self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
             ):
-                filed_MGD = new_BGD if len(row_M) == len(new_BGD) else new_BGD[row_M]
+                filed_QGD = new_BGD if len(row_Q) == len(new_BGD) else new_BGD[row_Q]
                 cached.view(-1, spec.head_dim).index_copy_(
-                    0, cell_M, filed_MGD.reshape(-1, spec.head_dim)
+                    0, cell_Q, filed_QGD.reshape(-1, spec.head_dim)
                 )
         rows = len(q_BND)
         groups = spec.num_kv_heads
@@ -298,10 +287,10 @@ class Decode:
         for values_ZCD, columns in self._own(layer, 1, rows):
             mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
         mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, spec.head_dim)
-        shared_ZWD = torch.bmm(
+        shared_ZQD = torch.bmm(
             self._to_lines(probs_BGYC[..., : self.before]), self._prompts(layer, 1)
         )
-        mixed_BGYD += self._to_rows(shared_ZWD, groups)
+        mixed_BGYD += self._to_rows(shared_ZQD, groups)
         return mixed_BGYD.view(q_BND.shape)
 
     def _probs(self, layer: int, q_BGYD: Tensor, bias_B11C: Tensor | None) -> Tensor:
@@ -311,8 +300,8 @@ class Decode:
         q_ZYD = q_BGYD.view(-1, share, size)
         for keys_ZCD, columns in self._own(layer, 0, rows):
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
-        shared_ZWL = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
-        scores_BGYC[..., : self.before] = self._to_rows(shared_ZWL, groups)
+        shared_ZQC = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
+        scores_BGYC[..., : self.before] = self._to_rows(shared_ZQC, groups)
         if bias_B11C is None:
             scores_BGYC[..., self.end :] = -torch.inf
         else:
@@ -329,27 +318,27 @@ class Decode:
         return blocks
 
     def _prompts(self, layer: int, which: int) -> Tensor:
-        first = self.grid.first
-        return self.cache.prompts[layer, which, first : first + self.grid.lines].flatten(0, 1)[
+        first = self.by_prompt.first
+        return self.cache.prompts[layer, which, first : first + self.by_prompt.lines].flatten(0, 1)[
             :, : self.before
         ]
 
     def _to_lines(self, x_BGYD: Tensor) -> Tensor:
-        """Gather rows by prompt, one matrix per prompt and key head: [P G, width Y, D]."""
+        """Gather rows by prompt, one matrix per prompt and key head: [S G, Q Y, D]."""
         _, groups, share, size = x_BGYD.shape
-        lines, width = self.grid.lines, self.grid.width
+        lines, width = self.by_prompt.lines, self.by_prompt.width
         if self.cell_B is not None:
             x_BGYD = x_BGYD.new_zeros(lines * width, groups, share, size).index_copy_(
                 0, self.cell_B, x_BGYD
             )
-        x_PWGYD = x_BGYD.reshape(lines, width, groups, share, size)
-        return x_PWGYD.transpose(1, 2).reshape(lines * groups, width * share, size)
+        x_SQGYD = x_BGYD.reshape(lines, width, groups, share, size)
+        return x_SQGYD.transpose(1, 2).reshape(lines * groups, width * share, size)
 
-    def _to_rows(self, x_PZD: Tensor, groups: int) -> Tensor:
+    def _to_rows(self, x_ZQD: Tensor, groups: int) -> Tensor:
         """Undo `_to_lines`: [B, G, Y, D]."""
-        lines = self.grid.lines
-        width = self.grid.width
-        size = x_PZD.shape[-1]
-        x_PWGYD = x_PZD.view(lines, groups, width, -1, size).transpose(1, 2)
-        x_BGYD = x_PWGYD.flatten(0, 1)
+        lines = self.by_prompt.lines
+        width = self.by_prompt.width
+        size = x_ZQD.shape[-1]
+        x_SQGYD = x_ZQD.view(lines, groups, width, -1, size).transpose(1, 2)
+        x_BGYD = x_SQGYD.flatten(0, 1)
         return x_BGYD if self.cell_B is None else x_BGYD[self.cell_B]

@@ -1,4 +1,4 @@
-"""What the device knows of each running request: one row each, dense from row 0; sampling; copies.
+"""The batch of running requests on the device: a row each, from row 0 on; sampling; copies.
 
 A row's newest token has been sampled but not yet read by the model; its position is `first +
 count`. Ended rows are not live: they go through the motions and change nothing. A row's randomness
@@ -6,7 +6,7 @@ is a function of its seed and position alone, so neighbours, batch order and ref
 it. On a GPU a copy to the host is asked for now and read later, when its event has passed; the host
 waits for nothing else.
 
-Shapes: R rows, B rows in use, F fields, X columns of a report, V vocabulary.
+Shapes: R rows, B rows in use, Q rows that move, W columns of a report, V vocabulary, H hidden.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ from torch import Tensor
 from whet.engine.base import Counts, Request
 from whet.engine.scheduler import Indices, Report
 from whet.kernels.head import row_logprobs, sample_rows
+from whet.models.transformer import Attend, Transformer
 
 _ALIGNED = 16
 
@@ -84,13 +85,13 @@ def _starts(arrays: Sequence[NDArray[Any]]) -> list[int]:
     return [0, *accumulate(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays)]
 
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX1 = 0xBF58476D1CE4E5B9
-_MIX2 = 0x94D049BB133111EB
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_MIX1 = 0xBF58476D1CE4E5B9 - 2**64
+_MIX2 = 0x94D049BB133111EB - 2**64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cuts:
+class SamplingTensors:
     """The sampling settings of B rows, one tensor a setting."""
 
     temperature_B: Tensor
@@ -99,28 +100,28 @@ class Cuts:
     min_p_B: Tensor
 
     @property
-    def are_cut_B(self) -> Tensor:
+    def is_truncated_B(self) -> Tensor:
         """Rows with top-k, top-p or min-p; at temperature 0 none of them matters."""
-        cuts_B = (self.top_k_B > 0) | (self.top_p_B < 1) | (self.min_p_B > 0)
-        return cuts_B & (self.temperature_B > 0)
+        is_set_B = (self.top_k_B > 0) | (self.top_p_B < 1) | (self.min_p_B > 0)
+        return is_set_B & (self.temperature_B > 0)
 
 
 def sample(
-    logits_BV: Tensor, uniform_B: Tensor, cuts: Cuts, *, has_cuts: bool
+    logits_BV: Tensor, uniform_B: Tensor, sampling: SamplingTensors, *, is_truncated: bool
 ) -> tuple[Tensor, Tensor]:
-    """Choose a token a row and give its log-probability before any cut.
+    """Choose a token a row and give its log-probability before any truncation.
 
-    `has_cuts` is false when no row uses top-k, top-p or min-p, which saves the sort.
+    `is_truncated` is false when no row uses top-k, top-p or min-p, which saves the sort.
     """
-    token_B, logprob_B = sample_rows(logits_BV, uniform_B, cuts.temperature_B)
-    if not has_cuts:
+    token_B, logprob_B = sample_rows(logits_BV, uniform_B, sampling.temperature_B)
+    if not is_truncated:
         return token_B, logprob_B
-    scale_B = torch.where(cuts.temperature_B == 0, 1.0, cuts.temperature_B)
-    probs_BV = cut(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), cuts)
-    # Rows without cuts keep their token: another way to add up must not change it when a row with
-    # cuts comes beside.
-    token_B = torch.where(cuts.are_cut_B, inverse_cdf(probs_BV, uniform_B), token_B)
-    return token_B, row_logprobs(logits_BV, token_B, cuts.temperature_B)
+    scale_B = torch.where(sampling.temperature_B == 0, 1.0, sampling.temperature_B)
+    probs_BV = truncate(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), sampling)
+    # Other rows keep their token: another way to add up must not change it when a truncated row
+    # comes beside.
+    token_B = torch.where(sampling.is_truncated_B, inverse_cdf(probs_BV, uniform_B), token_B)
+    return token_B, row_logprobs(logits_BV, token_B, sampling.temperature_B)
 
 
 def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
@@ -133,31 +134,27 @@ def inverse_cdf(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     )
 
 
-def cut(probs_BV: Tensor, cuts: Cuts) -> Tensor:
+def truncate(probs_BV: Tensor, sampling: SamplingTensors) -> Tensor:
     """Zero what top-k, top-p and min-p leave out. The most likely token always stays."""
     order_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
     sorted_BV = order_BV.values
     rank_V = torch.arange(probs_BV.shape[1], device=probs_BV.device)
-    top_k_B = torch.where(cuts.top_k_B == 0, probs_BV.shape[1], cuts.top_k_B)
+    top_k_B = torch.where(sampling.top_k_B == 0, probs_BV.shape[1], sampling.top_k_B)
     before_BV = sorted_BV.cumsum(-1) - sorted_BV
     keep_BV = (rank_V < top_k_B[:, None]) & (
-        (before_BV < cuts.top_p_B[:, None]) | (cuts.top_p_B[:, None] == 1)
+        (before_BV < sampling.top_p_B[:, None]) | (sampling.top_p_B[:, None] == 1)
     )
-    keep_BV &= sorted_BV >= cuts.min_p_B[:, None] * sorted_BV[:, :1]
+    keep_BV &= sorted_BV >= sampling.min_p_B[:, None] * sorted_BV[:, :1]
     keep_BV[:, 0] = True
     return torch.zeros_like(probs_BV).scatter(1, order_BV.indices, sorted_BV * keep_BV)
 
 
 def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
     """Hash seed and position to a number in [0, 1) by SplitMix64, in wrapping int64."""
-    x = seed_B + (position_B + 1) * _to_int64(_GOLDEN)
-    x = (x ^ _shift_right(x, 30)) * _to_int64(_MIX1)
-    x = (x ^ _shift_right(x, 27)) * _to_int64(_MIX2)
+    x = seed_B + (position_B + 1) * _GOLDEN
+    x = (x ^ _shift_right(x, 30)) * _MIX1
+    x = (x ^ _shift_right(x, 27)) * _MIX2
     return _shift_right(x ^ _shift_right(x, 31), 11).double() * 2.0**-53
-
-
-def _to_int64(constant: int) -> int:
-    return constant - 2**64 if constant >= 2**63 else constant
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
@@ -165,10 +162,7 @@ def _shift_right(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
-_INTS, _FLOATS = 8, 3
-
-
-class Rows:
+class InputBatch:
     """Tensors for R rows, at addresses that stay, and a report of what rows did since the last.
 
     `is_stop_V` marks the tokens that end a row.
@@ -179,32 +173,31 @@ class Rows:
         self.is_stop_V = is_stop_V
         self.columns = window + 2
         device = transfer.device
-        self.ints_FR = torch.zeros(_INTS, rows, dtype=torch.int64, device=device)
-        self.token_R, self.first_R, self.count_R, self.base_R = self.ints_FR[:4].unbind()
-        self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints_FR[4:].unbind()
-        self.floats_FR = torch.ones(_FLOATS, rows, dtype=torch.float32, device=device)
-        self.temperature_R, self.top_p_R, self.min_p_R = self.floats_FR.unbind()
+        self.ints = torch.zeros(8, rows, dtype=torch.int64, device=device)
+        self.token_R, self.first_R, self.count_R, self.base_R = self.ints[:4].unbind()
+        self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints[4:].unbind()
+        self.floats = torch.ones(3, rows, dtype=torch.float32, device=device)
+        self.temperature_R, self.top_p_R, self.min_p_R = self.floats.unbind()
         # A report shows whether a row is live, its count, and its tokens and log-probabilities
         # since `base`. The n-th one goes to column n; an ended row goes on writing behind its last
         # one, where nobody looks.
-        self.report_RX = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
-        self._tokens_RX = self.report_RX[:, 2 : 2 + self.columns]
-        self._logprobs_RX = self.report_RX[:, 2 + self.columns :].view(torch.float32)
-        self.uniform_RX = torch.zeros(rows, self.columns, dtype=torch.float64, device=device)
-        self._ahead_X = torch.arange(self.columns, device=device)
+        self.report_RW = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
+        self._tokens_RW = self.report_RW[:, 2 : 2 + self.columns]
+        self._logprobs_RW = self.report_RW[:, 2 + self.columns :].view(torch.float32)
+        self.uniform_RW = torch.zeros(rows, self.columns, dtype=torch.float64, device=device)
+        self._ahead_W = torch.arange(self.columns, device=device)
 
     def clear(self) -> None:
-        self.ints_FR.zero_()
+        self.ints.zero_()
 
     def open(
         self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices
     ) -> None:
         """Begin rows that have `count_B` tokens already; the next one is still to be sampled."""
         settings = [request.sampling for request in requests]
-        ints = np.zeros((_INTS, len(requests)), dtype=np.int64)
+        ints = np.zeros((len(self.ints), len(requests)), dtype=np.int64)
         ints[1] = [len(request.prompt) - 1 for request in requests]
-        ints[2] = count_B
-        ints[3] = count_B
+        ints[2:4] = count_B
         ints[4] = limit_B
         ints[5] = [request.seed for request in requests]
         ints[6] = [s.top_k for s in settings]
@@ -212,14 +205,14 @@ class Rows:
         floats = np.array(
             [[s.temperature, s.top_p, s.min_p] for s in settings], dtype=np.float32
         ).T.copy()
-        self.ints_FR[:, rows], self.floats_FR[:, rows] = self.transfer.send(ints, floats)
+        self.ints[:, rows], self.floats[:, rows] = self.transfer.send(ints, floats)
 
     def position_of(self, rows: slice) -> Tensor:
         """Say where each row's newest token stands."""
         return self.first_R[rows] + self.count_R[rows]
 
-    def cuts_of(self, rows: slice) -> Cuts:
-        return Cuts(
+    def sampling_of(self, rows: slice) -> SamplingTensors:
+        return SamplingTensors(
             temperature_B=self.temperature_R[rows],
             top_k_B=self.top_k_R[rows],
             top_p_B=self.top_p_R[rows],
@@ -228,8 +221,8 @@ class Rows:
 
     def draw(self, rows: slice) -> None:
         """Draw random numbers for tokens until the next report, by each row's seed and count."""
-        self.uniform_RX[rows] = uniforms(
-            self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_X
+        self.uniform_RW[rows] = uniforms(
+            self.seed_R[rows, None], self.base_R[rows, None] + self._ahead_W
         )
 
     def column_of(self, rows: slice) -> Tensor:
@@ -240,92 +233,92 @@ class Rows:
         """Give what stands in those columns: a token and its log-probability."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
-            filed_RX[rows].gather(1, column_B1) for filed_RX in (self._tokens_RX, self._logprobs_RX)
+            filed_RW[rows].gather(1, column_B1) for filed_RW in (self._tokens_RW, self._logprobs_RW)
         )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
-    def choose(self, rows: slice, logits_BV: Tensor, has_cuts: bool) -> tuple[Tensor, Tensor]:
+    def choose(self, rows: slice, logits_BV: Tensor, is_truncated: bool) -> tuple[Tensor, Tensor]:
         """Choose the next token of each row by its own settings and random number."""
-        uniform_B = self.uniform_RX[rows].gather(1, self.column_of(rows))[:, 0]
-        return sample(logits_BV, uniform_B, self.cuts_of(rows), has_cuts=has_cuts)
+        uniform_B = self.uniform_RW[rows].gather(1, self.column_of(rows))[:, 0]
+        sampling = self.sampling_of(rows)
+        return sample(logits_BV, uniform_B, sampling, is_truncated=is_truncated)
 
     def record(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
         """File the sampled tokens of live rows and end those that stop or are full."""
         column_B1 = self.column_of(rows)
-        self._tokens_RX[rows].scatter_(1, column_B1, token_B[:, None].int())
-        self._logprobs_RX[rows].scatter_(1, column_B1, logprob_B[:, None])
+        self._tokens_RW[rows].scatter_(1, column_B1, token_B[:, None].int())
+        self._logprobs_RW[rows].scatter_(1, column_B1, logprob_B[:, None])
         self.token_R[rows] = token_B
         count_B = self.count_R[rows]
         live_B = self.live_R[rows]
         count_B += live_B
         live_B.masked_fill_(self.is_stop_V[token_B] | (count_B >= self.limit_R[rows]), 0)
 
+    def decode(
+        self, model: Transformer, rows: slice, attend: Attend, *, is_truncated: bool
+    ) -> None:
+        """Run the newest token of some rows through the model, and sample the next."""
+        hidden_BH = model(self.token_R[rows], self.position_of(rows), attend)
+        self.record(rows, *self.choose(rows, model.logits(hidden_BH), is_truncated))
+
     def post(self, sequence_B: Indices) -> Callable[[], Report]:
         """Ask for a report of the first rows, by sequence, and begin the next one."""
         used = slice(0, len(sequence_B))
-        self.report_RX[used, 0] = self.live_R[used]
-        self.report_RX[used, 1] = self.count_R[used]
-        wait = self.transfer.fetch(self.report_RX[used])
+        self.report_RW[used, 0] = self.live_R[used]
+        self.report_RW[used, 1] = self.count_R[used]
+        wait = self.transfer.fetch(self.report_RW[used])
         self.base_R[used] = self.count_R[used]
 
         def read() -> Report:
             report = wait().numpy()
             middle = 2 + self.columns
-            tokens = report[:, 2:middle]
-            logprobs = report[:, middle:].view(np.float32)
-            is_done = report[:, 0] == 0
-            count = report[:, 1].astype(np.int64)
             return Report(
                 sequence_B=sequence_B,
-                is_done_B=is_done,
-                count_B=count,
-                tokens_BX=tokens,
-                logprobs_BX=logprobs,
+                is_done_B=report[:, 0] == 0,
+                count_B=report[:, 1].astype(np.int64),
+                tokens_BW=report[:, 2:middle],
+                logprobs_BW=report[:, middle:].view(np.float32),
             )
 
         return read
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
-        source, target = self.transfer.send(source_M, target_M)
-        for fields in (self.ints_FR, self.floats_FR):
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
+        source, target = self.transfer.send(source_Q, target_Q)
+        for fields in (self.ints, self.floats):
             fields[:, target] = fields[:, source]
 
     def end(self, rows: slice) -> None:
         self.live_R[rows] = 0
 
 
-class HostRows(Rows):
-    """Rows on a CPU, where numpy is faster than torch for arrays this small."""
+class CpuInputBatch(InputBatch):
+    """The batch on a CPU, where numpy is faster than torch for arrays this small."""
 
     def __init__(self, rows: int, window: int, transfer: HostTransfer, is_stop_V: Tensor) -> None:
         super().__init__(rows, window, transfer, is_stop_V)
-        self._fields = self.ints_FR.numpy(), self.floats_FR.numpy()
-        self._live, self._count, self._base = (
-            self.live_R.numpy(),
-            self.count_R.numpy(),
-            self.base_R.numpy(),
-        )
-        self._filed = self._tokens_RX.numpy(), self._logprobs_RX.numpy()
+        self._fields = self.ints.numpy(), self.floats.numpy()
+        states = self.live_R, self.count_R, self.base_R
+        self._live, self._count, self._base = (state_R.numpy() for state_R in states)
+        self._filed = self._tokens_RW.numpy(), self._logprobs_RW.numpy()
 
     def post(self, sequence_B: Indices) -> Callable[[], Report]:
         self.transfer.counts.fetches += 1
         used = slice(0, len(sequence_B))
-        is_done_B = self._live[used] == 0
         count_B = self._count[used].copy()
-        tokens_BX, logprobs_BX = (filed_RX[used].copy() for filed_RX in self._filed)
+        tokens_BW, logprobs_BW = (filed_RW[used].copy() for filed_RW in self._filed)
         report = Report(
             sequence_B=sequence_B,
-            is_done_B=is_done_B,
+            is_done_B=self._live[used] == 0,
             count_B=count_B,
-            tokens_BX=tokens_BX,
-            logprobs_BX=logprobs_BX,
+            tokens_BW=tokens_BW,
+            logprobs_BW=logprobs_BW,
         )
         self._base[used] = count_B
         return lambda: report
 
-    def move(self, source_M: Indices, target_M: Indices) -> None:
+    def move(self, source_Q: Indices, target_Q: Indices) -> None:
         for fields in self._fields:
-            fields[:, target_M] = fields[:, source_M]
+            fields[:, target_Q] = fields[:, source_Q]
 
     def end(self, rows: slice) -> None:
         self._live[rows] = 0
