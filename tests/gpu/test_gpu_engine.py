@@ -10,6 +10,7 @@ from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, samp
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
+from whet.models.config import SlidingWindow
 from whet.models.lora import named_weights
 from whet.models.transformer import Transformer, initialise
 from whet.testing.contracts import check_engine
@@ -45,7 +46,8 @@ def test_engine_and_learner_give_the_same_bits(family: str) -> None:
 
 @pytest.mark.parametrize("window", [64, 100, 600])
 def test_engine_and_learner_give_the_same_bits_past_a_sliding_window(window: int) -> None:
-    cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=window, sliding_layers=(1,))
+    sliding = SlidingWindow(tokens=window, layers=(1,))
+    cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=sliding)
     model = Transformer(cfg)
     initialise(model, 0)
     _assert_exact(move(model))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from whet.engine.build import EngineConfig
+from whet.models.config import SlidingWindow
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.tokenizer import Tokenizer, train_pieces
@@ -38,8 +39,7 @@ def tiny_model(
         tied=tied,
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
-        sliding_window=8 if family == "mistral" else None,
-        sliding_layers=(0, 1) if family == "mistral" else (),
+        sliding_window=SlidingWindow(tokens=8, layers=(0, 1)) if family == "mistral" else None,
     )
     model = kind(cfg)
     initialise(model, seed)
