@@ -8,6 +8,7 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
+from whet.kernels import AttentionOptions
 from whet.kernels.attention import (
     packed_attention,
     paged_decode,
@@ -103,21 +104,22 @@ def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) 
     lengths = [1, 5, 0, 64, 70]
     case = _case(lengths, heads, groups)
     exact_TND = _by_formula(case, window)
+    options = AttentionOptions(window=window)
 
     found_TND = plain_packed_attention(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, window
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, options
     )
     torch.testing.assert_close(found_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
     found_TND = plain_paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, options
     )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
     found_BND = plain_paged_decode(
-        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths), window
+        case.q_TND[last_B], *case.pages, case.table_SP, torch.tensor(lengths), options
     )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
     torch.testing.assert_close(found_BND, exact_BND, rtol=1e-4, atol=1e-5)
@@ -195,21 +197,22 @@ def test_triton_decode_gives_the_packed_bits_at_every_length_around_the_borders(
 def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
     case = _case([1, 64, 0, 600], 4, 2)
     packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 600
-    exact_TND = plain_packed_attention(*packed, window)
+    options = AttentionOptions(window=window)
+    exact_TND = plain_packed_attention(*packed, options)
 
-    packed_TND = packed_attention(*packed, window=window)
+    packed_TND = packed_attention(*packed, options=options)
     torch.testing.assert_close(packed_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 90])
     prefilled_TND = paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, window=window
+        case.q_TND[rows_T], *case.pages, case.table_SP, starts_S1, before_S, options=options
     )
     assert torch.equal(prefilled_TND, packed_TND[rows_T])
 
     length_B = torch.tensor([1, 2, 63, 64, 65, 511, 512, 513, 576, 577, 600])
     table_BP = case.table_SP[-1:].expand(len(length_B), -1)
     row_B = case.starts_S1[-2] + length_B - 1
-    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BP, length_B, window=window)
+    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BP, length_B, options=options)
     assert torch.equal(decoded_BND, packed_TND[row_B])
 
 
@@ -245,9 +248,10 @@ def test_triton_packed_attention_has_the_twin_s_gradients(window: int | None) ->
     case = _case([3, 40, 70], 4, 2)
     inputs = leaves(case.q_TND, case.k_TGD, case.v_TGD)
 
-    found = grads_of((packed_attention(*inputs, case.starts_S1, 70, window=window),), inputs)
+    options = AttentionOptions(window=window)
+    found = grads_of((packed_attention(*inputs, case.starts_S1, 70, options=options),), inputs)
 
-    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, window),), inputs)
+    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, options),), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 
@@ -266,3 +270,13 @@ def test_triton_log_sum_exp_is_that_of_the_scores() -> None:
     scores = torch.einsum("tnd,sd->nts", case.q_TND[40:], case.k_TGD[40:, 0]) / SIZE**0.5
     hidden = torch.ones(600, 600).triu(1).bool()
     torch.testing.assert_close(lse_NT[:, 40:], scores.masked_fill(hidden, -torch.inf).logsumexp(-1))
+
+
+@interpreted
+def test_triton_is_passed_over_for_a_model_with_unknown_features() -> None:
+    case = _case([70, 5], 4, 2)
+    packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70
+    unknown = AttentionOptions(has_kernels=False)
+
+    assert torch.equal(packed_attention(*packed, options=unknown), plain_packed_attention(*packed))
+    assert not torch.equal(packed_attention(*packed), plain_packed_attention(*packed))

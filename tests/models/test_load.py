@@ -24,7 +24,7 @@ from whet.models.config import (
     from_json,
     to_json,
 )
-from whet.models.load import load_model, named_views, resolve, save_model
+from whet.models.load import load_model, resolve, save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.types import Json
@@ -67,7 +67,7 @@ LLAMA3: dict[str, Json] = {
 def test_views_write_through_to_the_fused_matrices() -> None:
     model = _model()
 
-    views = dict(named_views(model))
+    views = dict(model.named_views())
     views["model.layers.1.self_attn.k_proj.weight"].fill_(3.0)
     views["model.layers.1.mlp.up_proj.weight"].fill_(5.0)
 
@@ -87,7 +87,7 @@ def test_views_write_through_to_the_fused_matrices() -> None:
 def test_views_cover_every_parameter_once() -> None:
     model = _model()
 
-    assert sum(view.numel() for _, view in named_views(model)) == sum(
+    assert sum(view.numel() for _, view in model.named_views()) == sum(
         p.numel() for p in model.parameters()
     )
 

@@ -24,7 +24,6 @@ from whet.engine.runner import PREFILL_TOKENS, Build, KVCache, Runner
 from whet.engine.scheduler import Report, Scheduler, Sequences
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
-from whet.models.load import copy_weights
 from whet.models.transformer import Transformer
 from whet.types import Completion, Finish, Tokens
 
@@ -231,7 +230,7 @@ class NativeEngine:
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         if self._is_running:
             raise EngineError("weights cannot change while requests run; read them to their end")
-        copy_weights(self.model, named)
+        self.model.copy_weights(named)
         self.version = version
 
     def sleep(self) -> None:

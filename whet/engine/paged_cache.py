@@ -18,8 +18,10 @@ from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Layout, decode_step
 from whet.engine.scheduler import Indices
 from whet.errors import EngineError
+from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
-from whet.models.transformer import AttentionSpec, Transformer
+from whet.kernels.rows import split_heads_into
+from whet.models.transformer import Transformer
 
 
 class PageAllocator:
@@ -224,8 +226,8 @@ class Prefill:
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         keys = self.cache.keys[layer]
         values = self.cache.values[layer]
-        q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
-        return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
+        q_TND = split_heads_into(qkv_TX, spec, keys, values, self.cell_T)
+        return paged_prefill(q_TND, keys, values, *self.where, options=spec.options)
 
 
 class Decode:
@@ -246,11 +248,11 @@ class Decode:
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         keys = self.cache.keys[layer]
         values = self.cache.values[layer]
-        q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
+        q_BND = split_heads_into(qkv_TX, spec, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BP.shape[1] * PAGE)
         return paged_decode(
-            q_BND, keys, values, self.table_BP, self.length_B, self.scratch, window=spec.window
+            q_BND, keys, values, self.table_BP, self.length_B, self.scratch, options=spec.options
         )
 
 

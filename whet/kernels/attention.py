@@ -18,10 +18,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.kernels.switch import CHUNK, HAS_TRITON, TILE, c_kernels, needs_grad, uses_triton
+from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
+from whet.kernels.rows import addresses, c_kernels
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
+
+CAUSAL = AttentionOptions()
 
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
@@ -50,29 +53,45 @@ def packed_attention(
     longest: int,
     tiles_X2: Tensor | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Let each token see its own sequence up to and including itself.
 
     Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
-    sequence. A tile table, if given, is used as it is. With a window, a token sees that many tokens
-    at most, itself among them; the C kernel knows none.
+    sequence. A tile table, if given, is used as it is.
     """
-    if window is not None and window >= longest:
-        window = None
-    if not _fits(q_TND):
-        has_kernel = len(q_TND) > 0 and window is None
-        library = c_kernels(q_TND, k_TGD, v_TGD) if has_kernel else None
-        if library is None:
-            return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
-        return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))
+    if not _fits(q_TND, options):
+        lines = packed_lines(starts_S1, longest, len(q_TND))
+        return grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
+    window = None if options.window is not None and options.window >= longest else options.window
     tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
-    if not needs_grad(q_TND, k_TGD, v_TGD):
-        return triton_attention.packed_forward(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window
-        )
+    if not torch.is_grad_enabled():
+        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window)
     out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window)
     return out_TND
+
+
+def grid_attention(
+    q_UND: Tensor,
+    k_UGD: Tensor,
+    v_UGD: Tensor,
+    node_SC: Tensor,
+    cell_U: Tensor,
+    options: AttentionOptions = CAUSAL,
+) -> Tensor:
+    """Let each token see the cells of its line up to its own.
+
+    `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
+    for. The kernel in C knows no window, and is left out where one hides something.
+    """
+    is_hidden = options.window is not None and options.window < node_SC.shape[1]
+    if len(q_UND) == 0 or is_hidden or not options.has_kernels:
+        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+    library = c_kernels(q_UND, k_UGD, v_UGD)
+    if library is None:
+        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+    out_UND: Tensor = GridAttention.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
+    return out_UND
 
 
 @torch.no_grad()
@@ -85,20 +104,19 @@ def paged_prefill(
     before_S: Tensor,
     tiles_X2: Tensor | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Attend from packed queries to their sequences in the cache, themselves included.
 
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
-    if not _fits(q_TND):
+    if not _fits(q_TND, options):
         return plain_paged_prefill(
-            q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, window
+            q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, options
         )
     tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
-    return triton_attention.paged_forward(
-        q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, tiles_X2, window=window
-    )
+    given = q_TND, keys_pages, values_pages, starts_S1, tiles_X2
+    return triton_attention.prefill(*given, cached=(before_S, table_SP), window=options.window)
 
 
 @torch.no_grad()
@@ -110,19 +128,19 @@ def paged_decode(
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Attend from one query per row to its `length` newest cached tokens; zeros where 0.
 
     The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken
     anew if absent.
     """
-    if not _fits(q_BND):
-        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B, window)
+    if not _fits(q_BND, options):
+        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BP, length_B, options)
     if scratch is None:
         scratch = decode_scratch(q_BND, table_BP.shape[1] * keys_pages.shape[2])
     return triton_attention.decode(
-        q_BND, keys_pages, values_pages, table_BP, length_B, scratch, window=window
+        q_BND, keys_pages, values_pages, table_BP, length_B, scratch, window=options.window
     )
 
 
@@ -134,13 +152,20 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 
 
-def window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Mark what each of `longest` positions sees; None where causality alone decides."""
-    if window is None or window >= longest:
-        return None
-    position_C = torch.arange(longest, device=device)
-    ahead_CC = position_C - position_C[:, None]
-    return (ahead_CC <= 0) & (ahead_CC > -window)
+def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """Give the cells of packed sequences that share nothing: one line each, for `grid_attention`.
+
+    >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
+    [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
+    """
+    starts_S1 = starts_S1.long()
+    device = starts_S1.device
+    node_SC = starts_S1[:-1, None] + torch.arange(longest, device=device)
+    line_T = torch.repeat_interleave(
+        torch.arange(len(node_SC), device=device), starts_S1.diff(), output_size=tokens
+    )
+    cell_T = torch.arange(tokens, device=device) - starts_S1[line_T] + line_T * longest
+    return node_SC.minimum(starts_S1[1:, None] - 1).clamp(min=0), cell_T
 
 
 def plain_packed_attention(
@@ -149,34 +174,46 @@ def plain_packed_attention(
     v_TGD: Tensor,
     starts_S1: Tensor,
     longest: int,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do the same in plain torch, over a grid of sequences padded on the right."""
-    tokens = len(q_TND)
-    rows = len(starts_S1) - 1
-    index_S = torch.arange(rows, device=starts_S1.device)
-    sequence_T = torch.repeat_interleave(index_S, starts_S1.diff(), output_size=tokens)
-    offset_T = torch.arange(tokens, device=starts_S1.device) - starts_S1[sequence_T]
-    cell_T = sequence_T * longest + offset_T
-    is_full = tokens == rows * longest
+    """Do what `packed_attention` does in plain torch."""
+    lines = packed_lines(starts_S1, longest, len(q_TND))
+    return plain_grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
 
-    def to_grid(x_TND: Tensor) -> Tensor:
-        empty = None if is_full else x_TND.new_zeros(rows * longest, *x_TND.shape[1:])
-        grid = x_TND if empty is None else empty.index_copy(0, cell_T, x_TND)
-        return grid.view(rows, longest, *x_TND.shape[1:]).transpose(1, 2)
 
-    grouped = q_TND.shape[1] != k_TGD.shape[1]
-    mask_CC = window_mask(longest, window, q_TND.device)
+def plain_grid_attention(
+    q_UND: Tensor,
+    k_UGD: Tensor,
+    v_UGD: Tensor,
+    node_SC: Tensor,
+    cell_U: Tensor,
+    options: AttentionOptions = CAUSAL,
+) -> Tensor:
+    """Do the same in plain torch: cells past the end of a line are padding, hidden by causality."""
+
+    def to_grid(x_UND: Tensor) -> Tensor:
+        grid = x_UND.index_select(0, node_SC.flatten())
+        return grid.view(*node_SC.shape, *x_UND.shape[1:]).transpose(1, 2)
+
+    mask_CC = _window_mask(node_SC.shape[1], options.window, q_UND.device)
     mixed = F.scaled_dot_product_attention(
-        to_grid(q_TND),
-        to_grid(k_TGD),
-        to_grid(v_TGD),
+        to_grid(q_UND),
+        to_grid(k_UGD),
+        to_grid(v_UGD),
         attn_mask=mask_CC,
         is_causal=mask_CC is None,
-        enable_gqa=grouped,
+        enable_gqa=q_UND.shape[1] != k_UGD.shape[1],
     )
-    out = mixed.transpose(1, 2).flatten(0, 1)
-    return out if is_full else out[cell_T]
+    return mixed.transpose(1, 2).flatten(0, 1).index_select(0, cell_U)
+
+
+def _window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Mark what each of `longest` positions sees; None where causality alone decides."""
+    if window is None or window >= longest:
+        return None
+    position_C = torch.arange(longest, device=device)
+    ahead_CC = position_C - position_C[:, None]
+    return (ahead_CC <= 0) & (ahead_CC > -window)
 
 
 def plain_paged_prefill(
@@ -186,7 +223,7 @@ def plain_paged_prefill(
     table_SP: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Do the same in plain torch, one sequence after the other."""
     out_TND = torch.empty_like(q_TND)
@@ -200,8 +237,8 @@ def plain_paged_prefill(
         )
         column_C = torch.arange(length, device=q_TND.device)
         mask = column_C <= column_C[before:, None]
-        if window is not None:
-            mask &= column_C > column_C[before:, None] - window
+        if options.window is not None:
+            mask &= column_C > column_C[before:, None] - options.window
         q_NCD = q_TND[start:end].transpose(0, 1)
         mixed = F.scaled_dot_product_attention(
             q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True
@@ -216,7 +253,7 @@ def plain_paged_decode(
     values_pages: Tensor,
     table_BP: Tensor,
     length_B: Tensor,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Do the same in plain torch, over a copy of the pages."""
     rows, heads, size = q_BND.shape
@@ -224,8 +261,8 @@ def plain_paged_decode(
     context = table_BP.shape[1] * keys_pages.shape[2]
     column_C = torch.arange(context, device=q_BND.device)
     seen_BC = column_C < length_B[:, None]
-    if window is not None:
-        seen_BC &= column_C >= length_B[:, None] - window
+    if options.window is not None:
+        seen_BC &= column_C >= length_B[:, None] - options.window
     seen_B11C = seen_BC[:, None, None]
     # What lies in a page past the end of its sequence may be anything, even no number.
     k_BGCD, v_BGCD = (
@@ -243,9 +280,12 @@ def _context(pages: Tensor, table: Tensor) -> Tensor:
     return pages[table].transpose(-4, -3).flatten(-3, -2)
 
 
-def _fits(q: Tensor) -> bool:
+def _fits(q: Tensor, options: AttentionOptions) -> bool:
+    """Say whether Triton's kernels can do it: they need heads of 16, 32, 64, 128 or 256."""
+    if q.device.type not in TRITON_DEVICES or not options.has_kernels:
+        return False
     size = q.shape[-1]
-    return uses_triton(q) and 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
+    return 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
 
 
 class _Packed(torch.autograd.Function):
@@ -262,8 +302,8 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
-        out_TND = triton_attention.packed_forward(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT, window=window
+        out_TND = triton_attention.prefill(
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT=lse_NT, window=window
         )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
         ctx.longest = longest
@@ -323,54 +363,25 @@ def _plain_backward(
     """Run the plain twin again and take its backward."""
     with torch.enable_grad():
         q_TND, k_TGD, v_TGD = (x.detach().requires_grad_() for x in inputs)
-        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
+        options = AttentionOptions(window=window)
+        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, options)
         return torch.autograd.grad(out_TND, (q_TND, k_TGD, v_TGD), d_out_TND)
 
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_SIZES = ("lines", "longest", "heads", "groups", "size", "threads")
+_TENSORS = ("node", "cell", "q", "k", "v", "out", "lse", "d_out", "d_q", "d_k", "d_v", "room")
 
 
 class _Attention(ctypes.Structure):
+    """What attend.c is given."""
+
     _fields_ = (
-        *((name, _INT) for name in ("lines", "longest", "heads", "groups", "size", "threads")),
-        *((name, _POINTER) for name in ("node", "cell", "q", "k", "v", "out", "lse")),
-        *((name, _POINTER) for name in ("d_out", "d_q", "d_k", "d_v", "room")),
+        *((name, ctypes.c_int64) for name in _SIZES),
+        *((name, ctypes.c_void_p) for name in _TENSORS),
     )
 
 
-def attend(
-    library: ctypes.CDLL,
-    q_UND: Tensor,
-    k_UGD: Tensor,
-    v_UGD: Tensor,
-    node_SC: Tensor,
-    cell_U: Tensor,
-) -> Tensor:
-    """Let each token see the cells of its line up to its own.
-
-    `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
-    for.
-    """
-    out_UND: Tensor = _Attend.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
-    return out_UND
-
-
-def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Give the cells of packed sequences that share nothing: one line each, for `attend`.
-
-    >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
-    [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
-    """
-    starts_S1 = starts_S1.long()
-    node_SC = starts_S1[:-1, None] + torch.arange(longest)
-    line_T = torch.repeat_interleave(
-        torch.arange(len(node_SC)), starts_S1.diff(), output_size=tokens
-    )
-    cell_T = torch.arange(tokens) - starts_S1[line_T] + line_T * longest
-    return node_SC.minimum(starts_S1[1:, None] - 1).clamp(min=0), cell_T
-
-
-class _Attend(torch.autograd.Function):
+class GridAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -404,15 +415,8 @@ class _Attend(torch.autograd.Function):
         d_k_UGD = torch.zeros_like(k_UGD)
         d_v_UGD = torch.zeros_like(v_UGD)
         room = q_UND.new_empty(2, node_SC.numel(), *k_UGD.shape[1:])
-        _run(
-            ctx.library.attend_backward,
-            *saved,
-            grads[0].contiguous(),
-            d_q_UND,
-            d_k_UGD,
-            d_v_UGD,
-            room,
-        )
+        slopes = grads[0].contiguous(), d_q_UND, d_k_UGD, d_v_UGD, room
+        _run(ctx.library.attend_backward, *saved, *slopes)
         return None, d_q_UND, d_k_UGD, d_v_UGD, None, None
 
 
@@ -420,6 +424,6 @@ def _run(
     kernel: Any, node_SC: Tensor, cell_U: Tensor, q_UND: Tensor, k_UGD: Tensor, *others: Tensor
 ) -> None:
     sizes = *node_SC.shape, *q_UND.shape[1:2], *k_UGD.shape[1:], torch.get_num_threads()
-    given = _Attention(*sizes, *(x.data_ptr() for x in (node_SC, cell_U, q_UND, k_UGD, *others)))
+    given = _Attention(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
     if kernel(ctypes.byref(given)):
         raise TrainError("there is no memory left for attention; lower train.micro_tokens")

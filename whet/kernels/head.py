@@ -7,14 +7,17 @@ they are the same bits; where the learner's come from scores.c, on a CPU, they a
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from whet.kernels.switch import HAS_TRITON, address, c_kernels, uses_triton
+from whet.kernels import HAS_TRITON, TRITON_DEVICES
+from whet.kernels.rows import addresses, c_kernels
 
 if HAS_TRITON:
     from whet.kernels import triton_head
@@ -62,23 +65,49 @@ def token_logprobs(
     like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
-    if (
-        not hidden_MH.is_cuda
-        and not uses_triton(hidden_MH)
-        and len(hidden_MH) * len(weight_VH) <= elements
-    ):
+    if not hidden_MH.is_cuda and len(hidden_MH) * len(weight_VH) <= elements:
         library = c_kernels(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
             return compiled_scores(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
-    rows = max(1, elements // len(weight_VH))
-    rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
+    chunks = _chunks(len(hidden_MH), elements // len(weight_VH))
     both: tuple[Tensor, Tensor] = _Scores.apply(
-        hidden_MH, weight_VH, label_M, temperature_M, rows, entropy
+        hidden_MH, weight_VH, label_M, temperature_M, chunks, entropy
     )
     return both
+
+
+def plain_token_logprobs(
+    to_logits: Callable[[Tensor], Tensor],
+    hidden_MH: Tensor,
+    label_M: Tensor,
+    temperature_M: Tensor,
+    *,
+    vocab: int,
+) -> tuple[Tensor, Tensor]:
+    """Do the same with any function from hidden states to float32 logits; entropies are given."""
+
+    def score(at: slice) -> tuple[Tensor, Tensor]:
+        both: tuple[Tensor, Tensor] = _LogitScores.apply(
+            to_logits(hidden_MH[at]), label_M[at], temperature_M[at]
+        )
+        return both
+
+    elements = GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS
+    scores = [
+        checkpoint(score, at, use_reentrant=False, preserve_rng_state=False)
+        for at in _chunks(len(hidden_MH), elements // vocab)
+    ]
+    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*scores, strict=True))
+    return logprob_M, entropy_M
+
+
+def _chunks(rows: int, most: int) -> list[slice]:
+    """Cut rows into chunks of whole tiles for the products, where they have as many."""
+    size = max(1, most - most % 128 if most > 128 else most)
+    return [slice(start, start + size) for start in range(0, max(rows, 1), size)]
 
 
 @torch.no_grad()
@@ -90,7 +119,7 @@ def sample_rows(
     The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
     most likely token is chosen, and its log-probability is that of temperature 1.
     """
-    if uses_triton(logits_BV):
+    if logits_BV.device.type in TRITON_DEVICES:
         return triton_head.sample(logits_BV, uniform_B, temperature_B)
     return plain_sample_rows(logits_BV, uniform_B, temperature_B)
 
@@ -198,8 +227,25 @@ def _scale_logits(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
 def _measure(
     logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    how = triton_head.measure if uses_triton(logits_RV) else plain_measure
+    how = triton_head.measure if logits_RV.device.type in TRITON_DEVICES else plain_measure
     return how(logits_RV, label_R, temperature_R, has_entropy=has_entropy)
+
+
+class _LogitScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        logprob_R, entropy_R, lse_R = _measure(logits_RV, label_R, temperature_R, has_entropy=True)
+        ctx.save_for_backward(logits_RV, label_R, temperature_R, entropy_R, lse_R)
+        return logprob_R, entropy_R
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        logits_RV, label_R, temperature_R, *measures = ctx.saved_tensors
+        given = logits_RV.clone(), label_R, temperature_R, measures, *grads
+        return _slope_kernel(logits_RV)(*given, dtype=logits_RV.dtype), None, None
 
 
 class _Scores(torch.autograd.Function):
@@ -210,10 +256,9 @@ class _Scores(torch.autograd.Function):
         weight_VH: Tensor,
         label_M: Tensor,
         temperature_M: Tensor,
-        rows: int,
+        chunks: list[slice],
         entropy: bool,
     ) -> tuple[Tensor, Tensor]:
-        chunks = [slice(start, start + rows) for start in range(0, len(hidden_MH), rows)]
         wide = torch.promote_types(hidden_MH.dtype, torch.float32)
         measures_3M = torch.zeros(3, len(hidden_MH), dtype=wide, device=hidden_MH.device)
         for at in chunks:
@@ -258,27 +303,21 @@ def _slope(
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_RV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]
-    how = triton_head.slope if uses_triton(logits_RV) else plain_slope
     measures = entropy_M[at], lse_M[at]
-    return how(
-        logits_RV,
-        label_M[at],
-        temperature_M[at],
-        measures,
-        d_logprob_M[at],
-        d_entropy_R,
-        dtype=hidden_MH.dtype,
-    )
+    given = logits_RV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_R
+    return _slope_kernel(logits_RV)(*given, dtype=hidden_MH.dtype)
+
+
+def _slope_kernel(logits_RV: Tensor) -> Callable[..., Tensor]:
+    return triton_head.slope if logits_RV.device.type in TRITON_DEVICES else plain_slope
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add left @ right to a total of higher precision, without rounding the product first."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    elif left.is_cuda:
+    if left.is_cuda and total.dtype != left.dtype:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
-        total.add_(left @ right)
+        total.addmm_(left.to(total.dtype), right.to(total.dtype))
 
 
 def compiled_scores(
@@ -311,8 +350,8 @@ class _CompiledScores(torch.autograd.Function):
         logprob_M, entropy_M, kept_M3 = (
             logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
         )
-        given = logits_MV.data_ptr(), rows, vocab, label_M.data_ptr(), scale_M.data_ptr(), entropy
-        results = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
+        given = logits_MV.data_ptr(), rows, vocab, *addresses(label_M, scale_M), entropy
+        results = addresses(logprob_M, entropy_M, kept_M3)
         if library.scores_measure(*given, *results, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
         ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
@@ -329,14 +368,11 @@ class _CompiledScores(torch.autograd.Function):
         logits_MV, *rest = ctx.saved_tensors
         if not ctx.has_entropy:
             d_entropy_M = None
-        grads = (None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M))
-        # What is kept serves a second way back too, so the gradient gets memory of its own.
+        grads = [None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M)]
+        # What is kept serves a second backward pass too, so the gradient has memory of its own.
         slope_MV = torch.empty_like(logits_MV)
-        tensors = *rest, *grads, slope_MV
-        addresses = (address(x) for x in tensors)
-        ctx.library.scores_slope(
-            logits_MV.data_ptr(), *logits_MV.shape, *addresses, torch.get_num_threads()
-        )
+        given = logits_MV.data_ptr(), *logits_MV.shape, *addresses(*rest, *grads, slope_MV)
+        ctx.library.scores_slope(*given, torch.get_num_threads())
         return None, slope_MV, None, None, None
 
 

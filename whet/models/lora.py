@@ -7,36 +7,27 @@ Shapes: T tokens, I in, O out, R rank, P adapted matrices of a projection.
 """
 
 import copy
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from pydantic import Field, ValidationError, field_validator
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.config import Config
 from whet.errors import DataError
 from whet.models.config import ModelConfig
-from whet.models.load import ADAPTER_CONFIG, named_views
+from whet.models.load import ADAPTER_CONFIG, fill_weights, read_json, write_json
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-TARGETS: tuple[Target, ...] = (
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-)
+TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 class LoraConfig(Config):
@@ -146,10 +137,22 @@ class LoraTransformer(Transformer):
                 )
 
     @torch.no_grad()
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Walk the weights, adapters added in float32; those without adapters are views."""
+        adapters = {f"{name}.weight": (A_RI, B_OR) for name, A_RI, B_OR in self.adapters()}
+        for name, view in self.named_views():
+            if name in adapters:
+                A_RI, B_OR = adapters[name]
+                added = self.lora.scale * (B_OR.float() @ A_RI.float())
+                yield name, (view.float() + added).to(view.dtype)
+            else:
+                yield name, view
+
+    @torch.no_grad()
     def merge(self) -> Transformer:
         """Add the adapters to the weights in float32; returns the plain decoder in their place."""
-        views = dict(named_views(self))
-        for name, merged in named_weights(self):
+        views = dict(self.named_views())
+        for name, merged in self.named_weights():
             if merged.data_ptr() != views[name].data_ptr():
                 views[name].copy_(merged)
         plain = Transformer(self.cfg, device="meta")
@@ -167,25 +170,6 @@ class LoraTransformer(Transformer):
             yield from (
                 (index, module) for module in layer.modules() if isinstance(module, LoraLinear)
             )
-
-
-@torch.no_grad()
-def named_weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk the weights that a model computes with, by Hugging Face name, adapters added in float32.
-
-    Weights without adapters are views of the model.
-    """
-    adapters: dict[str, tuple[Tensor, Tensor]] = {}
-    scale = 0.0
-    if isinstance(model, LoraTransformer):
-        adapters = {f"{name}.weight": (A_RI, B_OR) for name, A_RI, B_OR in model.adapters()}
-        scale = model.lora.scale
-    for name, view in named_views(model):
-        if name in adapters:
-            A_RI, B_OR = adapters[name]
-            yield name, (view.float() + scale * (B_OR.float() @ A_RI.float())).to(view.dtype)
-        else:
-            yield name, view
 
 
 def twin(model: Transformer) -> Transformer:
@@ -231,26 +215,15 @@ PLAIN: dict[str, Json] = {
 """What peft can vary and we do not: written as it stands, and anything else refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
-    """What an adapter folder says of itself: the weights it is for, and its shape."""
-
-    base: str
-    lora: LoraConfig
-
-
 def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER_CONFIG).is_file()
 
 
-def read_adapter(folder: Path) -> Adapter:
-    """Read `adapter_config.json`; refuse what the decoder would compute wrongly."""
+def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
+    """Read the base and the shape of adapters; refuse what the decoder would compute wrongly."""
     file = folder / ADAPTER_CONFIG
-    try:
-        row = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
-    if not isinstance(row, dict) or row.get("peft_type") != "LORA":
+    row = read_json(file)
+    if row.get("peft_type") != "LORA":
         raise DataError(f"{str(file)!r} should be an object that says peft_type = 'LORA'")
     for key, plain in PLAIN.items():
         if row.get(key) not in (plain, None) and row[key]:
@@ -272,15 +245,15 @@ def read_adapter(folder: Path) -> Adapter:
             f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
             f"targets are {', '.join(TARGETS)}"
         ) from error
-    return Adapter(base=base, lora=lora)
+    return base, lora
 
 
 def save_adapters(model: LoraTransformer, folder: Path) -> None:
     """Write a folder that peft loads over the base model as it is."""
-    tensors = {}
-    for name, A_RI, B_OR in model.adapters():
-        for letter, view in (("A", A_RI), ("B", B_OR)):
-            tensors[_key(name, letter)] = view.cpu().clone(memory_format=torch.contiguous_format)
+    tensors = {
+        key: view.cpu().clone(memory_format=torch.contiguous_format)
+        for key, view in _named_adapters(model)
+    }
     config: dict[str, Json] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -297,34 +270,21 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / ADAPTER_CONFIG, config)
     except (OSError, SafetensorError) as error:
         raise DataError(f"cannot write the adapters to {str(folder)!r}: {error}") from error
 
 
-@torch.no_grad()
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
-    file = folder / WEIGHTS
-    try:
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
+    wanted = dict(_named_adapters(model))
+    fill_weights(folder / WEIGHTS, wanted, str(model.device))
+    if wanted:
+        raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
+
+
+def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
+    """Walk all adapters by peft's names, as views of the model."""
     for name, A_RI, B_OR in model.adapters():
-        for letter, view in (("A", A_RI), ("B", B_OR)):
-            key = _key(name, letter)
-            if key not in tensors:
-                raise DataError(f"{str(file)!r} lacks the tensor {key}")
-            tensor = tensors.pop(key)
-            if tensor.shape != view.shape:
-                shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
-                raise DataError(f"tensor {key} in {str(file)!r} has shape {shapes}")
-            view.copy_(tensor)
-    if tensors:
-        raise DataError(
-            f"{str(file)!r} holds a tensor {min(tensors)} that the model has no place for"
-        )
-
-
-def _key(name: str, letter: str) -> str:
-    return f"base_model.model.{name}.lora_{letter}.weight"
+        yield f"base_model.model.{name}.lora_A.weight", A_RI
+        yield f"base_model.model.{name}.lora_B.weight", B_OR

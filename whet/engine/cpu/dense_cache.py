@@ -19,8 +19,12 @@ from torch import Tensor
 from whet.engine.row_state import HostTransfer, Rows
 from whet.engine.runner import Layout, decode_step
 from whet.engine.scheduler import Indices
-from whet.models.transformer import AttentionSpec, PackedAttention, Transformer
+from whet.kernels import AttentionSpec
+from whet.kernels.rows import split_heads
+from whet.models.transformer import PackedAttention, Transformer
 
+FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
+"""Of `ModelConfig.features`, those with which its attention is right."""
 BLOCK = 16
 """Tokens of a row that lie together; those of the next row follow."""
 
@@ -209,10 +213,10 @@ class Prefill:
         self.column_T = column_T
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        q_TND, k_TGD, v_TGD = spec.split(qkv_TX)
+        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
         for cached, new_TGD in zip(self.cache.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
-        return self.packed.mix(q_TND, k_TGD, v_TGD, window=spec.window)
+        return self.packed.mix(q_TND, k_TGD, v_TGD, spec.options)
 
 
 class Decode:
@@ -279,7 +283,7 @@ class Decode:
         return torch.zeros(unseen_B11C.shape).masked_fill_(unseen_B11C, -torch.inf)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
+        q_BND, k_BGD, v_BGD = split_heads(qkv_TX, spec)
         for number, row_M, cell_M in self.writes:
             for cached, new_BGD in zip(
                 self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
@@ -292,7 +296,7 @@ class Decode:
         groups = spec.num_kv_heads
         # Query heads that share a key head become rows of one small matrix: no key is read twice.
         q_BGYD = (q_BND * spec.head_dim**-0.5).view(rows, groups, -1, spec.head_dim)
-        probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.window))
+        probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.options.window))
         probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
         mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], spec.head_dim)
         for values_ZCD, columns in self._own(layer, 1, rows):
