@@ -312,60 +312,25 @@ class _Packed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
-        inputs = q_TND, k_TGD, v_TGD
-        if q_TND.is_cuda and q_TND.element_size() == 2:
-            slopes = _flash_backward(
-                grads[0], inputs, out_TND, lse_NT, starts_S1, ctx.longest, ctx.window
+        *inputs, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
+        d_out_TND = grads[0].contiguous()
+        if d_out_TND.is_cuda and d_out_TND.element_size() == 2:
+            # Torch's own kernel needs only our outputs and log-sum-exps.
+            no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
+            unused = torch.empty(0, device=d_out_TND.device)
+            sequences = starts_S1, starts_S1, ctx.longest, ctx.longest
+            slopes = torch.ops.aten._flash_attention_backward(
+                *(d_out_TND, *inputs, out_TND, lse_NT, *sequences, 0.0, True, no_dropout, unused),
+                window_size_left=-1 if ctx.window is None else ctx.window - 1,
+                window_size_right=0,
             )
         else:
-            slopes = _plain_backward(grads[0], inputs, starts_S1, ctx.longest, ctx.window)
+            options = AttentionOptions(window=ctx.window)
+            with torch.enable_grad():
+                q, k, v = (x.detach().requires_grad_() for x in inputs)
+                again = plain_packed_attention(q, k, v, starts_S1, ctx.longest, options)
+            slopes = torch.autograd.grad(again, (q, k, v), d_out_TND)
         return *slopes, None, None, None, None
-
-
-def _flash_backward(
-    d_out_TND: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    out_TND: Tensor,
-    lse_NT: Tensor,
-    starts_S1: Tensor,
-    longest: int,
-    window: int | None,
-) -> tuple[Tensor, ...]:
-    """Use torch's own backward kernel, which needs only our outputs and log-sum-exps."""
-    no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
-    unused = torch.empty(0, device=d_out_TND.device)
-    backward = torch.ops.aten._flash_attention_backward
-    sequences = starts_S1, starts_S1, longest, longest
-    slopes: tuple[Tensor, ...] = backward(
-        d_out_TND.contiguous(),
-        *inputs,
-        out_TND,
-        lse_NT,
-        *sequences,
-        0.0,
-        True,
-        no_dropout,
-        unused,
-        window_size_left=-1 if window is None else window - 1,
-        window_size_right=0,
-    )
-    return slopes
-
-
-def _plain_backward(
-    d_out_TND: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    starts_S1: Tensor,
-    longest: int,
-    window: int | None,
-) -> tuple[Tensor, ...]:
-    """Run the plain twin again and take its backward."""
-    with torch.enable_grad():
-        q_TND, k_TGD, v_TGD = (x.detach().requires_grad_() for x in inputs)
-        options = AttentionOptions(window=window)
-        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, options)
-        return torch.autograd.grad(out_TND, (q_TND, k_TGD, v_TGD), d_out_TND)
 
 
 _SIZES = ("lines", "longest", "heads", "groups", "size", "threads")

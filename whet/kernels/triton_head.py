@@ -24,20 +24,9 @@ def measure(
     if rows:
         parts = _measured_blocks(logits_RV, temperature_R, has_entropy)
         blocks = triton.cdiv(width, BLOCK)
-        _combine[(rows,)](
-            logits_RV,
-            label_R,
-            temperature_R,
-            *parts,
-            logprob_R,
-            entropy_R,
-            lse_R,
-            width,
-            blocks,
-            has_entropy,
-            triton.next_power_of_2(blocks),
-            **NARROW,
-        )
+        given = logits_RV, label_R, temperature_R, *parts
+        sizes = width, blocks, has_entropy, triton.next_power_of_2(blocks)
+        _combine[(rows,)](*given, logprob_R, entropy_R, lse_R, *sizes, **NARROW)
     return logprob_R, entropy_R, lse_R
 
 
@@ -54,20 +43,8 @@ def sample(logits_RV: Tensor, uniform_R: Tensor, temperature_R: Tensor) -> tuple
     _pick_block[(rows,)](
         tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW
     )
-    _pick_token[(rows,)](
-        logits_RV,
-        tops_RC,
-        temperature_R,
-        chosen_R,
-        rest_R,
-        lse_R,
-        token_R,
-        logprob_R,
-        width,
-        blocks,
-        BLOCK,
-        **WIDE,
-    )
+    given = logits_RV, tops_RC, temperature_R, chosen_R, rest_R, lse_R
+    _pick_token[(rows,)](*given, token_R, logprob_R, width, blocks, BLOCK, **WIDE)
     return token_R, logprob_R
 
 
@@ -85,19 +62,10 @@ def slope(
     slope_RV = torch.empty(rows, width, dtype=dtype, device=logits_RV.device)
     if rows:
         d_entropy = d_logprob_R if d_entropy_R is None else d_entropy_R
-        _slope[(rows, triton.cdiv(width, BLOCK))](
-            logits_RV,
-            label_R,
-            temperature_R,
-            *measures,
-            d_logprob_R.contiguous(),
-            d_entropy.contiguous(),
-            slope_RV,
-            width,
-            d_entropy_R is not None,
-            BLOCK,
-            **WIDE,
-        )
+        given = logits_RV, label_R, temperature_R, *measures
+        grads = d_logprob_R.contiguous(), d_entropy.contiguous()
+        sizes = width, d_entropy_R is not None, BLOCK
+        _slope[(rows, triton.cdiv(width, BLOCK))](*given, *grads, slope_RV, *sizes, **WIDE)
     return slope_RV
 
 
@@ -113,18 +81,8 @@ def _measured_blocks(
     sums_RC = torch.empty_like(tops_RC)
     slants_RC = torch.empty_like(tops_RC) if has_entropy else sums_RC
     if rows:
-        _blocks[(rows, blocks)](
-            logits_RV,
-            temperature_R,
-            tops_RC,
-            sums_RC,
-            slants_RC,
-            width,
-            blocks,
-            has_entropy,
-            BLOCK,
-            **WIDE,
-        )
+        tensors = logits_RV, temperature_R, tops_RC, sums_RC, slants_RC
+        _blocks[(rows, blocks)](*tensors, width, blocks, has_entropy, BLOCK, **WIDE)
     return tops_RC, sums_RC, slants_RC
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
 from whet.types import Json
@@ -92,6 +92,10 @@ class ModelConfig:
         sliding = self.sliding_window
         return sliding.tokens if sliding is not None and layer in sliding.layers else None
 
+    def of_family(self, family: str) -> "ModelConfig":
+        """Give the same sizes in a family, with the features that all its models have."""
+        return replace(self, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
+
     @property
     def features(self) -> frozenset[str]:
         """Name the features that this decoder has.
@@ -119,19 +123,11 @@ FAMILIES = {
     "mistral": "MistralForCausalLM",
 }
 """Classes of transformers by `model_type`."""
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "intermediate_size": "intermediate_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "max_positions": "max_position_embeddings",
-}
-"""Keys of `config.json` that are read and written as they are."""
 _READ = {
-    *_SIZES.values(),
-    *("model_type", "num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings"),
-    *("rope_theta", "rope_scaling", "rope_parameters", "hidden_act"),
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
+    *("rms_norm_eps", "hidden_act", "tie_word_embeddings"),
+    *("rope_theta", "rope_scaling", "rope_parameters"),
     *("layer_types", "sliding_window", "use_sliding_window", "max_window_layers"),
 }
 _WITHOUT_EFFECT = {
@@ -155,24 +151,26 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
             f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}"
         )
     _check_support(row)
-    sizes = {name: _count(row, key) for name, key in _SIZES.items()}
-    heads = sizes["num_heads"]
+    hidden = _count(row, "hidden_size")
+    heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
-    # Qwen3's head size is 128 unless said otherwise; the other families divide the hidden size.
-    usual = 128 if family == "qwen3" else sizes["hidden_size"] // heads
     cfg = ModelConfig(
         family=family,
-        **sizes,
+        vocab_size=_count(row, "vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=_count(row, "intermediate_size"),
+        num_layers=_count(row, "num_hidden_layers"),
+        num_heads=heads,
         num_kv_heads=_count(row, "num_key_value_heads", heads),
-        head_dim=_count(row, "head_dim", usual),
+        # Qwen3's head size is 128 unless said otherwise; the other families divide the hidden size.
+        head_dim=_count(row, "head_dim", 128 if family == "qwen3" else hidden // heads),
+        max_positions=_count(row, "max_position_embeddings"),
         rope_theta=theta,
         norm_eps=_positive(row, "rms_norm_eps", 1e-6),
         tied=bool(row.get("tie_word_embeddings", False)),
-        qkv_bias=family == "qwen2",
-        qk_norm=family == "qwen3",
         rope_scaling=scaling,
         sliding_window=_sliding(row, family),
-    )
+    ).of_family(family)
     if cfg.num_heads % cfg.num_kv_heads or cfg.head_dim % 2:
         raise DataError(
             f"config.json: {cfg.num_heads} heads must be a multiple of {cfg.num_kv_heads} "
@@ -184,13 +182,17 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
 def to_json(cfg: ModelConfig) -> dict[str, Json]:
     """Write a `config.json` that transformers (4 and 5) and vLLM read as the same model."""
     scaling = _rope_to_json(cfg.rope_scaling)
-    values = asdict(cfg)
     return {
         "architectures": [FAMILIES[cfg.family]],
         "model_type": cfg.family,
-        **{key: values[name] for name, key in _SIZES.items()},
+        "vocab_size": cfg.vocab_size,
+        "hidden_size": cfg.hidden_size,
+        "intermediate_size": cfg.intermediate_size,
+        "num_hidden_layers": cfg.num_layers,
+        "num_attention_heads": cfg.num_heads,
         "num_key_value_heads": cfg.num_kv_heads,
         "head_dim": cfg.head_dim,
+        "max_position_embeddings": cfg.max_positions,
         "rms_norm_eps": cfg.norm_eps,
         "hidden_act": "silu",
         "attention_bias": False,

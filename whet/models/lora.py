@@ -80,9 +80,9 @@ class LoraLinear(nn.Linear):
         self.lora_B = nn.Parameter(frozen.weight.new_zeros(sum(adapted), cfg.rank))
 
     def forward(self, input: Tensor) -> Tensor:
-        found_TO = F.linear(input, self.weight, self.bias)
+        frozen_TO = F.linear(input, self.weight, self.bias)
         low_TPR = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
-        pieces = list(torch.split(found_TO, [part.rows for part in self.parts], dim=1))
+        pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
         for low_TR, (index, _, B_OR) in zip(low_TPR, self.slices(), strict=True):
             pieces[index] = torch.addmm(pieces[index], low_TR, B_OR.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
@@ -90,13 +90,9 @@ class LoraLinear(nn.Linear):
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
         indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
-        rows = [self.parts[index].rows for index in indices]
-        yield from zip(
-            indices,
-            torch.split(self.lora_A, self.rank),
-            torch.split(self.lora_B, rows),
-            strict=True,
-        )
+        parts_A = torch.split(self.lora_A, self.rank)
+        parts_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
+        yield from zip(indices, parts_A, parts_B, strict=True)
 
 
 class LoraTransformer(Transformer):
@@ -128,13 +124,12 @@ class LoraTransformer(Transformer):
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Walk all adapted matrices by Hugging Face name: A and B, as views of the model."""
-        for index, adapted in self._lora_linears():
-            for part, A_RI, B_OR in adapted.slices():
-                yield (
-                    f"model.layers.{index}.{adapted.parts[part].name}",
-                    A_RI.detach(),
-                    B_OR.detach(),
-                )
+        for index, layer in enumerate(self.layers):
+            for adapted in layer.modules():
+                if isinstance(adapted, LoraLinear):
+                    for part, A_RI, B_OR in adapted.slices():
+                        name = f"model.layers.{index}.{adapted.parts[part].name}"
+                        yield name, A_RI.detach(), B_OR.detach()
 
     @torch.no_grad()
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -164,12 +159,6 @@ class LoraTransformer(Transformer):
         plain.load_state_dict(weights, assign=True)
         plain.rope_PD = self.rope_PD
         return plain
-
-    def _lora_linears(self) -> Iterator[tuple[int, LoraLinear]]:
-        for index, layer in enumerate(self.layers):
-            yield from (
-                (index, module) for module in layer.modules() if isinstance(module, LoraLinear)
-            )
 
 
 def twin(model: Transformer) -> Transformer:

@@ -34,11 +34,8 @@ def tiny_model(
     enough for tokens to differ in probability by orders of magnitude.
     """
     cfg = replace(
-        new_config("tiny", vocab_size, positions),
-        family=family,
+        new_config("tiny", vocab_size, positions).of_family(family),
         tied=tied,
-        qkv_bias=family == "qwen2",
-        qk_norm=family == "qwen3",
         sliding_window=SlidingWindow(tokens=8, layers=(0, 1)) if family == "mistral" else None,
     )
     model = kind(cfg)
