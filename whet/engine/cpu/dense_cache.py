@@ -124,6 +124,8 @@ class DenseCache:
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         cfg = model.cfg
+        unknown = sorted(cfg.features - FEATURES)
+        assert not unknown, f"the dense cache does not compute {unknown}; take build_cpu_cache"
         # The last row is the scheduler's spare; it holds a prompt and nothing else.
         self.allocator = SharedPrompts(slots + 1)
         self.prompts = torch.zeros(
