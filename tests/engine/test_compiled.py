@@ -142,7 +142,7 @@ def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch()
     assert unknown.features - known.cfg.features == {"attention_softcap"}
     assert isinstance(build_cpu_cache(known, slots=2, context=8), CompiledCache)
     assert isinstance(build_cpu_cache(Transformer(unknown), slots=2, context=8), PagedCache)
-    with pytest.raises(AssertionError, match="does not compute .*attention_softcap"):
+    with pytest.raises(AssertionError, match=r"does not compute .*attention_softcap"):
         DenseCache(Transformer(unknown), slots=2, context=8)
 
 

@@ -9,7 +9,7 @@ import torch
 from interpreted import draw, head_spec, leaves
 from torch import Tensor
 
-from whet.kernels import IS_INTERPRETED
+from whet.kernels import IS_INTERPRETED, AttentionOptions
 from whet.kernels.c import library as c_library
 from whet.kernels.rows import (
     add_norm,
@@ -247,6 +247,15 @@ def test_positions_name_lines_of_the_table() -> None:
 
     given = split_heads(qkv_TX, head_spec(table[positions_T], None, 4, 2))
     assert _same(found, given)
+
+
+def test_a_model_with_unknown_features_is_split_by_torch() -> None:
+    spec = head_spec(draw(6, 32, seed=4), None, 4, 2, draw(32, seed=5), draw(32, seed=6))
+    unknown = replace(spec, options=AttentionOptions(has_kernels=False))
+    qkv_TX = draw(6, 8 * 32)
+
+    assert _same(split_heads(qkv_TX, unknown), plain_split_heads(qkv_TX, spec))
+    assert not _same(split_heads(qkv_TX, spec), plain_split_heads(qkv_TX, spec))
 
 
 def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:

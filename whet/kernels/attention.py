@@ -2,8 +2,9 @@
 """Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
-head size, P pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
-size a multiple of 64. In C, U tokens stand in S lines of C cells.
+head size, P pages of a sequence, W tiles, Y query heads that share a key head. Pages of one layer
+are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens stand in S lines
+of C cells.
 
 The three Triton kernels give one token the same bits: all take keys in blocks of 64, sum blocks in
 chunks of 512 from the start of the sequence, and join chunks in order.
@@ -28,7 +29,7 @@ CAUSAL = AttentionOptions()
 
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
-    """List the sequence and first position of each program on the device: int32 [X, 2].
+    """List the sequence and first position of each program on the device: int32 [W, 2].
 
     Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One
     table serves all layers. `before_S` counts the tokens a sequence has in the cache already.
@@ -38,11 +39,11 @@ def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -
     first_S = before_S // TILE
     count_S = (before_S + starts_S1.diff() + TILE - 1) // TILE - first_S
     end_S = count_S.cumsum(0)
-    tile_X = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
-    sequence_X = torch.searchsorted(end_S, tile_X, right=True)
-    known_X = sequence_X.clamp(max=sequences - 1)
-    position_X = (tile_X - (end_S - count_S - first_S)[known_X]) * TILE
-    return torch.stack([torch.where(sequence_X < sequences, sequence_X, -1), position_X], 1).int()
+    tile_W = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
+    sequence_W = torch.searchsorted(end_S, tile_W, right=True)
+    known_W = sequence_W.clamp(max=sequences - 1)
+    position_W = (tile_W - (end_S - count_S - first_S)[known_W]) * TILE
+    return torch.stack([torch.where(sequence_W < sequences, sequence_W, -1), position_W], 1).int()
 
 
 def packed_attention(
@@ -51,7 +52,7 @@ def packed_attention(
     v_TGD: Tensor,
     starts_S1: Tensor,
     longest: int,
-    tiles_X2: Tensor | None = None,
+    tiles_W2: Tensor | None = None,
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
@@ -64,10 +65,10 @@ def packed_attention(
         lines = packed_lines(starts_S1, longest, len(q_TND))
         return grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
     window = None if options.window is not None and options.window >= longest else options.window
-    tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
+    tiles_W2 = tile_table(starts_S1, len(q_TND)) if tiles_W2 is None else tiles_W2
     if not torch.is_grad_enabled():
-        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window)
-    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window)
+        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, window=window)
+    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_W2, window)
     return out_TND
 
 
@@ -102,7 +103,7 @@ def paged_prefill(
     table_SP: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
-    tiles_X2: Tensor | None = None,
+    tiles_W2: Tensor | None = None,
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
@@ -114,8 +115,8 @@ def paged_prefill(
         return plain_paged_prefill(
             q_TND, keys_pages, values_pages, table_SP, starts_S1, before_S, options
         )
-    tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
-    given = q_TND, keys_pages, values_pages, starts_S1, tiles_X2
+    tiles_W2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_W2 is None else tiles_W2
+    given = q_TND, keys_pages, values_pages, starts_S1, tiles_W2
     return triton_attention.prefill(*given, cached=(before_S, table_SP), window=options.window)
 
 
@@ -270,8 +271,8 @@ def plain_paged_decode(
         for pages in (keys_pages, values_pages)
     )
     # Query heads that share a key head become rows of one small matrix: no key is read twice.
-    q_BGXD = q_BND.reshape(rows, groups, heads // groups, size)
-    mixed = F.scaled_dot_product_attention(q_BGXD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
+    q_BGYD = q_BND.reshape(rows, groups, heads // groups, size)
+    mixed = F.scaled_dot_product_attention(q_BGYD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
     return mixed.reshape(rows, heads, size).where((length_B > 0)[:, None, None], 0)
 
 
@@ -297,13 +298,13 @@ class _Packed(torch.autograd.Function):
         v_TGD: Tensor,
         starts_S1: Tensor,
         longest: int,
-        tiles_X2: Tensor,
+        tiles_W2: Tensor,
         window: int | None,
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
         out_TND = triton_attention.prefill(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT=lse_NT, window=window
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, lse_NT=lse_NT, window=window
         )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
         ctx.longest = longest

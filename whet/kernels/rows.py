@@ -1,11 +1,12 @@
 # mypy: allow-untyped-calls
 """What a layer does row by row: add and norm, the gate of the feed-forward, split and rotate heads.
 
-Shapes: T tokens, H hidden, I inner, B rows decoding, X = (N + 2 G) D, N query heads, G key/value
-heads, D head size, P positions. Norms and gates are computed in float32 and rounded once, sums are
-rounded to the dtype of their parts before their norm. Gate and up lie side by side in one row of
-2 I. A rotation table holds D/2 cosines then D/2 sines a position, in float32, for heads in the
-half-split layout; queries and keys are rounded to the dtype of the projection before they turn.
+Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
+heads, G key/value heads, D head size, P positions. Norms and gates are computed in float32 and
+rounded once, sums are rounded to the dtype of their parts before their norm. Gate and up lie side
+by side in one row of 2 F. A rotation table holds D/2 cosines then D/2 sines a position, in float32,
+for heads in the half-split layout; queries and keys are rounded to the dtype of the projection
+before they turn.
 
 The functions in C at the end of this file and those of triton_rows.py are the same by name, and
 come in pairs, forward and backward.
@@ -95,34 +96,34 @@ class _AddNorm(torch.autograd.Function):
         return None, d_x_TH, d_x_TH if has_residual else None, d_weight_H, None
 
 
-def swiglu(gate_up_TI: Tensor) -> Tensor:
+def swiglu(gate_up_TF: Tensor) -> Tensor:
     """Halve the rows: silu of the first half times the second."""
-    if gate_up_TI.device.type in TRITON_DEVICES:
+    if gate_up_TF.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
-            return triton_rows.swiglu_forward(gate_up_TI)
+            return triton_rows.swiglu_forward(gate_up_TF)
         pair: Pair = triton_rows.swiglu_forward, triton_rows.swiglu_backward
-    elif c_kernels(*gate_up_TI.chunk(2, dim=-1)) is None:
-        return plain_swiglu(gate_up_TI)
+    elif c_kernels(*gate_up_TF.chunk(2, dim=-1)) is None:
+        return plain_swiglu(gate_up_TF)
     else:
         pair = _swiglu_forward, _swiglu_backward
-    out_TI: Tensor = _SwiGLU.apply(pair, gate_up_TI)
-    return out_TI
+    out_TF: Tensor = _SwiGLU.apply(pair, gate_up_TF)
+    return out_TF
 
 
-def plain_swiglu(gate_up_TI: Tensor) -> Tensor:
+def plain_swiglu(gate_up_TF: Tensor) -> Tensor:
     """Do the same in plain torch, on any device."""
-    gate_TI, up_TI = gate_up_TI.chunk(2, dim=-1)
-    if gate_up_TI.element_size() >= 4:
-        return F.silu(gate_TI) * up_TI
-    return (F.silu(gate_TI.float()) * up_TI.float()).to(gate_up_TI.dtype)
+    gate_TF, up_TF = gate_up_TF.chunk(2, dim=-1)
+    if gate_up_TF.element_size() >= 4:
+        return F.silu(gate_TF) * up_TF
+    return (F.silu(gate_TF.float()) * up_TF.float()).to(gate_up_TF.dtype)
 
 
 class _SwiGLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, pair: Pair, gate_up_TI: Tensor) -> Any:
-        ctx.save_for_backward(gate_up_TI)
+    def forward(ctx: Any, pair: Pair, gate_up_TF: Tensor) -> Any:
+        ctx.save_for_backward(gate_up_TF)
         ctx.pair = pair
-        return pair[0](gate_up_TI)
+        return pair[0](gate_up_TF)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
@@ -265,28 +266,28 @@ def _norm_backward(
     return d_x_TH, d_weight_H
 
 
-def _swiglu_forward(gate_up_TI: Tensor) -> Tensor:
-    gate_up_TI = gate_up_TI.contiguous()
-    inner = gate_up_TI.shape[-1] // 2
-    out_TI = gate_up_TI.new_empty((*gate_up_TI.shape[:-1], inner))
+def _swiglu_forward(gate_up_TF: Tensor) -> Tensor:
+    gate_up_TF = gate_up_TF.contiguous()
+    inner = gate_up_TF.shape[-1] // 2
+    out_TF = gate_up_TF.new_empty((*gate_up_TF.shape[:-1], inner))
     _library().rows_swiglu(
-        out_TI.numel() // inner, inner, *addresses(gate_up_TI, out_TI), torch.get_num_threads()
+        out_TF.numel() // inner, inner, *addresses(gate_up_TF, out_TF), torch.get_num_threads()
     )
-    return out_TI
+    return out_TF
 
 
-def _swiglu_backward(d_out_TI: Tensor, gate_up_TI: Tensor) -> Tensor:
-    d_out_TI = d_out_TI.contiguous()
-    gate_up_TI = gate_up_TI.contiguous()
-    d_gate_up_TI = torch.empty_like(gate_up_TI)
-    inner = d_out_TI.shape[-1]
+def _swiglu_backward(d_out_TF: Tensor, gate_up_TF: Tensor) -> Tensor:
+    d_out_TF = d_out_TF.contiguous()
+    gate_up_TF = gate_up_TF.contiguous()
+    d_gate_up_TF = torch.empty_like(gate_up_TF)
+    inner = d_out_TF.shape[-1]
     _library().rows_swiglu_back(
-        d_out_TI.numel() // inner,
+        d_out_TF.numel() // inner,
         inner,
-        *addresses(gate_up_TI, d_out_TI, d_gate_up_TI),
+        *addresses(gate_up_TF, d_out_TF, d_gate_up_TF),
         torch.get_num_threads(),
     )
-    return d_gate_up_TI
+    return d_gate_up_TF
 
 
 class _Projection(ctypes.Structure):

@@ -2,7 +2,7 @@
 """The kernels of attention.py: `_fold` takes a block of keys, `_join` a chunk.
 
 Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P
-pages, X tiles, C chunks.
+pages, W tiles, J chunks.
 
 Three things keep the bits equal between them. Products and sums are rounded as they stand here
 (enable_fp_fusion is off). Shares are added in pairs, so their sum does not depend on which thread
@@ -28,7 +28,7 @@ def prefill(
     keys: Tensor,
     values: Tensor,
     starts_S1: Tensor,
-    tiles_X2: Tensor,
+    tiles_W2: Tensor,
     *,
     cached: tuple[Tensor, Tensor] | None = None,
     lse_NT: Tensor | None = None,
@@ -44,11 +44,11 @@ def prefill(
     before_S, table_SP = (starts_S1, starts_S1) if cached is None else cached
     page = 0 if cached is None else _page_size(keys, values)
     width = 0 if cached is None else table_SP.shape[1]
-    given = q_TND.contiguous(), keys.contiguous(), values.contiguous(), starts_S1, tiles_X2
+    given = q_TND.contiguous(), keys.contiguous(), values.contiguous(), starts_S1, tiles_W2
     results = out_TND, out_TND if lse_NT is None else lse_NT
     numbers = LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None
     sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
-    _prefill[(len(tiles_X2), heads)](
+    _prefill[(len(tiles_W2), heads)](
         *given, before_S, table_SP.contiguous(), *results, *numbers, *sizes, **LAUNCH
     )
     return out_TND
@@ -72,10 +72,10 @@ def decode(
     table_BP = table_BP.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
-    parts_BCND = scratch[2]
+    parts_BJND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
     tile = max(16, triton.next_power_of_2(share))
-    assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
+    assert parts_BJND.shape[0] >= rows and parts_BJND.shape[1] == chunks, (
         "scratch memory of another size"
     )
     given = q_BND, keys_pages, values_pages, table_BP, length_B, out_BND, *scratch

@@ -1,7 +1,7 @@
 # mypy: allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, allow-untyped-defs
 """The kernels of rows.py: one program per row, or per set of rows of a backward pass with norms.
 
-Shapes: as in rows.py, and R programs. One kernel turns heads for packed tensors and for cache
+Shapes: as in rows.py, and J programs. One kernel turns heads for packed tensors and for cache
 pages; products and sums are rounded as they stand there (enable_fp_fusion is off), so the two agree
 bit for bit.
 """
@@ -44,12 +44,12 @@ def norm_backward(
     d_normed_TH = d_normed_TH.contiguous()
     d_x_TH = torch.empty_like(sum_TH)
     programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS))
-    parts_RH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
+    parts_JH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
     passed_on = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
-    tensors = d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_RH
+    tensors = d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_JH
     numbers = rows, width, eps, d_sum_TH is not None, triton.cdiv(rows, programs)
     _norm_backward[(programs,)](*tensors, *numbers, **_norm_sizes(width))
-    return d_x_TH, parts_RH.sum(0).to(weight_H.dtype) if has_weight else None
+    return d_x_TH, parts_JH.sum(0).to(weight_H.dtype) if has_weight else None
 
 
 def _norm_sizes(width: int) -> dict[str, int]:
@@ -123,26 +123,26 @@ def _norm_backward(
 SWIGLU_BLOCK = 2048
 
 
-def swiglu_forward(gate_up_TI: Tensor) -> Tensor:
-    rows = gate_up_TI.shape[0]
-    inner = gate_up_TI.shape[1] // 2
-    out_TI = torch.empty(rows, inner, dtype=gate_up_TI.dtype, device=gate_up_TI.device)
+def swiglu_forward(gate_up_TF: Tensor) -> Tensor:
+    rows = gate_up_TF.shape[0]
+    inner = gate_up_TF.shape[1] // 2
+    out_TF = torch.empty(rows, inner, dtype=gate_up_TF.dtype, device=gate_up_TF.device)
     if rows:
         _swiglu_forward[(rows, triton.cdiv(inner, SWIGLU_BLOCK))](
-            gate_up_TI.contiguous(), out_TI, inner, SWIGLU_BLOCK
+            gate_up_TF.contiguous(), out_TF, inner, SWIGLU_BLOCK
         )
-    return out_TI
+    return out_TF
 
 
-def swiglu_backward(d_out_TI: Tensor, gate_up_TI: Tensor) -> Tensor:
-    rows, inner = d_out_TI.shape
-    gate_up_TI = gate_up_TI.contiguous()
-    d_gate_up_TI = torch.empty_like(gate_up_TI)
+def swiglu_backward(d_out_TF: Tensor, gate_up_TF: Tensor) -> Tensor:
+    rows, inner = d_out_TF.shape
+    gate_up_TF = gate_up_TF.contiguous()
+    d_gate_up_TF = torch.empty_like(gate_up_TF)
     if rows:
         _swiglu_backward[(rows, triton.cdiv(inner, SWIGLU_BLOCK))](
-            d_out_TI.contiguous(), gate_up_TI, d_gate_up_TI, inner, SWIGLU_BLOCK
+            d_out_TF.contiguous(), gate_up_TF, d_gate_up_TF, inner, SWIGLU_BLOCK
         )
-    return d_gate_up_TI
+    return d_gate_up_TF
 
 
 @triton.jit
@@ -200,17 +200,17 @@ def rope_backward(
     d_qkv_TX = grads[0].new_empty(rows, all_heads * size)
     has_norm = spec.q_norm_D is not None
     programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS) if has_norm else rows)
-    parts_R2D = torch.empty(
+    parts_J2D = torch.empty(
         programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
     )
     given = d_qkv_TX if qkv_TX is None else qkv_TX.contiguous()
-    tensors = *(d.contiguous() for d in grads), *_turns(spec, rows), given, d_qkv_TX, parts_R2D
+    tensors = *(d.contiguous() for d in grads), *_turns(spec, rows), given, d_qkv_TX, parts_J2D
     numbers = rows, spec.eps, triton.cdiv(rows, programs), has_norm
     heads = spec.num_heads, spec.num_kv_heads, size // 2, triton.next_power_of_2(all_heads)
     _rope_backward[(programs,)](*tensors, *numbers, *heads, enable_fp_fusion=False)
     if spec.q_norm_D is None or not has_norms:
         return d_qkv_TX, None, None
-    d_q_norm_D, d_k_norm_D = parts_R2D.sum(0).to(spec.q_norm_D.dtype).unbind()
+    d_q_norm_D, d_k_norm_D = parts_J2D.sum(0).to(spec.q_norm_D.dtype).unbind()
     return d_qkv_TX, d_q_norm_D, d_k_norm_D
 
 

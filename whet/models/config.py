@@ -135,6 +135,7 @@ _WITHOUT_EFFECT = {
     *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "tokenizer_class"),
     *("use_cache", "return_dict", "id2label", "label2id", "initializer_range", "pretraining_tp"),
     *("attention_dropout", "_attn_implementation", "_attn_implementation_autoset"),
+    *("attn_implementation", "_flash_attn_2_enabled", "is_llama_config", "transformers.js_config"),
     *("max_length", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty"),
     *("length_penalty", "num_beams", "num_beam_groups", "num_return_sequences", "do_sample"),
     *("unsloth_fixed", "unsloth_version", "model_name"),

@@ -3,7 +3,7 @@
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
 each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
 
-Shapes: T tokens, I in, O out, R rank, P adapted matrices of a projection.
+Shapes: T tokens, I in, O out, K rank.
 """
 
 import copy
@@ -81,10 +81,10 @@ class LoraLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         frozen_TO = F.linear(input, self.weight, self.bias)
-        low_TPR = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
+        lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
         pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
-        for low_TR, (index, _, B_OR) in zip(low_TPR, self.slices(), strict=True):
-            pieces[index] = torch.addmm(pieces[index], low_TR, B_OR.T, alpha=self.scale)
+        for low_TK, (index, _, B_OK) in zip(lows, self.slices(), strict=True):
+            pieces[index] = torch.addmm(pieces[index], low_TK, B_OK.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -127,18 +127,18 @@ class LoraTransformer(Transformer):
         for index, layer in enumerate(self.layers):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
-                    for part, A_RI, B_OR in adapted.slices():
+                    for part, A_KI, B_OK in adapted.slices():
                         name = f"model.layers.{index}.{adapted.parts[part].name}"
-                        yield name, A_RI.detach(), B_OR.detach()
+                        yield name, A_KI.detach(), B_OK.detach()
 
     @torch.no_grad()
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Walk the weights, adapters added in float32; those without adapters are views."""
-        adapters = {f"{name}.weight": (A_RI, B_OR) for name, A_RI, B_OR in self.adapters()}
+        adapters = {f"{name}.weight": (A_KI, B_OK) for name, A_KI, B_OK in self.adapters()}
         for name, view in self.named_views():
             if name in adapters:
-                A_RI, B_OR = adapters[name]
-                added = self.lora.scale * (B_OR.float() @ A_RI.float())
+                A_KI, B_OK = adapters[name]
+                added = self.lora.scale * (B_OK.float() @ A_KI.float())
                 yield name, (view.float() + added).to(view.dtype)
             else:
                 yield name, view
@@ -187,10 +187,10 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
 
 
 @torch.no_grad()
-def _draw(A_RI: Tensor, source: torch.Generator) -> None:
+def _draw(A_KI: Tensor, source: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
-    drawn = torch.rand(A_RI.shape, generator=source) * 2 - 1
-    A_RI.copy_(drawn * A_RI.shape[1] ** -0.5)
+    drawn = torch.rand(A_KI.shape, generator=source) * 2 - 1
+    A_KI.copy_(drawn * A_KI.shape[1] ** -0.5)
 
 
 WEIGHTS = "adapter_model.safetensors"
@@ -274,6 +274,6 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
 
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
     """Walk all adapters by peft's names, as views of the model."""
-    for name, A_RI, B_OR in model.adapters():
-        yield f"base_model.model.{name}.lora_A.weight", A_RI
-        yield f"base_model.model.{name}.lora_B.weight", B_OR
+    for name, A_KI, B_OK in model.adapters():
+        yield f"base_model.model.{name}.lora_A.weight", A_KI
+        yield f"base_model.model.{name}.lora_B.weight", B_OK

@@ -4,7 +4,7 @@ Families differ in fields of ModelConfig. Which tokens may see which is not deci
 `attend` gets the heads of a layer, and how to turn them, and answers.
 
 Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
-head size, X query, key and value heads of a token side by side or tiles of queries, V vocabulary, U
+head size, X query, key and value heads of a token side by side, W tiles of queries, V vocabulary, U
 tokens without those that sequences have in common at their start, C cells of a grid with a line a
 sequence.
 """
@@ -306,10 +306,10 @@ class PackedAttention:
     ) -> None:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
-        self.tiles_X2: Tensor | None = None
+        self.tiles_W2: Tensor | None = None
         if lengths_S.device.type in TRITON_DEVICES:
             tokens = int(lengths_S.sum()) if tokens is None else tokens
-            self.tiles_X2 = tile_table(self.starts_S1, tokens)
+            self.tiles_W2 = tile_table(self.starts_S1, tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         return self.mix(*split_heads(qkv_TX, spec), spec.options)
@@ -318,7 +318,7 @@ class PackedAttention:
         self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, options: AttentionOptions = CAUSAL
     ) -> Tensor:
         return packed_attention(
-            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2, options=options
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_W2, options=options
         )
 
 
