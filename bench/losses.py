@@ -34,7 +34,6 @@ from whet.algos.catalog import AlgoConfig, Objective, build
 from whet.algos.losses import TokenTerms
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.data.examples import Example, PreferencePair
-from whet.models.load import named_views
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
@@ -419,7 +418,7 @@ class World:
     def gradient_of(self, model: torch.nn.Module, loss: Tensor) -> Found:
         """Differentiate a loss of a model of transformers."""
         loss.backward()  # type: ignore[no-untyped-call]
-        names = [name for name, _ in named_views(self.old)]
+        names = [name for name, _ in self.old.named_views()]
         found = {
             name: weight.grad
             for name, weight in model.named_parameters()
@@ -597,12 +596,12 @@ def gradients(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         for place, weight in zip(holder.parameters(), model.parameters(), strict=True):
             assert weight.grad is not None
             place.copy_(weight.grad)
-    return named_views(holder)
+    return holder.named_views()
 
 
 def fill(theirs: torch.nn.Module, ours: Transformer) -> None:
     """Copy weights into a model of transformers."""
-    theirs.load_state_dict(dict(named_views(ours)), strict=False)
+    theirs.load_state_dict(dict(ours.named_views()), strict=False)
 
 
 def joined(named: Iterator[tuple[str, Tensor]]) -> Tensor:

@@ -17,6 +17,7 @@ from whet.engine.cpu.dense_cache import DenseCache
 from whet.engine.input_batch import uniforms
 from whet.engine.kv_cache import BuildCache
 from whet.engine.native import EngineCore, NativeEngine
+from whet.engine.paged_cache import PagedCache
 from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -142,7 +143,9 @@ def test_a_model_with_a_feature_that_the_kernel_does_not_know_is_left_to_torch()
 
     assert unknown.features - known.cfg.features == {"attention_softcap"}
     assert isinstance(build_cpu_cache(known, slots=2, context=8), CompiledCache)
-    assert type(build_cpu_cache(Transformer(unknown), slots=2, context=8)) is DenseCache
+    assert isinstance(build_cpu_cache(Transformer(unknown), slots=2, context=8), PagedCache)
+    with pytest.raises(AssertionError, match=r"does not compute .*attention_softcap"):
+        DenseCache(Transformer(unknown), slots=2, context=8)
 
 
 def test_two_threads_give_what_one_gives() -> None:

@@ -19,7 +19,7 @@ from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.errors import DataError, EngineError
-from whet.models.lora import LoraConfig, LoraTransformer, named_weights
+from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
@@ -228,7 +228,7 @@ def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: BuildCach
     requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
     dict(engine.generate(requests))
 
-    engine.load_weights(named_weights(source), 3)
+    engine.load_weights(source.named_weights(), 3)
 
     found = dict(engine.generate(requests))
     assert_same(found, dict(small_engine(source, build=build).generate(requests)))
@@ -237,7 +237,7 @@ def test_new_weights_are_copied_into_an_engine_that_has_its_own(build: BuildCach
 
 def test_weights_that_the_engine_shares_are_not_even_walked() -> None:
     model = tiny_model()
-    named = named_weights(model)
+    named = model.named_weights()
 
     small_engine(model).load_weights(named, 1)
 
@@ -252,7 +252,7 @@ def test_adapters_reach_an_engine_with_weights_of_its_own() -> None:
     engine = small_engine(base)
     requests = all_requests(random_prompts(3), 2, Sampling(max_tokens=5))
 
-    engine.load_weights(named_weights(adapted), 1)
+    engine.load_weights(adapted.named_weights(), 1)
 
     found = dict(engine.generate(requests))
     for id, completion in small_engine(adapted).generate(requests):

@@ -10,7 +10,7 @@ from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, samp
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
-from whet.models.lora import named_weights
+from whet.models.config import SlidingWindow
 from whet.models.transformer import Transformer, initialise
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
@@ -45,7 +45,8 @@ def test_engine_and_learner_give_the_same_bits(family: str) -> None:
 
 @pytest.mark.parametrize("window", [64, 100, 600])
 def test_engine_and_learner_give_the_same_bits_past_a_sliding_window(window: int) -> None:
-    cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=window, sliding_layers=(1,))
+    sliding = SlidingWindow(tokens=window, layers=(1,))
+    cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=sliding)
     model = Transformer(cfg)
     initialise(model, 0)
     _assert_exact(move(model))
@@ -94,7 +95,7 @@ def test_new_weights_reach_recorded_steps_of_an_engine_that_has_its_own() -> Non
     list(engine.generate(requests()))
     source = small_model(seed=1)
 
-    engine.load_weights(named_weights(source), 4)
+    engine.load_weights(source.named_weights(), 4)
 
     found = dict(engine.generate(requests()))
     _assert_same_bits(
@@ -108,7 +109,7 @@ def test_weights_on_the_host_are_copied_to_the_device() -> None:
     engine = native(small_model(seed=0))
     source = small_model(seed=1)
 
-    engine.load_weights(((name, view.cpu()) for name, view in named_weights(source)), 1)
+    engine.load_weights(((name, view.cpu()) for name, view in source.named_weights()), 1)
 
     for mine, other in zip(engine.model.parameters(), source.parameters(), strict=True):
         assert torch.equal(mine, other) and mine.device.type == DEVICE.type

@@ -5,6 +5,7 @@ import torch
 from gpu_models import DEVICE, doubled, draw, grads_of, leaves
 from torch import Tensor
 
+from whet.kernels import AttentionOptions, AttentionSpec
 from whet.kernels.attention import (
     packed_attention,
     paged_decode,
@@ -21,7 +22,6 @@ from whet.kernels.rows import (
     split_heads_into,
     swiglu,
 )
-from whet.kernels.switch import Heads
 
 LENGTHS = [1, 64, 65, 300, 1100]
 WINDOWS = [None, 33, 600]
@@ -51,9 +51,10 @@ def _packed(heads: int, groups: int, dtype: torch.dtype) -> tuple[list[Tensor], 
 def test_attention_gives_what_torch_gives(dtype: torch.dtype, window: int | None) -> None:
     qkv, starts_S1, longest = _packed(4, 2, dtype)
 
-    found = packed_attention(*qkv, starts_S1, longest, window=window)
+    options = AttentionOptions(window=window)
+    found = packed_attention(*qkv, starts_S1, longest, options=options)
 
-    exact = plain_packed_attention(*doubled(*qkv), starts_S1, longest, window)
+    exact = plain_packed_attention(*doubled(*qkv), starts_S1, longest, options)
     _close([found], [exact], dtype)
 
 
@@ -63,9 +64,10 @@ def test_attention_has_the_gradients_of_torch(dtype: torch.dtype, window: int | 
     qkv, starts_S1, longest = _packed(4, 2, dtype)
     inputs, exact_inputs = leaves(*qkv), doubled(*qkv)
 
-    found = grads_of((packed_attention(*inputs, starts_S1, longest, window=window),), inputs)
+    options = AttentionOptions(window=window)
+    found = grads_of((packed_attention(*inputs, starts_S1, longest, options=options),), inputs)
 
-    exact_out = plain_packed_attention(*exact_inputs, starts_S1, longest, window)
+    exact_out = plain_packed_attention(*exact_inputs, starts_S1, longest, options)
     _close(found, grads_of((exact_out,), exact_inputs), dtype)
 
 
@@ -78,23 +80,24 @@ def test_packed_prefill_and_decode_attention_give_the_same_bits(
     qkv = [draw(length, n, 64, seed=n, dtype=torch.bfloat16) for n in (heads, groups, groups)]
     starts_S1 = torch.tensor([0, length], device=DEVICE, dtype=torch.int32)
     width = -(-length // page)
-    table_1P = torch.randperm(width, generator=torch.Generator().manual_seed(0)).int()[None]
+    table_1A = torch.randperm(width, generator=torch.Generator().manual_seed(0)).int()[None]
     pages = []
     for x_TGD in qkv[1:]:
         whole = x_TGD.new_zeros(width * page, groups, 64)
         whole[:length] = x_TGD
         laid = whole.view(width, page, groups, 64).transpose(1, 2)
         pages.append(torch.empty_like(laid, memory_format=torch.contiguous_format))
-        pages[-1][table_1P[0].long()] = laid.contiguous()
-    table_1P = table_1P.to(DEVICE)
+        pages[-1][table_1A[0].long()] = laid.contiguous()
+    table_1A = table_1A.to(DEVICE)
 
-    packed_TND = packed_attention(*qkv, starts_S1, length, window=window)
+    options = AttentionOptions(window=window)
+    packed_TND = packed_attention(*qkv, starts_S1, length, options=options)
     before_S = torch.tensor([500], device=DEVICE, dtype=torch.int32)
     rest_S1 = torch.tensor([0, 600], device=DEVICE, dtype=torch.int32)
-    rest_TND = paged_prefill(qkv[0][500:], *pages, table_1P, rest_S1, before_S, window=window)
+    rest_TND = paged_prefill(qkv[0][500:], *pages, table_1A, rest_S1, before_S, options=options)
     length_B = torch.tensor([1, 33, 64, 65, 511, 512, 513, 1024, 1025, 1100], device=DEVICE)
-    table_BA = table_1P.expand(len(length_B), -1)
-    decoded_BND = paged_decode(qkv[0][length_B - 1], *pages, table_BA, length_B, window=window)
+    table_BA = table_1A.expand(len(length_B), -1)
+    decoded_BND = paged_decode(qkv[0][length_B - 1], *pages, table_BA, length_B, options=options)
 
     assert torch.equal(rest_TND, packed_TND[500:])
     assert torch.equal(decoded_BND, packed_TND[length_B - 1])
@@ -140,6 +143,20 @@ def _rope_table() -> Tensor:
     return torch.cat([angle.cos(), angle.sin()], 1)
 
 
+def _head_spec(table_PD: Tensor, positions_T: Tensor, *norms: Tensor) -> AttentionSpec:
+    q_norm_D, k_norm_D = norms or (None, None)
+    return AttentionSpec(
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=table_PD.shape[1],
+        rope_PD=table_PD,
+        positions_T=positions_T,
+        q_norm_D=q_norm_D,
+        k_norm_D=k_norm_D,
+        eps=EPS,
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("has_norm", [True, False])
 def test_rope_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype, has_norm: bool) -> None:
@@ -148,11 +165,9 @@ def test_rope_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype, has_nor
     table_PD = _rope_table()
     positions_T = torch.arange(90, device=DEVICE) * 2
 
-    norms = inputs[1:] or [None, None]
-    found = split_heads(inputs[0], table_PD, positions_T, 4, 2, *norms, EPS)
-    exact_norms = exact_inputs[1:] or [None, None]
-    split = Heads(queries=4, groups=2, eps=EPS)
-    exact = plain_split_heads(exact_inputs[0], table_PD.double(), positions_T, split, *exact_norms)
+    found = split_heads(inputs[0], _head_spec(table_PD, positions_T, *inputs[1:]))
+    exact_spec = _head_spec(table_PD.double(), positions_T, *exact_inputs[1:])
+    exact = plain_split_heads(exact_inputs[0], exact_spec)
 
     _close(list(found), list(exact), dtype)
     _close(grads_of(found, inputs), grads_of(exact, exact_inputs), dtype)
@@ -160,15 +175,15 @@ def test_rope_has_the_numbers_and_gradients_of_torch(dtype: torch.dtype, has_nor
 
 def test_rope_into_pages_writes_the_bits_of_rope() -> None:
     qkv_TX, q_norm_D, k_norm_D = _rope_inputs(torch.bfloat16, True)
-    where = _rope_table(), torch.arange(90, device=DEVICE)
+    spec = _head_spec(_rope_table(), torch.arange(90, device=DEVICE), q_norm_D, k_norm_D)
     keys = torch.zeros(4, 2, 64, 64, device=DEVICE, dtype=torch.bfloat16)
     values = torch.zeros_like(keys)
     cell_T = torch.arange(90, device=DEVICE) + 70
     cell_T[5] = -1
 
     with torch.no_grad():
-        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS)
-    also_q = split_heads_into(qkv_TX, *where, 4, 2, q_norm_D, k_norm_D, EPS, keys, values, cell_T)
+        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
+    also_q = split_heads_into(qkv_TX, spec, keys, values, cell_T)
 
     assert torch.equal(also_q, q_TND)
     for pages, x_TGD in ((keys, k_TGD), (values, v_TGD)):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.kernels.switch import HAS_TRITON, IS_INTERPRETED
+from whet.kernels import HAS_TRITON, IS_INTERPRETED, AttentionSpec
 
 WHY = "Triton's interpreter is off" if HAS_TRITON else "triton is not installed"
 interpreted = pytest.mark.skipif(not (HAS_TRITON and IS_INTERPRETED), reason=WHY)
@@ -23,6 +23,28 @@ def grads_of(outputs: tuple[Tensor, ...], inputs: list[Tensor]) -> list[Tensor]:
     )
     assert isinstance(total, Tensor)
     return list(torch.autograd.grad(total, inputs))
+
+
+def head_spec(
+    table_PD: Tensor,
+    positions_T: Tensor | None,
+    heads: int,
+    groups: int,
+    *norms: Tensor | None,
+    eps: float = 1e-5,
+) -> AttentionSpec:
+    """Say how heads are split and turned."""
+    q_norm_D, k_norm_D = norms or (None, None)
+    return AttentionSpec(
+        num_heads=heads,
+        num_kv_heads=groups,
+        head_dim=table_PD.shape[1],
+        rope_PD=table_PD,
+        positions_T=positions_T,
+        q_norm_D=q_norm_D,
+        k_norm_D=k_norm_D,
+        eps=eps,
+    )
 
 
 def leaves(*tensors: Tensor) -> list[Tensor]:

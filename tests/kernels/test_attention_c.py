@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.kernels.attention import attend, packed_attention, plain_packed_attention
+from whet.kernels import AttentionOptions
+from whet.kernels.attention import (
+    GridAttention,
+    grid_attention,
+    packed_attention,
+    plain_grid_attention,
+    plain_packed_attention,
+)
 from whet.kernels.c import library as c_library
 
 LIBRARY = c_library.library()
@@ -73,7 +80,7 @@ def exact(case: Case) -> list[Tensor]:
 def found(case: Case) -> list[Tensor]:
     assert LIBRARY is not None
     inputs = [x.clone().requires_grad_() for x in case.inputs]
-    out = attend(LIBRARY, *inputs, case.node_SC, case.cell_U)
+    out = grid_attention(*inputs, case.node_SC, case.cell_U)
     return [out, *torch.autograd.grad(out, inputs, case.d_out_UND)]
 
 
@@ -120,9 +127,9 @@ def test_no_bit_depends_on_the_number_of_threads(name: str) -> None:
 def test_a_line_has_the_same_bits_alone_and_among_others() -> None:
     assert LIBRARY is not None
     given = case([33, 48, 21], 0, 4, 2, 32)
-    among = attend(LIBRARY, *given.inputs, given.node_SC, given.cell_U)[33:81]
+    among = grid_attention(*given.inputs, given.node_SC, given.cell_U)[33:81]
     node_SC = torch.arange(48)[None]
-    alone = attend(LIBRARY, *(x[33:81] for x in given.inputs), node_SC, node_SC[0])
+    alone = grid_attention(*(x[33:81] for x in given.inputs), node_SC, node_SC[0])
 
     assert torch.equal(among, alone)
 
@@ -165,7 +172,7 @@ def test_no_memory_is_one_sentence() -> None:
 
     given = case([4], 0, 2, 2, 32)
     with pytest.raises(TrainError, match="micro_tokens"):
-        attend(Full(), *given.inputs, given.node_SC, given.cell_U)  # type: ignore[arg-type]
+        GridAttention.apply(Full(), *given.inputs, given.node_SC, given.cell_U)
 
 
 def test_other_dtypes_are_left_to_torch() -> None:
@@ -177,11 +184,19 @@ def test_other_dtypes_are_left_to_torch() -> None:
         packed_attention(q, k.double(), v.double(), starts_S1, 5)
 
 
+def test_a_model_with_unknown_features_is_left_to_torch() -> None:
+    given = case([20, 11], 4, 4, 2, 32)
+    grid = *given.inputs, given.node_SC, given.cell_U
+    unknown = AttentionOptions(has_kernels=False)
+
+    assert torch.equal(grid_attention(*grid, unknown), plain_grid_attention(*grid))
+    assert not torch.equal(grid_attention(*grid), plain_grid_attention(*grid))
+
+
 def test_a_second_derivative_is_refused_not_wrong() -> None:
-    assert LIBRARY is not None
     given = case([6], 0, 2, 2, 32)
     inputs = [x.clone().requires_grad_() for x in given.inputs]
-    out = attend(LIBRARY, *inputs, given.node_SC, given.cell_U)
+    out = grid_attention(*inputs, given.node_SC, given.cell_U)
     (slope,) = torch.autograd.grad(out.square().sum(), inputs[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.sum().backward()

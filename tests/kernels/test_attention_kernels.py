@@ -8,6 +8,7 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
+from whet.kernels import AttentionOptions
 from whet.kernels.attention import (
     packed_attention,
     paged_decode,
@@ -103,21 +104,22 @@ def test_twins_compute_the_formula(heads: int, groups: int, window: int | None) 
     lengths = [1, 5, 0, 64, 70]
     case = _case(lengths, heads, groups)
     exact_TND = _by_formula(case, window)
+    options = AttentionOptions(window=window)
 
     found_TND = plain_packed_attention(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, window
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70, options
     )
     torch.testing.assert_close(found_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 3, 0, 63, 64])
     found_TND = plain_paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, window
+        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, options
     )
     torch.testing.assert_close(found_TND, exact_TND[rows_T], rtol=1e-4, atol=1e-5)
 
     last_B = case.starts_S1[1:].long() - 1
     found_BND = plain_paged_decode(
-        case.q_TND[last_B], *case.pages, case.table_SA, torch.tensor(lengths), window
+        case.q_TND[last_B], *case.pages, case.table_SA, torch.tensor(lengths), options
     )
     exact_BND = exact_TND[last_B].where(torch.tensor(lengths)[:, None, None] > 0, 0)
     torch.testing.assert_close(found_BND, exact_BND, rtol=1e-4, atol=1e-5)
@@ -134,18 +136,18 @@ def test_a_full_grid_gives_what_a_padded_one_gives() -> None:
 
 
 def test_tiles_cover_every_query_once_by_hand() -> None:
-    tiles_X2 = tile_table(torch.tensor([0, 33, 33, 65], dtype=torch.int32), 65)
+    tiles_W2 = tile_table(torch.tensor([0, 33, 33, 65], dtype=torch.int32), 65)
 
-    assert tiles_X2[:3].tolist() == [[0, 0], [0, 32], [2, 0]]
-    assert (tiles_X2[3:, 0] == -1).all() and tiles_X2.dtype == torch.int32
+    assert tiles_W2[:3].tolist() == [[0, 0], [0, 32], [2, 0]]
+    assert (tiles_W2[3:, 0] == -1).all() and tiles_W2.dtype == torch.int32
 
 
 def test_tiles_of_a_later_chunk_begin_at_multiples_of_the_tile_by_hand() -> None:
     # 40 tokens came before, 30 are new: positions 40 to 69 lie in the tiles at 32 and 64.
-    tiles_X2 = tile_table(torch.tensor([0, 30, 31]), 31, torch.tensor([40, 0]))
+    tiles_W2 = tile_table(torch.tensor([0, 30, 31]), 31, torch.tensor([40, 0]))
 
-    assert tiles_X2[:3].tolist() == [[0, 32], [0, 64], [1, 0]]
-    assert (tiles_X2[3:, 0] == -1).all()
+    assert tiles_W2[:3].tolist() == [[0, 32], [0, 64], [1, 0]]
+    assert (tiles_W2[3:, 0] == -1).all()
 
 
 @interpreted
@@ -195,21 +197,22 @@ def test_triton_decode_gives_the_packed_bits_at_every_length_around_the_borders(
 def test_triton_kernels_give_the_same_bits_within_a_window(window: int) -> None:
     case = _case([1, 64, 0, 600], 4, 2)
     packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 600
-    exact_TND = plain_packed_attention(*packed, window)
+    options = AttentionOptions(window=window)
+    exact_TND = plain_packed_attention(*packed, options)
 
-    packed_TND = packed_attention(*packed, window=window)
+    packed_TND = packed_attention(*packed, options=options)
     torch.testing.assert_close(packed_TND, exact_TND, rtol=1e-4, atol=1e-5)
 
     rows_T, starts_S1, before_S = _split(case, [0, 40, 0, 90])
     prefilled_TND = paged_prefill(
-        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, window=window
+        case.q_TND[rows_T], *case.pages, case.table_SA, starts_S1, before_S, options=options
     )
     assert torch.equal(prefilled_TND, packed_TND[rows_T])
 
     length_B = torch.tensor([1, 2, 63, 64, 65, 511, 512, 513, 576, 577, 600])
     table_BA = case.table_SA[-1:].expand(len(length_B), -1)
     row_B = case.starts_S1[-2] + length_B - 1
-    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BA, length_B, window=window)
+    decoded_BND = paged_decode(case.q_TND[row_B], *case.pages, table_BA, length_B, options=options)
     assert torch.equal(decoded_BND, packed_TND[row_B])
 
 
@@ -245,9 +248,10 @@ def test_triton_packed_attention_has_the_twin_s_gradients(window: int | None) ->
     case = _case([3, 40, 70], 4, 2)
     inputs = leaves(case.q_TND, case.k_TGD, case.v_TGD)
 
-    found = grads_of((packed_attention(*inputs, case.starts_S1, 70, window=window),), inputs)
+    options = AttentionOptions(window=window)
+    found = grads_of((packed_attention(*inputs, case.starts_S1, 70, options=options),), inputs)
 
-    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, window),), inputs)
+    exact = grads_of((plain_packed_attention(*inputs, case.starts_S1, 70, options),), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 
@@ -258,11 +262,21 @@ def test_triton_log_sum_exp_is_that_of_the_scores() -> None:
     case = _case([40, 600], 2, 1)
     lse_NT = torch.empty(2, 640)
 
-    tiles_X2 = tile_table(case.starts_S1, 640)
+    tiles_W2 = tile_table(case.starts_S1, 640)
     triton_attention.packed_forward(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_X2, lse_NT
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_W2, lse_NT
     )
 
     scores = torch.einsum("tnd,sd->nts", case.q_TND[40:], case.k_TGD[40:, 0]) / SIZE**0.5
     hidden = torch.ones(600, 600).triu(1).bool()
     torch.testing.assert_close(lse_NT[:, 40:], scores.masked_fill(hidden, -torch.inf).logsumexp(-1))
+
+
+@interpreted
+def test_triton_is_passed_over_for_a_model_with_unknown_features() -> None:
+    case = _case([70, 5], 4, 2)
+    packed = case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, 70
+    unknown = AttentionOptions(has_kernels=False)
+
+    assert torch.equal(packed_attention(*packed, options=unknown), plain_packed_attention(*packed))
+    assert not torch.equal(packed_attention(*packed), plain_packed_attention(*packed))

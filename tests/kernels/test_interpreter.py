@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.kernels.switch import HAS_TRITON, IS_INTERPRETED
+from whet.kernels import HAS_TRITON, IS_INTERPRETED
 
 FILES = ["norm", "rope", "gate", "attention", "head"]
 

@@ -3,11 +3,10 @@ twin."""
 
 import pytest
 import torch
-from interpreted import draw, grads_of, interpreted, leaves
+from interpreted import draw, grads_of, head_spec, interpreted, leaves
 from torch import Tensor
 
 from whet.kernels.rows import plain_split_heads, rotate, split_heads, split_heads_into
-from whet.kernels.switch import Heads
 
 EPS, SIZE, POSITIONS = 1e-5, 16, 50
 SHAPES = [(2, 2), (4, 2), (7, 1), (14, 2)]
@@ -31,7 +30,7 @@ def test_a_quarter_turn_swaps_the_halves_by_hand() -> None:
     quarter = torch.tensor([[0.0, 1.0]])  # cosine 0, sine 1
     qkv = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
 
-    q, k, v = split_heads(qkv, quarter, None, 1, 1, None, None, EPS)
+    q, k, v = split_heads(qkv, head_spec(quarter, None, 1, 1))
 
     assert q.tolist() == [[[-2.0, 1.0]]]
     assert k.tolist() == [[[-4.0, 3.0]]]
@@ -41,7 +40,8 @@ def test_a_quarter_turn_swaps_the_halves_by_hand() -> None:
 def test_twin_multiplies_by_complex_units_after_the_norm() -> None:
     (qkv_TX, positions_T), (q_norm_D, k_norm_D) = _projection(5, 4, 2), _norms(True)
 
-    q_TND, k_TGD, v_TGD = split_heads(qkv_TX, _table(), positions_T, 4, 2, q_norm_D, k_norm_D, EPS)
+    spec = head_spec(_table(), positions_T, 4, 2, q_norm_D, k_norm_D)
+    q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
 
     heads = qkv_TX.view(5, 8, SIZE)
     unit = heads / (heads.pow(2).mean(-1, keepdim=True) + EPS).sqrt()
@@ -56,9 +56,9 @@ def test_twin_multiplies_by_complex_units_after_the_norm() -> None:
 def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
     qkv_TX, positions_T = _projection(5, 4, 2)
     inputs = leaves(qkv_TX, *_norms(has_norm))
-    norms = inputs[1:] or [None, None]
 
-    found = grads_of(split_heads(inputs[0], _table(), positions_T, 4, 2, *norms, EPS), inputs)
+    spec = head_spec(_table(), positions_T, 4, 2, *inputs[1:])
+    found = grads_of(split_heads(inputs[0], spec), inputs)
 
     heads = inputs[0].view(5, 8, SIZE)
     turning = [heads[:, :4], heads[:, 4:6]]
@@ -74,29 +74,27 @@ def test_twin_has_the_gradients_of_the_formula(has_norm: bool) -> None:
 def test_low_precision_rotates_in_float32_and_rounds_once() -> None:
     qkv_TX, positions_T = _projection(5, 4, 2)
 
-    q_TND, _, _ = split_heads(qkv_TX.bfloat16(), _table(), positions_T, 4, 2, None, None, EPS)
+    spec = head_spec(_table(), positions_T, 4, 2)
+    q_TND, _, _ = split_heads(qkv_TX.bfloat16(), spec)
 
-    exact_TND, _, _ = split_heads(
-        qkv_TX.bfloat16().float(), _table(), positions_T, 4, 2, None, None, EPS
-    )
+    exact_TND, _, _ = split_heads(qkv_TX.bfloat16().float(), spec)
     assert torch.equal(q_TND, exact_TND.bfloat16())
 
 
 @pytest.mark.parametrize("has_norm", [True, False])
 def test_rows_are_filed_in_their_cells_and_nowhere_else(has_norm: bool) -> None:
     heads, groups, page = 4, 2, 8
-    (qkv_BX, positions_B), norms = _projection(4, heads, groups), _norms(has_norm) or [None, None]
+    qkv_BX, positions_B = _projection(4, heads, groups)
+    spec = head_spec(_table(), positions_B, heads, groups, *_norms(has_norm))
     keys, values = (
         torch.full((3, groups, page, SIZE), 9.0),
         torch.full((3, groups, page, SIZE), 9.0),
     )
     cell_B = torch.tensor([17, -1, 0, 15])
 
-    q_BND = split_heads_into(
-        qkv_BX, _table(), positions_B, heads, groups, *norms, EPS, keys, values, cell_B
-    )
+    q_BND = split_heads_into(qkv_BX, spec, keys, values, cell_B)
 
-    exact_BND, k_BGD, v_BGD = split_heads(qkv_BX, _table(), positions_B, heads, groups, *norms, EPS)
+    exact_BND, k_BGD, v_BGD = split_heads(qkv_BX, spec)
     assert torch.equal(q_BND, exact_BND)
     for pages, rows in ((keys, k_BGD), (values, v_BGD)):
         for row, (at, place) in {0: (2, 1), 2: (0, 0), 3: (1, 7)}.items():
@@ -109,14 +107,12 @@ def test_rows_are_filed_in_their_cells_and_nowhere_else(has_norm: bool) -> None:
 @pytest.mark.parametrize(("heads", "groups"), SHAPES)
 @pytest.mark.parametrize("has_norm", [True, False])
 def test_triton_values_equal_the_twin(heads: int, groups: int, has_norm: bool) -> None:
-    (qkv_TX, positions_T), norms = _projection(6, heads, groups), _norms(has_norm) or [None, None]
+    qkv_TX, positions_T = _projection(6, heads, groups)
+    spec = head_spec(_table(), positions_T, heads, groups, *_norms(has_norm))
 
-    found = split_heads(qkv_TX, _table(), positions_T, heads, groups, *norms, EPS)
+    found = split_heads(qkv_TX, spec)
 
-    split = Heads(queries=heads, groups=groups, eps=EPS)
-    torch.testing.assert_close(
-        found, plain_split_heads(qkv_TX, _table(), positions_T, split, *norms)
-    )
+    torch.testing.assert_close(found, plain_split_heads(qkv_TX, spec))
     assert all(x.is_contiguous() for x in found)
 
 
@@ -126,14 +122,11 @@ def test_triton_values_equal_the_twin(heads: int, groups: int, has_norm: bool) -
 def test_triton_gradients_equal_those_of_the_twin(heads: int, groups: int, has_norm: bool) -> None:
     qkv_TX, positions_T = _projection(9, heads, groups)
     inputs = leaves(qkv_TX, *_norms(has_norm))
-    norms = inputs[1:] or [None, None]
+    spec = head_spec(_table(), positions_T, heads, groups, *inputs[1:])
 
-    found = grads_of(
-        split_heads(inputs[0], _table(), positions_T, heads, groups, *norms, EPS), inputs
-    )
+    found = grads_of(split_heads(inputs[0], spec), inputs)
 
-    split = Heads(queries=heads, groups=groups, eps=EPS)
-    exact = grads_of(plain_split_heads(inputs[0], _table(), positions_T, split, *norms), inputs)
+    exact = grads_of(plain_split_heads(inputs[0], spec), inputs)
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)
 
 
@@ -147,9 +140,8 @@ def test_triton_files_the_very_bits_that_the_packed_form_returns(has_norm: bool)
 def test_triton_without_positions_takes_a_table_row_a_token() -> None:
     qkv_TX, positions_T = _projection(6, 4, 2)
 
-    found = split_heads(qkv_TX, _table()[positions_T], None, 4, 2, None, None, EPS)
+    found = split_heads(qkv_TX, head_spec(_table()[positions_T], None, 4, 2))
 
-    for mine, theirs in zip(
-        found, split_heads(qkv_TX, _table(), positions_T, 4, 2, None, None, EPS), strict=True
-    ):
+    expected = split_heads(qkv_TX, head_spec(_table(), positions_T, 4, 2))
+    for mine, theirs in zip(found, expected, strict=True):
         assert torch.equal(mine, theirs)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from interpreted import draw, leaves
+from interpreted import draw, head_spec, leaves
 from torch import Tensor
 
+from whet.kernels import IS_INTERPRETED, AttentionOptions
 from whet.kernels.c import library as c_library
 from whet.kernels.rows import (
     add_norm,
@@ -19,7 +20,6 @@ from whet.kernels.rows import (
     split_heads_into,
     swiglu,
 )
-from whet.kernels.switch import IS_INTERPRETED, Heads
 
 pytestmark = pytest.mark.skipif(
     IS_INTERPRETED or c_library.library() is None,
@@ -79,14 +79,13 @@ def _norm_case(rows: int, width: int, has_residual: bool) -> Case:
 
 
 def _turn_case(rows: int, heads: int, groups: int, size: int, has_norm: bool) -> Case:
-    angle, split = 3 * draw(rows, size // 2, seed=4), Heads(queries=heads, groups=groups, eps=EPS)
+    def through(by: Callable[..., Outputs]) -> Callable[..., Outputs]:
+        return lambda table, qkv, *norms: by(qkv, head_spec(table, None, heads, groups, *norms))
+
+    angle = 3 * draw(rows, size // 2, seed=4)
     return Case(
-        kernel=lambda table, qkv, *norms: split_heads(
-            qkv, table, None, heads, groups, *(norms or (None, None)), EPS
-        ),
-        twin=lambda table, qkv, *norms: plain_split_heads(
-            qkv, table, None, split, *(norms or (None, None))
-        ),
+        kernel=through(split_heads),
+        twin=through(plain_split_heads),
         table=torch.cat([angle.cos(), angle.sin()], -1),
         inputs=[draw(rows, (heads + 2 * groups) * size, seed=7)],
         weights=[draw(size, seed=5), draw(size, seed=6)] if has_norm else [],
@@ -244,10 +243,19 @@ def test_positions_name_lines_of_the_table() -> None:
         torch.arange(40, 10, -5),
     )
 
-    found = split_heads(qkv_TX, table, positions_T, 4, 2, None, None, EPS)
+    found = split_heads(qkv_TX, head_spec(table, positions_T, 4, 2))
 
-    given = split_heads(qkv_TX, table[positions_T], None, 4, 2, None, None, EPS)
+    given = split_heads(qkv_TX, head_spec(table[positions_T], None, 4, 2))
     assert _same(found, given)
+
+
+def test_a_model_with_unknown_features_is_split_by_torch() -> None:
+    spec = head_spec(draw(6, 32, seed=4), None, 4, 2, draw(32, seed=5), draw(32, seed=6))
+    unknown = replace(spec, options=AttentionOptions(has_kernels=False))
+    qkv_TX = draw(6, 8 * 32)
+
+    assert _same(split_heads(qkv_TX, unknown), plain_split_heads(qkv_TX, spec))
+    assert not _same(split_heads(qkv_TX, spec), plain_split_heads(qkv_TX, spec))
 
 
 def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:
@@ -259,10 +267,11 @@ def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:
     )
     positions_B, cells_B = torch.tensor([3, 1, 4]), torch.tensor([5, 0, 7])
 
-    q_BND = split_heads_into(qkv_BX, table, positions_B, 4, 2, *norms, EPS, keys, values, cells_B)
+    spec = head_spec(table, positions_B, 4, 2, *norms)
+    q_BND = split_heads_into(qkv_BX, spec, keys, values, cells_B)
 
     filed = q_BND, keys[0][:, cells_B].transpose(0, 1), values[0][:, cells_B].transpose(0, 1)
-    returned = split_heads(qkv_BX, table, positions_B, 4, 2, *norms, EPS)
+    returned = split_heads(qkv_BX, spec)
     assert _same(filed, returned)
 
 
@@ -297,4 +306,4 @@ def _size(x: Tensor) -> float:
 def test_norms_of_queries_alone_are_refused() -> None:
     qkv_TX, rope_TD = torch.zeros(2, 4 * 16), torch.zeros(2, 16)
     with pytest.raises(AssertionError, match="neither"):
-        split_heads(qkv_TX, rope_TD, None, 2, 1, torch.ones(16), None, 1e-6)
+        split_heads(qkv_TX, head_spec(rope_TD, None, 2, 1, torch.ones(16), None))

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.models.transformer import AttentionSpec, MergedAttention, PackedAttention
+from whet.kernels import AttentionSpec
+from whet.models.transformer import MergedAttention, PackedAttention
 
 
 def _qkv(tokens: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,11 +19,12 @@ from whet.models.config import (
     Llama3Rope,
     ModelConfig,
     RopeScaling,
+    SlidingWindow,
     YarnRope,
     from_json,
     to_json,
 )
-from whet.models.load import load_model, named_views, resolve, save_model
+from whet.models.load import load_model, resolve, save_model
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise
 from whet.types import Json
@@ -66,7 +67,7 @@ LLAMA3: dict[str, Json] = {
 def test_views_write_through_to_the_fused_matrices() -> None:
     model = _model()
 
-    views = dict(named_views(model))
+    views = dict(model.named_views())
     views["model.layers.1.self_attn.k_proj.weight"].fill_(3.0)
     views["model.layers.1.mlp.up_proj.weight"].fill_(5.0)
 
@@ -86,7 +87,7 @@ def test_views_write_through_to_the_fused_matrices() -> None:
 def test_views_cover_every_parameter_once() -> None:
     model = _model()
 
-    assert sum(view.numel() for _, view in named_views(model)) == sum(
+    assert sum(view.numel() for _, view in model.named_views()) == sum(
         p.numel() for p in model.parameters()
     )
 
@@ -303,15 +304,15 @@ def test_a_sliding_window_that_is_switched_off_is_fine() -> None:
 
     assert from_json(row).sliding_window is None
     off = from_json({**row, "use_sliding_window": True, "max_window_layers": 16})
-    assert (off.sliding_window, off.sliding_layers) == (None, ())
+    assert off.sliding_window is None
 
 
 def test_the_layers_that_slide_are_read_and_written() -> None:
     qwen = _row(model_type="qwen2", sliding_window=9, use_sliding_window=True, max_window_layers=14)
     mistral = _row(model_type="mistral", sliding_window=9)
 
-    assert from_json(qwen).sliding_layers == (14, 15)
-    assert from_json(mistral).sliding_layers == tuple(range(16))
+    assert from_json(qwen).sliding_window == SlidingWindow(tokens=9, layers=(14, 15))
+    assert from_json(mistral).sliding_window == SlidingWindow(tokens=9, layers=tuple(range(16)))
     assert [from_json(qwen).window(layer) for layer in (13, 14)] == [None, 9]
     assert from_json(_row(model_type="mistral", sliding_window=None)).sliding_window is None
     for row in (qwen, mistral):
@@ -344,6 +345,7 @@ def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, a key whet does"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window is not set"),
         (
             {"model_type": "mistral", "sliding_window": 9, "layer_types": ["chunked_attention"]},

@@ -16,7 +16,15 @@ from transformers import (
     Qwen3Config,
 )
 
-from whet.models.config import DynamicRope, LinearRope, Llama3Rope, ModelConfig, YarnRope
+from whet.models.config import (
+    DynamicRope,
+    LinearRope,
+    Llama3Rope,
+    ModelConfig,
+    SlidingWindow,
+    YarnRope,
+    from_json,
+)
 from whet.models.load import load_model, save_model
 from whet.models.transformer import PackedAttention, Transformer, initialise
 
@@ -95,6 +103,7 @@ OWN = ["qwen2", "qwen3", "mistral", "sliding qwen2", *ROPES]
 
 def _own_config(family: str, tied: bool) -> ModelConfig:
     slides = family in ("mistral", "sliding qwen2")
+    layers = (0, 1) if family == "mistral" else (1,)
     scaling = ROPES.get(family)
     family = "llama" if scaling is not None else family.removeprefix("sliding ")
     return ModelConfig(
@@ -113,8 +122,7 @@ def _own_config(family: str, tied: bool) -> ModelConfig:
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
         rope_scaling=scaling,
-        sliding_window=5 if slides else None,
-        sliding_layers=((0, 1) if family == "mistral" else (1,)) if slides else (),
+        sliding_window=SlidingWindow(tokens=5, layers=layers) if slides else None,
     )
 
 
@@ -204,3 +212,11 @@ def test_packed_sequences_do_not_see_each_other(family: str) -> None:
     alone = torch.cat([_packed_logits(own, [sequence]) for sequence in _sequences()])
 
     torch.testing.assert_close(_packed_logits(own, _sequences()), alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", [Qwen2Config, Qwen3Config, LlamaConfig, MistralConfig])
+def test_every_key_that_transformers_writes_is_known(family: type[PreTrainedConfig]) -> None:
+    row = family().to_dict()
+
+    assert from_json(row).num_layers == row["num_hidden_layers"]
+    assert from_json({**row, "some_new_key": False}) == from_json(row)

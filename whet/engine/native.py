@@ -35,7 +35,6 @@ from whet.engine.scheduler import (
 )
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
-from whet.models.load import copy_weights
 from whet.models.transformer import Transformer
 from whet.types import Completion, Finish
 
@@ -112,7 +111,7 @@ class NativeEngine:
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         if self._is_running:
             raise EngineError("weights cannot change while requests run; read them to their end")
-        copy_weights(self.model, named)
+        self.model.copy_weights(named)
         self.version = version
 
     def sleep(self) -> None:

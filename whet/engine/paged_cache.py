@@ -17,8 +17,10 @@ from whet.engine.graphs import DecodeGraphs, rounded_length, rounded_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
+from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
-from whet.models.transformer import AttentionSpec, Transformer
+from whet.kernels.rows import split_heads_into
+from whet.models.transformer import Transformer
 
 
 class PageAllocator:
@@ -211,9 +213,10 @@ class Prefill:
         self.where = table_SA, starts_S1, before_S, tile_table(starts_S1, len(cell_T), before_S)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys, values = self.cache.keys[layer], self.cache.values[layer]
-        q_TND = spec.split_into(qkv_TX, keys, values, self.cell_T)
-        return paged_prefill(q_TND, keys, values, *self.where, window=spec.window)
+        keys = self.cache.keys[layer]
+        values = self.cache.values[layer]
+        q_TND = split_heads_into(qkv_TX, spec, keys, values, self.cell_T)
+        return paged_prefill(q_TND, keys, values, *self.where, options=spec.options)
 
 
 class Decode:
@@ -232,12 +235,13 @@ class Decode:
         self.length_B = (position_B + 1) * live_B
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        keys, values = self.cache.keys[layer], self.cache.values[layer]
-        q_BND = spec.split_into(qkv_TX, keys, values, self.cell_B)
+        keys = self.cache.keys[layer]
+        values = self.cache.values[layer]
+        q_BND = split_heads_into(qkv_TX, spec, keys, values, self.cell_B)
         if self.scratch is None:
             self.scratch = decode_scratch(q_BND, self.table_BA.shape[1] * PAGE)
         return paged_decode(
-            q_BND, keys, values, self.table_BA, self.length_B, self.scratch, window=spec.window
+            q_BND, keys, values, self.table_BA, self.length_B, self.scratch, options=spec.options
         )
 
 

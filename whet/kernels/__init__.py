@@ -1,1 +1,58 @@
+"""What the kernels in torch, C and Triton share: sizes, devices, and how a layer attends.
 
+Each operation has a form in plain torch, which runs anywhere and defines it. Triton does it on
+CUDA, C for float32 on a CPU. With TRITON_INTERPRET=1 in the environment before the first import,
+Triton runs on the CPU; only tests do that.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from torch import Tensor
+
+BLOCK = 64
+"""Keys taken at a time, from the start of the sequence."""
+CHUNK = 512
+"""Keys summed on their own before they are joined with those before them."""
+TILE = 32
+"""Queries per program. Tiles begin at multiples of it, so none straddles two blocks of keys."""
+LANES = 16
+"""Numbers that a kernel in C takes at a time; sizes of a model have to be multiples of it."""
+HAS_TRITON = find_spec("triton") is not None
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+TRITON_DEVICES = (("cuda", "cpu") if IS_INTERPRETED else ("cuda",)) if HAS_TRITON else ()
+"""Types of device on which Triton's kernels run."""
+
+FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
+"""Of `ModelConfig.features`, those with which the attention and the head in C and Triton are right;
+a model with any other is left to plain torch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionOptions:
+    """How the tokens of a layer attend, besides causally: a new feature of attention is a field.
+
+    Caches hand it on as it is to the functions of attention.py.
+    """
+
+    window: int | None = None
+    """Tokens that a token sees, itself among them; None is all before it."""
+    has_kernels: bool = True
+    """C and Triton may do it: they know all features of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AttentionSpec:
+    """What the attention of a layer needs to know besides its fused projection."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_PD: Tensor
+    positions_T: Tensor | None
+    """Rows of the table; None where it has one row per token."""
+    q_norm_D: Tensor | None
+    k_norm_D: Tensor | None
+    eps: float
+    options: AttentionOptions = AttentionOptions()

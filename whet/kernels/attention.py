@@ -2,8 +2,9 @@
 """Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
-head size, A pages of a sequence, X tiles. Pages of one layer are [pages, G, page size, D], the page
-size a multiple of 64. In C, U tokens stand in S lines of C cells.
+head size, A pages of a sequence, W tiles, Y query heads that share a key head. Pages of one layer
+are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens stand in S lines
+of C cells.
 
 The three Triton kernels give one token the same bits: all take keys in blocks of 64, sum blocks in
 chunks of 512 from the start of the sequence, and join chunks in order.
@@ -18,14 +19,17 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.kernels.switch import CHUNK, HAS_TRITON, TILE, c_kernels, needs_grad, uses_triton
+from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
+from whet.kernels.rows import addresses, c_kernels
 
 if HAS_TRITON:
     from whet.kernels import triton_attention
 
+CAUSAL = AttentionOptions()
+
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
-    """List the sequence and first position of each program on the device: int32 [X, 2].
+    """List the sequence and first position of each program on the device: int32 [W, 2].
 
     Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One
     table serves all layers. `before_S` counts the tokens a sequence has in the cache already.
@@ -35,11 +39,11 @@ def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -
     first_S = before_S // TILE
     count_S = (before_S + starts_S1.diff() + TILE - 1) // TILE - first_S
     end_S = count_S.cumsum(0)
-    tile_X = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
-    sequence_X = torch.searchsorted(end_S, tile_X, right=True)
-    known_X = sequence_X.clamp(max=sequences - 1)
-    position_X = (tile_X - (end_S - count_S - first_S)[known_X]) * TILE
-    return torch.stack([torch.where(sequence_X < sequences, sequence_X, -1), position_X], 1).int()
+    tile_W = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
+    sequence_W = torch.searchsorted(end_S, tile_W, right=True)
+    known_W = sequence_W.clamp(max=sequences - 1)
+    position_W = (tile_W - (end_S - count_S - first_S)[known_W]) * TILE
+    return torch.stack([torch.where(sequence_W < sequences, sequence_W, -1), position_W], 1).int()
 
 
 def packed_attention(
@@ -48,31 +52,47 @@ def packed_attention(
     v_TGD: Tensor,
     starts_S1: Tensor,
     longest: int,
-    tiles_X2: Tensor | None = None,
+    tiles_W2: Tensor | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Let each token see its own sequence up to and including itself.
 
     Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
-    sequence. A tile table, if given, is used as it is. With a window, a token sees that many tokens
-    at most, itself among them; the C kernel knows none.
+    sequence. A tile table, if given, is used as it is.
     """
-    if window is not None and window >= longest:
-        window = None
-    if not _fits(q_TND):
-        has_kernel = len(q_TND) > 0 and window is None
-        library = c_kernels(q_TND, k_TGD, v_TGD) if has_kernel else None
-        if library is None:
-            return plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
-        return attend(library, q_TND, k_TGD, v_TGD, *packed_lines(starts_S1, longest, len(q_TND)))
-    tiles_X2 = tile_table(starts_S1, len(q_TND)) if tiles_X2 is None else tiles_X2
-    if not needs_grad(q_TND, k_TGD, v_TGD):
-        return triton_attention.packed_forward(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, window=window
-        )
-    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_X2, window)
+    if not _fits(q_TND, options):
+        lines = packed_lines(starts_S1, longest, len(q_TND))
+        return grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
+    window = None if options.window is not None and options.window >= longest else options.window
+    tiles_W2 = tile_table(starts_S1, len(q_TND)) if tiles_W2 is None else tiles_W2
+    if not torch.is_grad_enabled():
+        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, window=window)
+    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_W2, window)
     return out_TND
+
+
+def grid_attention(
+    q_UND: Tensor,
+    k_UGD: Tensor,
+    v_UGD: Tensor,
+    node_SC: Tensor,
+    cell_U: Tensor,
+    options: AttentionOptions = CAUSAL,
+) -> Tensor:
+    """Let each token see the cells of its line up to its own.
+
+    `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
+    for. The kernel in C knows no window, and is left out where one hides something.
+    """
+    is_hidden = options.window is not None and options.window < node_SC.shape[1]
+    if len(q_UND) == 0 or is_hidden or not options.has_kernels:
+        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+    library = c_kernels(q_UND, k_UGD, v_UGD)
+    if library is None:
+        return plain_grid_attention(q_UND, k_UGD, v_UGD, node_SC, cell_U, options)
+    out_UND: Tensor = GridAttention.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
+    return out_UND
 
 
 @torch.no_grad()
@@ -83,22 +103,21 @@ def paged_prefill(
     table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
-    tiles_X2: Tensor | None = None,
+    tiles_W2: Tensor | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Attend from packed queries to their sequences in the cache, themselves included.
 
     `before_S` counts the tokens of each sequence that came before this chunk of it.
     """
-    if not _fits(q_TND):
+    if not _fits(q_TND, options):
         return plain_paged_prefill(
-            q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, window
+            q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, options
         )
-    tiles_X2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_X2 is None else tiles_X2
-    return triton_attention.paged_forward(
-        q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, tiles_X2, window=window
-    )
+    tiles_W2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_W2 is None else tiles_W2
+    given = q_TND, keys_pages, values_pages, starts_S1, tiles_W2
+    return triton_attention.prefill(*given, cached=(before_S, table_SA), window=options.window)
 
 
 @torch.no_grad()
@@ -110,19 +129,19 @@ def paged_decode(
     length_B: Tensor,
     scratch: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Attend from one query per row to its `length` newest cached tokens; zeros where 0.
 
     The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken
     anew if absent.
     """
-    if not _fits(q_BND):
-        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, window)
+    if not _fits(q_BND, options):
+        return plain_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, options)
     if scratch is None:
         scratch = decode_scratch(q_BND, table_BA.shape[1] * keys_pages.shape[2])
     return triton_attention.decode(
-        q_BND, keys_pages, values_pages, table_BA, length_B, scratch, window=window
+        q_BND, keys_pages, values_pages, table_BA, length_B, scratch, window=options.window
     )
 
 
@@ -134,13 +153,20 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 
 
-def window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Mark what each of `longest` positions sees; None where causality alone decides."""
-    if window is None or window >= longest:
-        return None
-    position_C = torch.arange(longest, device=device)
-    ahead_CC = position_C - position_C[:, None]
-    return (ahead_CC <= 0) & (ahead_CC > -window)
+def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
+    """Give the cells of packed sequences that share nothing: one line each, for `grid_attention`.
+
+    >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
+    [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
+    """
+    starts_S1 = starts_S1.long()
+    device = starts_S1.device
+    node_SC = starts_S1[:-1, None] + torch.arange(longest, device=device)
+    line_T = torch.repeat_interleave(
+        torch.arange(len(node_SC), device=device), starts_S1.diff(), output_size=tokens
+    )
+    cell_T = torch.arange(tokens, device=device) - starts_S1[line_T] + line_T * longest
+    return node_SC.minimum(starts_S1[1:, None] - 1).clamp(min=0), cell_T
 
 
 def plain_packed_attention(
@@ -149,34 +175,46 @@ def plain_packed_attention(
     v_TGD: Tensor,
     starts_S1: Tensor,
     longest: int,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do the same in plain torch, over a grid of sequences padded on the right."""
-    tokens = len(q_TND)
-    rows = len(starts_S1) - 1
-    index_S = torch.arange(rows, device=starts_S1.device)
-    sequence_T = torch.repeat_interleave(index_S, starts_S1.diff(), output_size=tokens)
-    offset_T = torch.arange(tokens, device=starts_S1.device) - starts_S1[sequence_T]
-    cell_T = sequence_T * longest + offset_T
-    is_full = tokens == rows * longest
+    """Do what `packed_attention` does in plain torch."""
+    lines = packed_lines(starts_S1, longest, len(q_TND))
+    return plain_grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
 
-    def to_grid(x_TND: Tensor) -> Tensor:
-        empty = None if is_full else x_TND.new_zeros(rows * longest, *x_TND.shape[1:])
-        grid = x_TND if empty is None else empty.index_copy(0, cell_T, x_TND)
-        return grid.view(rows, longest, *x_TND.shape[1:]).transpose(1, 2)
 
-    grouped = q_TND.shape[1] != k_TGD.shape[1]
-    mask_CC = window_mask(longest, window, q_TND.device)
+def plain_grid_attention(
+    q_UND: Tensor,
+    k_UGD: Tensor,
+    v_UGD: Tensor,
+    node_SC: Tensor,
+    cell_U: Tensor,
+    options: AttentionOptions = CAUSAL,
+) -> Tensor:
+    """Do the same in plain torch: cells past the end of a line are padding, hidden by causality."""
+
+    def to_grid(x_UND: Tensor) -> Tensor:
+        grid = x_UND.index_select(0, node_SC.flatten())
+        return grid.view(*node_SC.shape, *x_UND.shape[1:]).transpose(1, 2)
+
+    mask_CC = _window_mask(node_SC.shape[1], options.window, q_UND.device)
     mixed = F.scaled_dot_product_attention(
-        to_grid(q_TND),
-        to_grid(k_TGD),
-        to_grid(v_TGD),
+        to_grid(q_UND),
+        to_grid(k_UGD),
+        to_grid(v_UGD),
         attn_mask=mask_CC,
         is_causal=mask_CC is None,
-        enable_gqa=grouped,
+        enable_gqa=q_UND.shape[1] != k_UGD.shape[1],
     )
-    out = mixed.transpose(1, 2).flatten(0, 1)
-    return out if is_full else out[cell_T]
+    return mixed.transpose(1, 2).flatten(0, 1).index_select(0, cell_U)
+
+
+def _window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Mark what each of `longest` positions sees; None where causality alone decides."""
+    if window is None or window >= longest:
+        return None
+    position_C = torch.arange(longest, device=device)
+    ahead_CC = position_C - position_C[:, None]
+    return (ahead_CC <= 0) & (ahead_CC > -window)
 
 
 def plain_paged_prefill(
@@ -186,7 +224,7 @@ def plain_paged_prefill(
     table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Do the same in plain torch, one sequence after the other."""
     out_TND = torch.empty_like(q_TND)
@@ -200,8 +238,8 @@ def plain_paged_prefill(
         )
         column_C = torch.arange(length, device=q_TND.device)
         mask = column_C <= column_C[before:, None]
-        if window is not None:
-            mask &= column_C > column_C[before:, None] - window
+        if options.window is not None:
+            mask &= column_C > column_C[before:, None] - options.window
         q_NCD = q_TND[start:end].transpose(0, 1)
         mixed = F.scaled_dot_product_attention(
             q_NCD[None], k_GCD[None], v_GCD[None], attn_mask=mask, enable_gqa=True
@@ -216,7 +254,7 @@ def plain_paged_decode(
     values_pages: Tensor,
     table_BA: Tensor,
     length_B: Tensor,
-    window: int | None = None,
+    options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Do the same in plain torch, over a copy of the pages."""
     rows, heads, size = q_BND.shape
@@ -224,8 +262,8 @@ def plain_paged_decode(
     context = table_BA.shape[1] * keys_pages.shape[2]
     column_C = torch.arange(context, device=q_BND.device)
     seen_BC = column_C < length_B[:, None]
-    if window is not None:
-        seen_BC &= column_C >= length_B[:, None] - window
+    if options.window is not None:
+        seen_BC &= column_C >= length_B[:, None] - options.window
     seen_B11C = seen_BC[:, None, None]
     # What lies in a page past the end of its sequence may be anything, even no number.
     k_BGCD, v_BGCD = (
@@ -233,8 +271,8 @@ def plain_paged_decode(
         for pages in (keys_pages, values_pages)
     )
     # Query heads that share a key head become rows of one small matrix: no key is read twice.
-    q_BGXD = q_BND.reshape(rows, groups, heads // groups, size)
-    mixed = F.scaled_dot_product_attention(q_BGXD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
+    q_BGYD = q_BND.reshape(rows, groups, heads // groups, size)
+    mixed = F.scaled_dot_product_attention(q_BGYD, k_BGCD, v_BGCD, attn_mask=seen_B11C)
     return mixed.reshape(rows, heads, size).where((length_B > 0)[:, None, None], 0)
 
 
@@ -243,9 +281,12 @@ def _context(pages: Tensor, table: Tensor) -> Tensor:
     return pages[table].transpose(-4, -3).flatten(-3, -2)
 
 
-def _fits(q: Tensor) -> bool:
+def _fits(q: Tensor, options: AttentionOptions) -> bool:
+    """Say whether Triton's kernels can do it: they need heads of 16, 32, 64, 128 or 256."""
+    if q.device.type not in TRITON_DEVICES or not options.has_kernels:
+        return False
     size = q.shape[-1]
-    return uses_triton(q) and 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
+    return 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
 
 
 class _Packed(torch.autograd.Function):
@@ -257,13 +298,13 @@ class _Packed(torch.autograd.Function):
         v_TGD: Tensor,
         starts_S1: Tensor,
         longest: int,
-        tiles_X2: Tensor,
+        tiles_W2: Tensor,
         window: int | None,
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
-        out_TND = triton_attention.packed_forward(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_X2, lse_NT, window=window
+        out_TND = triton_attention.prefill(
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, lse_NT=lse_NT, window=window
         )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
         ctx.longest = longest
@@ -272,105 +313,41 @@ class _Packed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
-        inputs = q_TND, k_TGD, v_TGD
-        if q_TND.is_cuda and q_TND.element_size() == 2:
-            slopes = _flash_backward(
-                grads[0], inputs, out_TND, lse_NT, starts_S1, ctx.longest, ctx.window
+        *inputs, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
+        d_out_TND = grads[0].contiguous()
+        if d_out_TND.is_cuda and d_out_TND.element_size() == 2:
+            # Torch's own kernel needs only our outputs and log-sum-exps.
+            no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
+            unused = torch.empty(0, device=d_out_TND.device)
+            sequences = starts_S1, starts_S1, ctx.longest, ctx.longest
+            slopes = torch.ops.aten._flash_attention_backward(
+                *(d_out_TND, *inputs, out_TND, lse_NT, *sequences, 0.0, True, no_dropout, unused),
+                window_size_left=-1 if ctx.window is None else ctx.window - 1,
+                window_size_right=0,
             )
         else:
-            slopes = _plain_backward(grads[0], inputs, starts_S1, ctx.longest, ctx.window)
+            options = AttentionOptions(window=ctx.window)
+            with torch.enable_grad():
+                q, k, v = (x.detach().requires_grad_() for x in inputs)
+                again = plain_packed_attention(q, k, v, starts_S1, ctx.longest, options)
+            slopes = torch.autograd.grad(again, (q, k, v), d_out_TND)
         return *slopes, None, None, None, None
 
 
-def _flash_backward(
-    d_out_TND: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    out_TND: Tensor,
-    lse_NT: Tensor,
-    starts_S1: Tensor,
-    longest: int,
-    window: int | None,
-) -> tuple[Tensor, ...]:
-    """Use torch's own backward kernel, which needs only our outputs and log-sum-exps."""
-    no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
-    unused = torch.empty(0, device=d_out_TND.device)
-    backward = torch.ops.aten._flash_attention_backward
-    sequences = starts_S1, starts_S1, longest, longest
-    slopes: tuple[Tensor, ...] = backward(
-        d_out_TND.contiguous(),
-        *inputs,
-        out_TND,
-        lse_NT,
-        *sequences,
-        0.0,
-        True,
-        no_dropout,
-        unused,
-        window_size_left=-1 if window is None else window - 1,
-        window_size_right=0,
-    )
-    return slopes
-
-
-def _plain_backward(
-    d_out_TND: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    starts_S1: Tensor,
-    longest: int,
-    window: int | None,
-) -> tuple[Tensor, ...]:
-    """Run the plain twin again and take its backward."""
-    with torch.enable_grad():
-        q_TND, k_TGD, v_TGD = (x.detach().requires_grad_() for x in inputs)
-        out_TND = plain_packed_attention(q_TND, k_TGD, v_TGD, starts_S1, longest, window)
-        return torch.autograd.grad(out_TND, (q_TND, k_TGD, v_TGD), d_out_TND)
-
-
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_SIZES = ("lines", "longest", "heads", "groups", "size", "threads")
+_TENSORS = ("node", "cell", "q", "k", "v", "out", "lse", "d_out", "d_q", "d_k", "d_v", "room")
 
 
 class _Attention(ctypes.Structure):
+    """What attend.c is given."""
+
     _fields_ = (
-        *((name, _INT) for name in ("lines", "longest", "heads", "groups", "size", "threads")),
-        *((name, _POINTER) for name in ("node", "cell", "q", "k", "v", "out", "lse")),
-        *((name, _POINTER) for name in ("d_out", "d_q", "d_k", "d_v", "room")),
+        *((name, ctypes.c_int64) for name in _SIZES),
+        *((name, ctypes.c_void_p) for name in _TENSORS),
     )
 
 
-def attend(
-    library: ctypes.CDLL,
-    q_UND: Tensor,
-    k_UGD: Tensor,
-    v_UGD: Tensor,
-    node_SC: Tensor,
-    cell_U: Tensor,
-) -> Tensor:
-    """Let each token see the cells of its line up to its own.
-
-    `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
-    for.
-    """
-    out_UND: Tensor = _Attend.apply(library, q_UND, k_UGD, v_UGD, node_SC, cell_U)
-    return out_UND
-
-
-def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Give the cells of packed sequences that share nothing: one line each, for `attend`.
-
-    >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
-    [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
-    """
-    starts_S1 = starts_S1.long()
-    node_SC = starts_S1[:-1, None] + torch.arange(longest)
-    line_T = torch.repeat_interleave(
-        torch.arange(len(node_SC)), starts_S1.diff(), output_size=tokens
-    )
-    cell_T = torch.arange(tokens) - starts_S1[line_T] + line_T * longest
-    return node_SC.minimum(starts_S1[1:, None] - 1).clamp(min=0), cell_T
-
-
-class _Attend(torch.autograd.Function):
+class GridAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -404,15 +381,8 @@ class _Attend(torch.autograd.Function):
         d_k_UGD = torch.zeros_like(k_UGD)
         d_v_UGD = torch.zeros_like(v_UGD)
         room = q_UND.new_empty(2, node_SC.numel(), *k_UGD.shape[1:])
-        _run(
-            ctx.library.attend_backward,
-            *saved,
-            grads[0].contiguous(),
-            d_q_UND,
-            d_k_UGD,
-            d_v_UGD,
-            room,
-        )
+        slopes = grads[0].contiguous(), d_q_UND, d_k_UGD, d_v_UGD, room
+        _run(ctx.library.attend_backward, *saved, *slopes)
         return None, d_q_UND, d_k_UGD, d_v_UGD, None, None
 
 
@@ -420,6 +390,6 @@ def _run(
     kernel: Any, node_SC: Tensor, cell_U: Tensor, q_UND: Tensor, k_UGD: Tensor, *others: Tensor
 ) -> None:
     sizes = *node_SC.shape, *q_UND.shape[1:2], *k_UGD.shape[1:], torch.get_num_threads()
-    given = _Attention(*sizes, *(x.data_ptr() for x in (node_SC, cell_U, q_UND, k_UGD, *others)))
+    given = _Attention(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
     if kernel(ctypes.byref(given)):
         raise TrainError("there is no memory left for attention; lower train.micro_tokens")

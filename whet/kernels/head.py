@@ -1,20 +1,24 @@
 # mypy: allow-untyped-calls
 """From hidden states to log-probabilities and tokens, by float32 logits, chunk by chunk.
 
-Shapes: M targets, B rows decoding, H hidden, V vocabulary, R rows of a chunk. The engine's
-log-probability of a token and the learner's come from the same statistics of the same logits, so
-they are the same bits; where the learner's come from scores.c, on a CPU, they agree to rounding.
+Shapes: M targets, B rows decoding, H hidden, V vocabulary, Q rows of a chunk, W blocks of J tokens.
+The engine's log-probability of a token and the learner's come from the same statistics of the same
+logits, so they are the same bits; where the learner's come from scores.c, on a CPU, they agree to
+rounding.
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from whet.kernels.switch import HAS_TRITON, address, c_kernels, uses_triton
+from whet.kernels import HAS_TRITON, TRITON_DEVICES
+from whet.kernels.rows import addresses, c_kernels
 
 if HAS_TRITON:
     from whet.kernels import triton_head
@@ -62,23 +66,49 @@ def token_logprobs(
     like 1, as `sample_rows` does.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
-    if (
-        not hidden_MH.is_cuda
-        and not uses_triton(hidden_MH)
-        and len(hidden_MH) * len(weight_VH) <= elements
-    ):
+    if not hidden_MH.is_cuda and len(hidden_MH) * len(weight_VH) <= elements:
         library = c_kernels(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
             return compiled_scores(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
-    rows = max(1, elements // len(weight_VH))
-    rows -= rows % 128 if rows > 128 else 0  # whole tiles for the products
+    chunks = _chunks(len(hidden_MH), elements // len(weight_VH))
     both: tuple[Tensor, Tensor] = _Scores.apply(
-        hidden_MH, weight_VH, label_M, temperature_M, rows, entropy
+        hidden_MH, weight_VH, label_M, temperature_M, chunks, entropy
     )
     return both
+
+
+def plain_token_logprobs(
+    to_logits: Callable[[Tensor], Tensor],
+    hidden_MH: Tensor,
+    label_M: Tensor,
+    temperature_M: Tensor,
+    *,
+    vocab: int,
+) -> tuple[Tensor, Tensor]:
+    """Do the same with any function from hidden states to float32 logits; entropies are given."""
+
+    def score(at: slice) -> tuple[Tensor, Tensor]:
+        both: tuple[Tensor, Tensor] = _LogitScores.apply(
+            to_logits(hidden_MH[at]), label_M[at], temperature_M[at]
+        )
+        return both
+
+    elements = GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS
+    scores = [
+        checkpoint(score, at, use_reentrant=False, preserve_rng_state=False)
+        for at in _chunks(len(hidden_MH), elements // vocab)
+    ]
+    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*scores, strict=True))
+    return logprob_M, entropy_M
+
+
+def _chunks(rows: int, most: int) -> list[slice]:
+    """Cut rows into chunks of whole tiles for the products, where they have as many."""
+    size = max(1, most - most % 128 if most > 128 else most)
+    return [slice(start, start + size) for start in range(0, max(rows, 1), size)]
 
 
 @torch.no_grad()
@@ -90,7 +120,7 @@ def sample_rows(
     The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
     most likely token is chosen, and its log-probability is that of temperature 1.
     """
-    if uses_triton(logits_BV):
+    if logits_BV.device.type in TRITON_DEVICES:
         return triton_head.sample(logits_BV, uniform_B, temperature_B)
     return plain_sample_rows(logits_BV, uniform_B, temperature_B)
 
@@ -118,47 +148,47 @@ def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """Find the block of each row's token, then the token: most are summed only once."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
-    blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
-    sums_BK = blocks_BKJ.sum(-1).cumsum(-1, dtype=torch.float64)
-    target_B = uniform_B * sums_BK[:, -1]
-    block_B1 = _first_above(sums_BK, target_B)[:, None]
-    inside_BJ = blocks_BKJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
-    before_B = F.pad(sums_BK, (1, 0)).gather(1, block_B1)[:, 0]
+    blocks_BWJ = padded_BV.view(rows, -1, _BLOCK)
+    sums_BW = blocks_BWJ.sum(-1).cumsum(-1, dtype=torch.float64)
+    target_B = uniform_B * sums_BW[:, -1]
+    block_B1 = _first_above(sums_BW, target_B)[:, None]
+    inside_BJ = blocks_BWJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    before_B = F.pad(sums_BW, (1, 0)).gather(1, block_B1)[:, 0]
     place_B = _first_above(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
     return (block_B1[:, 0] * _BLOCK + place_B).clamp(max=vocab - 1)
 
 
-def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
+def _first_above(sums_BW: Tensor, target_B: Tensor) -> Tensor:
     """Find the first sum above each target; rounding must not point past the last one."""
-    within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
-    return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(
-        max=sums_BK.shape[1] - 1
+    within_B = target_B.minimum(sums_BW[:, -1] * (1 - 2**-52))
+    return torch.searchsorted(sums_BW, within_B[:, None], right=True)[:, 0].clamp(
+        max=sums_BW.shape[1] - 1
     )
 
 
 def plain_measure(
-    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+    logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return each label's log-probability, the entropy (or 0), and the log-sum-exp."""
-    scaled_RV = _scale_logits(logits_RV, temperature_R)
-    probs_RV = torch.softmax(scaled_RV, dim=-1)
-    lse_R = _lse(scaled_RV, probs_RV)
-    logprob_R = scaled_RV.gather(1, label_R[:, None])[:, 0] - lse_R
+    scaled_QV = _scale_logits(logits_QV, temperature_Q)
+    probs_QV = torch.softmax(scaled_QV, dim=-1)
+    lse_Q = _lse(scaled_QV, probs_QV)
+    logprob_Q = scaled_QV.gather(1, label_Q[:, None])[:, 0] - lse_Q
     if not has_entropy:
-        return logprob_R, torch.zeros_like(logprob_R), lse_R
+        return logprob_Q, torch.zeros_like(logprob_Q), lse_Q
     # Below the row's maximum: between large numbers the entropy would be lost.
-    below_RV = scaled_RV - scaled_RV.amax(-1, keepdim=True)
-    mean_R = torch.bmm(probs_RV[:, None], below_RV[:, :, None])[:, 0, 0]
-    return logprob_R, -probs_RV.amax(-1).log() - mean_R, lse_R
+    below_QV = scaled_QV - scaled_QV.amax(-1, keepdim=True)
+    mean_Q = torch.bmm(probs_QV[:, None], below_QV[:, :, None])[:, 0, 0]
+    return logprob_Q, -probs_QV.amax(-1).log() - mean_Q, lse_Q
 
 
 def plain_slope(
-    logits_RV: Tensor,
-    label_R: Tensor,
-    temperature_R: Tensor,
+    logits_QV: Tensor,
+    label_Q: Tensor,
+    temperature_Q: Tensor,
     measures: tuple[Tensor, Tensor],
-    d_logprob_R: Tensor,
-    d_entropy_R: Tensor | None,
+    d_logprob_Q: Tensor,
+    d_entropy_Q: Tensor | None,
     *,
     dtype: torch.dtype,
 ) -> Tensor:
@@ -166,40 +196,57 @@ def plain_slope(
 
     With p the distribution: d logprob = one at the label - p, d entropy = -p (log p + entropy).
     """
-    entropy_R, lse_R = measures
-    scale_R = _scale(temperature_R).to(logits_RV.dtype)
-    logprobs_RV = logits_RV.div_(scale_R[:, None]).sub_(lse_R[:, None])
-    probs_RV = logprobs_RV.exp()
-    if d_entropy_R is None:
-        slope_RV = probs_RV.mul_(-d_logprob_R[:, None])
+    entropy_Q, lse_Q = measures
+    scale_Q = _scale(temperature_Q).to(logits_QV.dtype)
+    logprobs_QV = logits_QV.div_(scale_Q[:, None]).sub_(lse_Q[:, None])
+    probs_QV = logprobs_QV.exp()
+    if d_entropy_Q is None:
+        slope_QV = probs_QV.mul_(-d_logprob_Q[:, None])
     else:
-        slope_RV = probs_RV.mul_(
-            -d_logprob_R[:, None] - d_entropy_R[:, None] * (logprobs_RV + entropy_R[:, None])
+        slope_QV = probs_QV.mul_(
+            -d_logprob_Q[:, None] - d_entropy_Q[:, None] * (logprobs_QV + entropy_Q[:, None])
         )
-    slope_RV.scatter_add_(1, label_R[:, None], d_logprob_R[:, None])
-    return slope_RV.div_(scale_R[:, None]).to(dtype)
+    slope_QV.scatter_add_(1, label_Q[:, None], d_logprob_Q[:, None])
+    return slope_QV.div_(scale_Q[:, None]).to(dtype)
 
 
-def _lse(scaled_RV: Tensor, probs_RV: Tensor) -> Tensor:
+def _lse(scaled_QV: Tensor, probs_QV: Tensor) -> Tensor:
     """Take the log-sum-exp from the most likely token, without another pass."""
-    return scaled_RV.amax(-1) - probs_RV.amax(-1).log()
+    return scaled_QV.amax(-1) - probs_QV.amax(-1).log()
 
 
-def _scale(temperature_R: Tensor) -> Tensor:
-    return torch.where(temperature_R == 0, 1.0, temperature_R)
+def _scale(temperature_Q: Tensor) -> Tensor:
+    return torch.where(temperature_Q == 0, 1.0, temperature_Q)
 
 
-def _scale_logits(logits_RV: Tensor, temperature_R: Tensor) -> Tensor:
-    if not logits_RV.is_cuda and bool(((temperature_R == 1) | (temperature_R == 0)).all()):
-        return logits_RV
-    return logits_RV / _scale(temperature_R).to(logits_RV.dtype)[:, None]
+def _scale_logits(logits_QV: Tensor, temperature_Q: Tensor) -> Tensor:
+    if not logits_QV.is_cuda and bool(((temperature_Q == 1) | (temperature_Q == 0)).all()):
+        return logits_QV
+    return logits_QV / _scale(temperature_Q).to(logits_QV.dtype)[:, None]
 
 
 def _measure(
-    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+    logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    how = triton_head.measure if uses_triton(logits_RV) else plain_measure
-    return how(logits_RV, label_R, temperature_R, has_entropy=has_entropy)
+    how = triton_head.measure if logits_QV.device.type in TRITON_DEVICES else plain_measure
+    return how(logits_QV, label_Q, temperature_Q, has_entropy=has_entropy)
+
+
+class _LogitScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        logprob_Q, entropy_Q, lse_Q = _measure(logits_QV, label_Q, temperature_Q, has_entropy=True)
+        ctx.save_for_backward(logits_QV, label_Q, temperature_Q, entropy_Q, lse_Q)
+        return logprob_Q, entropy_Q
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        logits_QV, label_Q, temperature_Q, *measures = ctx.saved_tensors
+        given = logits_QV.clone(), label_Q, temperature_Q, measures, *grads
+        return _slope_kernel(logits_QV)(*given, dtype=logits_QV.dtype), None, None
 
 
 class _Scores(torch.autograd.Function):
@@ -210,18 +257,17 @@ class _Scores(torch.autograd.Function):
         weight_VH: Tensor,
         label_M: Tensor,
         temperature_M: Tensor,
-        rows: int,
+        chunks: list[slice],
         entropy: bool,
     ) -> tuple[Tensor, Tensor]:
-        chunks = [slice(start, start + rows) for start in range(0, len(hidden_MH), rows)]
         wide = torch.promote_types(hidden_MH.dtype, torch.float32)
         measures_3M = torch.zeros(3, len(hidden_MH), dtype=wide, device=hidden_MH.device)
         for at in chunks:
-            logits_RV = head_logits(hidden_MH[at], weight_VH)
-            measures = _measure(logits_RV, label_M[at], temperature_M[at], has_entropy=entropy)
-            del logits_RV  # before the next chunk takes its place
-            for stored_M, measure_R in zip(measures_3M, measures, strict=True):
-                stored_M[at] = measure_R
+            logits_QV = head_logits(hidden_MH[at], weight_VH)
+            measures = _measure(logits_QV, label_M[at], temperature_M[at], has_entropy=entropy)
+            del logits_QV  # before the next chunk takes its place
+            for stored_M, measure_Q in zip(measures_3M, measures, strict=True):
+                stored_M[at] = measure_Q
         # Outputs of a function with gradient are tensors of their own, not views.
         logprob_M, entropy_M, lse_M = (x.clone() for x in measures_3M)
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
@@ -241,12 +287,12 @@ class _Scores(torch.autograd.Function):
         wide = torch.promote_types(weight_VH.dtype, torch.float32)
         d_weight_VH = torch.zeros_like(weight_VH, dtype=wide) if ctx.needs_input_grad[1] else None
         for at in ctx.chunks:
-            slope_RV = _slope(ctx.saved_tensors, at, d_logprob_M, d_entropy_M)
+            slope_QV = _slope(ctx.saved_tensors, at, d_logprob_M, d_entropy_M)
             if d_hidden_MH is not None:
-                torch.mm(slope_RV, weight_VH, out=d_hidden_MH[at])
+                torch.mm(slope_QV, weight_VH, out=d_hidden_MH[at])
             if d_weight_VH is not None:
-                _add_product(d_weight_VH, slope_RV.t(), hidden_MH[at])
-            del slope_RV  # before the next chunk takes its place
+                _add_product(d_weight_VH, slope_QV.t(), hidden_MH[at])
+            del slope_QV  # before the next chunk takes its place
         d_weight_VH = None if d_weight_VH is None else d_weight_VH.to(weight_VH.dtype)
         return d_hidden_MH, d_weight_VH, None, None, None, None
 
@@ -256,29 +302,23 @@ def _slope(
 ) -> Tensor:
     """Compute a chunk's logits again and their gradients, in the dtype of the hidden states."""
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
-    logits_RV = head_logits(hidden_MH[at], weight_VH)
-    d_entropy_R = None if d_entropy_M is None else d_entropy_M[at]
-    how = triton_head.slope if uses_triton(logits_RV) else plain_slope
+    logits_QV = head_logits(hidden_MH[at], weight_VH)
+    d_entropy_Q = None if d_entropy_M is None else d_entropy_M[at]
     measures = entropy_M[at], lse_M[at]
-    return how(
-        logits_RV,
-        label_M[at],
-        temperature_M[at],
-        measures,
-        d_logprob_M[at],
-        d_entropy_R,
-        dtype=hidden_MH.dtype,
-    )
+    given = logits_QV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_Q
+    return _slope_kernel(logits_QV)(*given, dtype=hidden_MH.dtype)
+
+
+def _slope_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
+    return triton_head.slope if logits_QV.device.type in TRITON_DEVICES else plain_slope
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add left @ right to a total of higher precision, without rounding the product first."""
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    elif left.is_cuda:
+    if left.is_cuda and total.dtype != left.dtype:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
-        total.add_(left @ right)
+        total.addmm_(left.to(total.dtype), right.to(total.dtype))
 
 
 def compiled_scores(
@@ -311,8 +351,8 @@ class _CompiledScores(torch.autograd.Function):
         logprob_M, entropy_M, kept_M3 = (
             logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
         )
-        given = logits_MV.data_ptr(), rows, vocab, label_M.data_ptr(), scale_M.data_ptr(), entropy
-        results = (x.data_ptr() for x in (logprob_M, entropy_M, kept_M3))
+        given = logits_MV.data_ptr(), rows, vocab, *addresses(label_M, scale_M), entropy
+        results = addresses(logprob_M, entropy_M, kept_M3)
         if library.scores_measure(*given, *results, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
         ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
@@ -329,14 +369,11 @@ class _CompiledScores(torch.autograd.Function):
         logits_MV, *rest = ctx.saved_tensors
         if not ctx.has_entropy:
             d_entropy_M = None
-        grads = (None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M))
-        # What is kept serves a second way back too, so the gradient gets memory of its own.
+        grads = [None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M)]
+        # What is kept serves a second backward pass too, so the gradient has memory of its own.
         slope_MV = torch.empty_like(logits_MV)
-        tensors = *rest, *grads, slope_MV
-        addresses = (address(x) for x in tensors)
-        ctx.library.scores_slope(
-            logits_MV.data_ptr(), *logits_MV.shape, *addresses, torch.get_num_threads()
-        )
+        given = logits_MV.data_ptr(), *logits_MV.shape, *addresses(*rest, *grads, slope_MV)
+        ctx.library.scores_slope(*given, torch.get_num_threads())
         return None, slope_MV, None, None, None
 
 

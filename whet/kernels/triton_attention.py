@@ -2,7 +2,7 @@
 """The kernels of attention.py: `_fold` takes a block of keys, `_join` a chunk.
 
 Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P
-pages, X tiles, C chunks.
+pages, W tiles, J chunks.
 
 Three things keep the bits equal between them. Products and sums are rounded as they stand here
 (enable_fp_fusion is off). Shares are added in pairs, so their sum does not depend on which thread
@@ -17,54 +17,41 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whet.kernels.switch import BLOCK, CHUNK, TILE
+from whet.kernels import BLOCK, CHUNK, TILE
 
 LOG2_E = math.log2(math.e)
-PREFILL = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
-DECODE = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
+LAUNCH = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": False}
 
 
-def packed_forward(
+def prefill(
     q_TND: Tensor,
-    k_TGD: Tensor,
-    v_TGD: Tensor,
+    keys: Tensor,
+    values: Tensor,
     starts_S1: Tensor,
-    tiles_X2: Tensor,
+    tiles_W2: Tensor,
+    *,
+    cached: tuple[Tensor, Tensor] | None = None,
     lse_NT: Tensor | None = None,
-    *,
     window: int | None = None,
 ) -> Tensor:
-    q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
-    lines = starts_S1, tiles_X2, starts_S1, starts_S1
-    return _launch_prefill(q_TND, k_TGD, v_TGD, *lines, lse_NT, page=0, width=0, window=window)
+    """Attend to packed keys, or to pages; then `cached` are the tokens before each, and its pages.
 
-
-def paged_forward(
-    q_TND: Tensor,
-    keys_pages: Tensor,
-    values_pages: Tensor,
-    table_SA: Tensor,
-    starts_S1: Tensor,
-    before_S: Tensor,
-    tiles_X2: Tensor,
-    *,
-    window: int | None = None,
-) -> Tensor:
-    page = _page_size(keys_pages, values_pages)
-    table_SA = table_SA.contiguous()
-    return _launch_prefill(
-        q_TND.contiguous(),
-        keys_pages,
-        values_pages,
-        starts_S1,
-        tiles_X2,
-        before_S,
-        table_SA,
-        None,
-        page=page,
-        width=table_SA.shape[1],
-        window=window,
+    Where log-sum-exps are wanted they are filled in.
+    """
+    tokens, heads, size = q_TND.shape
+    groups = keys.shape[1]
+    out_TND = torch.empty_like(q_TND, memory_format=torch.contiguous_format)
+    before_S, table_SA = (starts_S1, starts_S1) if cached is None else cached
+    page = 0 if cached is None else _page_size(keys, values)
+    width = 0 if cached is None else table_SA.shape[1]
+    given = q_TND.contiguous(), keys.contiguous(), values.contiguous(), starts_S1, tiles_W2
+    results = out_TND, out_TND if lse_NT is None else lse_NT
+    numbers = LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None
+    sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
+    _prefill[(len(tiles_W2), heads)](
+        *given, before_S, table_SA.contiguous(), *results, *numbers, *sizes, **LAUNCH
     )
+    return out_TND
 
 
 def decode(
@@ -85,16 +72,16 @@ def decode(
     table_BA = table_BA.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
-    parts_BCND = scratch[2]
+    parts_BJND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
     tile = max(16, triton.next_power_of_2(share))
-    assert parts_BCND.shape[0] >= rows and parts_BCND.shape[1] == chunks, (
+    assert parts_BJND.shape[0] >= rows and parts_BJND.shape[1] == chunks, (
         "scratch memory of another size"
     )
     given = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
     sizes = groups, share, size, page, tile, BLOCK, CHUNK, window or 0
     _decode[(rows, groups, chunks)](
-        *given, LOG2_E / math.sqrt(size), width, chunks, *sizes, **DECODE
+        *given, LOG2_E / math.sqrt(size), width, chunks, *sizes, **LAUNCH
     )
     if chunks > 1:
         shape = groups, share, size, tile, CHUNK, window or 0
@@ -102,38 +89,6 @@ def decode(
             *scratch, length_B, out_BND, chunks, *shape, num_warps=2, enable_fp_fusion=False
         )
     return out_BND
-
-
-def _launch_prefill(
-    q_TND: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    starts_S1: Tensor,
-    tiles_X2: Tensor,
-    before_S: Tensor,
-    table_SA: Tensor,
-    lse_NT: Tensor | None,
-    *,
-    page: int,
-    width: int,
-    window: int | None,
-) -> Tensor:
-    (tokens, heads, size) = q_TND.shape
-    groups = keys.shape[1]
-    out_TND = torch.empty_like(q_TND)
-    given = q_TND, keys, values, starts_S1, tiles_X2, before_S, table_SA, out_TND
-    sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
-    _prefill[(len(tiles_X2), heads)](
-        *given,
-        out_TND if lse_NT is None else lse_NT,
-        LOG2_E / math.sqrt(size),
-        width,
-        tokens,
-        lse_NT is not None,
-        *sizes,
-        **PREFILL,
-    )
-    return out_TND
 
 
 def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:

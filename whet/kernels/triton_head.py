@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 """The kernels of head.py: `_blocks` measures 4,096 logits, `_whole` joins a row.
 
-Shapes: R rows, V vocabulary, C blocks of a row.
+Shapes: Q rows, V vocabulary, W blocks of a row.
 """
 
 import torch
@@ -15,117 +15,75 @@ NARROW = {"num_warps": 1, "enable_fp_fusion": False}
 
 
 def measure(
-    logits_RV: Tensor, label_R: Tensor, temperature_R: Tensor, *, has_entropy: bool
+    logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, width = logits_RV.shape
-    logprob_R = torch.empty(rows, dtype=torch.float32, device=logits_RV.device)
-    entropy_R = torch.zeros_like(logprob_R)
-    lse_R = torch.empty_like(logprob_R)
+    rows, width = logits_QV.shape
+    logprob_Q = torch.empty(rows, dtype=torch.float32, device=logits_QV.device)
+    entropy_Q = torch.zeros_like(logprob_Q)
+    lse_Q = torch.empty_like(logprob_Q)
     if rows:
-        parts = _measured_blocks(logits_RV, temperature_R, has_entropy)
+        parts = _measured_blocks(logits_QV, temperature_Q, has_entropy)
         blocks = triton.cdiv(width, BLOCK)
-        _combine[(rows,)](
-            logits_RV,
-            label_R,
-            temperature_R,
-            *parts,
-            logprob_R,
-            entropy_R,
-            lse_R,
-            width,
-            blocks,
-            has_entropy,
-            triton.next_power_of_2(blocks),
-            **NARROW,
-        )
-    return logprob_R, entropy_R, lse_R
+        given = logits_QV, label_Q, temperature_Q, *parts
+        sizes = width, blocks, has_entropy, triton.next_power_of_2(blocks)
+        _combine[(rows,)](*given, logprob_Q, entropy_Q, lse_Q, *sizes, **NARROW)
+    return logprob_Q, entropy_Q, lse_Q
 
 
-def sample(logits_RV: Tensor, uniform_R: Tensor, temperature_R: Tensor) -> tuple[Tensor, Tensor]:
-    rows, width = logits_RV.shape
-    token_R = torch.empty(rows, dtype=torch.int64, device=logits_RV.device)
-    logprob_R = torch.empty(rows, dtype=torch.float32, device=logits_RV.device)
-    tops_RC, sums_RC, _ = _measured_blocks(logits_RV, temperature_R, False)
+def sample(logits_QV: Tensor, uniform_Q: Tensor, temperature_Q: Tensor) -> tuple[Tensor, Tensor]:
+    rows, width = logits_QV.shape
+    token_Q = torch.empty(rows, dtype=torch.int64, device=logits_QV.device)
+    logprob_Q = torch.empty(rows, dtype=torch.float32, device=logits_QV.device)
+    tops_QW, sums_QW, _ = _measured_blocks(logits_QV, temperature_Q, False)
     blocks = triton.cdiv(width, BLOCK)
     lanes = triton.next_power_of_2(blocks)
-    lse_R = torch.empty_like(logprob_R)
-    chosen_R = torch.empty_like(token_R)
-    rest_R = torch.empty(rows, dtype=torch.float64, device=logits_RV.device)
+    lse_Q = torch.empty_like(logprob_Q)
+    chosen_Q = torch.empty_like(token_Q)
+    rest_Q = torch.empty(rows, dtype=torch.float64, device=logits_QV.device)
     _pick_block[(rows,)](
-        tops_RC, sums_RC, uniform_R, temperature_R, chosen_R, rest_R, lse_R, blocks, lanes, **NARROW
+        tops_QW, sums_QW, uniform_Q, temperature_Q, chosen_Q, rest_Q, lse_Q, blocks, lanes, **NARROW
     )
-    _pick_token[(rows,)](
-        logits_RV,
-        tops_RC,
-        temperature_R,
-        chosen_R,
-        rest_R,
-        lse_R,
-        token_R,
-        logprob_R,
-        width,
-        blocks,
-        BLOCK,
-        **WIDE,
-    )
-    return token_R, logprob_R
+    given = logits_QV, tops_QW, temperature_Q, chosen_Q, rest_Q, lse_Q
+    _pick_token[(rows,)](*given, token_Q, logprob_Q, width, blocks, BLOCK, **WIDE)
+    return token_Q, logprob_Q
 
 
 def slope(
-    logits_RV: Tensor,
-    label_R: Tensor,
-    temperature_R: Tensor,
+    logits_QV: Tensor,
+    label_Q: Tensor,
+    temperature_Q: Tensor,
     measures: tuple[Tensor, Tensor],
-    d_logprob_R: Tensor,
-    d_entropy_R: Tensor | None,
+    d_logprob_Q: Tensor,
+    d_entropy_Q: Tensor | None,
     *,
     dtype: torch.dtype,
 ) -> Tensor:
-    rows, width = logits_RV.shape
-    slope_RV = torch.empty(rows, width, dtype=dtype, device=logits_RV.device)
+    rows, width = logits_QV.shape
+    slope_QV = torch.empty(rows, width, dtype=dtype, device=logits_QV.device)
     if rows:
-        d_entropy = d_logprob_R if d_entropy_R is None else d_entropy_R
-        _slope[(rows, triton.cdiv(width, BLOCK))](
-            logits_RV,
-            label_R,
-            temperature_R,
-            *measures,
-            d_logprob_R.contiguous(),
-            d_entropy.contiguous(),
-            slope_RV,
-            width,
-            d_entropy_R is not None,
-            BLOCK,
-            **WIDE,
-        )
-    return slope_RV
+        d_entropy = d_logprob_Q if d_entropy_Q is None else d_entropy_Q
+        given = logits_QV, label_Q, temperature_Q, *measures
+        grads = d_logprob_Q.contiguous(), d_entropy.contiguous()
+        sizes = width, d_entropy_Q is not None, BLOCK
+        _slope[(rows, triton.cdiv(width, BLOCK))](*given, *grads, slope_QV, *sizes, **WIDE)
+    return slope_QV
 
 
 def _measured_blocks(
-    logits_RV: Tensor, temperature_R: Tensor, has_entropy: bool
+    logits_QV: Tensor, temperature_Q: Tensor, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    assert logits_RV.dtype == torch.float32 and logits_RV.is_contiguous(), (
+    assert logits_QV.dtype == torch.float32 and logits_QV.is_contiguous(), (
         "logits are float32, row after row"
     )
-    rows, width = logits_RV.shape
+    rows, width = logits_QV.shape
     blocks = triton.cdiv(width, BLOCK)
-    tops_RC = torch.empty(rows, blocks, dtype=torch.float32, device=logits_RV.device)
-    sums_RC = torch.empty_like(tops_RC)
-    slants_RC = torch.empty_like(tops_RC) if has_entropy else sums_RC
+    tops_QW = torch.empty(rows, blocks, dtype=torch.float32, device=logits_QV.device)
+    sums_QW = torch.empty_like(tops_QW)
+    slants_QW = torch.empty_like(tops_QW) if has_entropy else sums_QW
     if rows:
-        _blocks[(rows, blocks)](
-            logits_RV,
-            temperature_R,
-            tops_RC,
-            sums_RC,
-            slants_RC,
-            width,
-            blocks,
-            has_entropy,
-            BLOCK,
-            **WIDE,
-        )
-    return tops_RC, sums_RC, slants_RC
+        tensors = logits_QV, temperature_Q, tops_QW, sums_QW, slants_QW
+        _blocks[(rows, blocks)](*tensors, width, blocks, has_entropy, BLOCK, **WIDE)
+    return tops_QW, sums_QW, slants_QW
 
 
 @triton.jit

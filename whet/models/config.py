@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
 from whet.types import Json
@@ -52,10 +52,19 @@ RopeScaling = LinearRope | DynamicRope | Llama3Rope | YarnRope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindow:
+    """Layers in which a token sees so many tokens, itself among them; the others see all."""
+
+    tokens: int
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """One decoder of a known family, which is the `model_type` of its `config.json`.
 
-    A feature has a field that is false, None or empty in the families without it.
+    Sizes come first and have no default. Every field with a default is a feature, and its default
+    is a decoder without it.
     """
 
     family: str
@@ -69,28 +78,37 @@ class ModelConfig:
     max_positions: int
     rope_theta: float
     norm_eps: float
-    tied: bool
+    tied: bool = False
     """The output head is the embedding matrix."""
-    qkv_bias: bool
+    qkv_bias: bool = False
     """Qwen2 has biases on q, k and v."""
-    qk_norm: bool
+    qk_norm: bool = False
     """Qwen3 normalises each head of q and k before the rotation."""
     rope_scaling: RopeScaling | None = None
-    sliding_window: int | None = None
-    """Tokens that a sliding layer sees, the present one among them; None where no layer slides."""
-    sliding_layers: tuple[int, ...] = ()
+    sliding_window: SlidingWindow | None = None
 
     def window(self, layer: int) -> int | None:
         """Say how many tokens a layer sees; None is all."""
-        return self.sliding_window if layer in self.sliding_layers else None
+        sliding = self.sliding_window
+        return sliding.tokens if sliding is not None and layer in sliding.layers else None
+
+    def of_family(self, family: str) -> "ModelConfig":
+        """Give the same sizes in a family, with the features that all its models have."""
+        return replace(self, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
 
     @property
     def features(self) -> frozenset[str]:
-        """Name what sets this decoder apart from the plainest: every field that is set and no size.
+        """Name the features that this decoder has.
 
-        A second implementation states which of them it knows; a new field is unknown to it.
+        Plain torch computes all of them. Whatever is faster states in a constant FEATURES which
+        ones it computes, and is passed over for a model with any other.
         """
-        return frozenset(name for name, value in asdict(self).items() if value) - _SIZES
+        values = asdict(self)
+        return frozenset(
+            field.name
+            for field in fields(self)
+            if field.default is not MISSING and values[field.name] != field.default
+        )
 
     @property
     def qkv_size(self) -> int:
@@ -98,20 +116,6 @@ class ModelConfig:
 
 
 _ORIGINAL = "original_max_position_embeddings"
-_SIZES = {
-    "sliding_layers",
-    "family",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_layers",
-    "num_heads",
-    "num_kv_heads",
-    "head_dim",
-    "max_positions",
-    "rope_theta",
-    "norm_eps",
-}
 FAMILIES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
@@ -119,6 +123,25 @@ FAMILIES = {
     "mistral": "MistralForCausalLM",
 }
 """Classes of transformers by `model_type`."""
+_READ = {
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
+    *("rms_norm_eps", "hidden_act", "tie_word_embeddings"),
+    *("rope_theta", "rope_scaling", "rope_parameters"),
+    *("layer_types", "sliding_window", "use_sliding_window", "max_window_layers"),
+}
+_WITHOUT_EFFECT = {
+    *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "tokenizer_class"),
+    *("use_cache", "return_dict", "id2label", "label2id", "initializer_range", "pretraining_tp"),
+    *("attention_dropout", "_attn_implementation", "_attn_implementation_autoset"),
+    *("attn_implementation", "_flash_attn_2_enabled", "is_llama_config", "transformers.js_config"),
+    *("max_length", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty"),
+    *("length_penalty", "num_beams", "num_beam_groups", "num_return_sequences", "do_sample"),
+    *("unsloth_fixed", "unsloth_version", "model_name"),
+}
+"""Keys that transformers and others write and that change no logits: of training, of generation,
+of the file itself."""
 
 
 def from_json(row: Mapping[str, Json]) -> ModelConfig:
@@ -132,7 +155,6 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
     hidden = _count(row, "hidden_size")
     heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
-    window, sliding_layers = _sliding(row, family)
     cfg = ModelConfig(
         family=family,
         vocab_size=_count(row, "vocab_size"),
@@ -147,12 +169,9 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         rope_theta=theta,
         norm_eps=_positive(row, "rms_norm_eps", 1e-6),
         tied=bool(row.get("tie_word_embeddings", False)),
-        qkv_bias=family == "qwen2",
-        qk_norm=family == "qwen3",
         rope_scaling=scaling,
-        sliding_window=window,
-        sliding_layers=sliding_layers,
-    )
+        sliding_window=_sliding(row, family),
+    ).of_family(family)
     if cfg.num_heads % cfg.num_kv_heads or cfg.head_dim % 2:
         raise DataError(
             f"config.json: {cfg.num_heads} heads must be a multiple of {cfg.num_kv_heads} "
@@ -184,7 +203,7 @@ def to_json(cfg: ModelConfig) -> dict[str, Json]:
         "rope_scaling": None if cfg.rope_scaling is None else scaling,
         "rope_parameters": {"rope_theta": cfg.rope_theta, **scaling},
         "use_cache": True,
-        **(_sliding_to_json(cfg) if cfg.sliding_window is not None else {}),
+        **_sliding_to_json(cfg),
     }
 
 
@@ -195,9 +214,15 @@ def _check_support(row: Mapping[str, Json]) -> None:
     for key in ("attention_bias", "mlp_bias", "quantization_config"):
         if row.get(key):
             raise DataError(f"config.json: {key} is {row[key]!r}, it must be absent or false")
+    for key in sorted(row.keys() - _READ - _WITHOUT_EFFECT):
+        if row[key]:
+            raise DataError(
+                f"config.json: {key} is {row[key]!r}, a key whet does not know; the model may "
+                "compute something else by it, so take it out only if it changes nothing"
+            )
 
 
-def _sliding(row: Mapping[str, Json], family: str) -> tuple[int | None, tuple[int, ...]]:
+def _sliding(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
     """Read the window and the layers that have one: all of Mistral's, the last ones of Qwen's."""
     is_on = family == "mistral" or (family in ("qwen2", "qwen3") and row.get("use_sliding_window"))
     if not is_on or row.get("sliding_window") is None:
@@ -205,7 +230,7 @@ def _sliding(row: Mapping[str, Json], family: str) -> tuple[int | None, tuple[in
             raise DataError(
                 f"config.json: layer_types are {kinds!r}, but sliding_window is not set"
             )
-        return None, ()
+        return None
     count = _count(row, "num_hidden_layers")
     first = 0 if family == "mistral" else int(str(row.get("max_window_layers", 28)))
     kinds = row.get("layer_types") or [
@@ -217,19 +242,25 @@ def _sliding(row: Mapping[str, Json], family: str) -> tuple[int | None, tuple[in
             f"config.json: layer_types are {kinds!r}, expected {sorted(known)} by layer"
         )
     layers = tuple(index for index, kind in enumerate(kinds) if kind == "sliding_attention")
-    return (_count(row, "sliding_window"), layers) if layers else (None, ())
+    return SlidingWindow(tokens=_count(row, "sliding_window"), layers=layers) if layers else None
 
 
 def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
+    sliding = cfg.sliding_window
+    if sliding is None:
+        return {}
+    if cfg.family == "mistral":
+        return {"sliding_window": sliding.tokens}
     kinds: list[Json] = [
         "full_attention" if cfg.window(layer) is None else "sliding_attention"
         for layer in range(cfg.num_layers)
     ]
-    table: dict[str, Json] = {"sliding_window": cfg.sliding_window}
-    if cfg.family == "mistral":
-        return table
-    first = min(cfg.sliding_layers)
-    return table | {"use_sliding_window": True, "max_window_layers": first, "layer_types": kinds}
+    return {
+        "sliding_window": sliding.tokens,
+        "use_sliding_window": True,
+        "max_window_layers": min(sliding.layers),
+        "layer_types": kinds,
+    }
 
 
 def _rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:

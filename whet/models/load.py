@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from whet.errors import DataError
 from whet.models.config import ModelConfig, from_json, to_json
-from whet.models.transformer import Layer, Transformer, rope_table
+from whet.models.transformer import Transformer, rope_table
 from whet.types import Json
 
 WEIGHTS = "model.safetensors"
@@ -31,7 +31,9 @@ DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 """What a hub id brings here. Pickled weights are never fetched."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-_IGNORED = re.compile(r"(lm_head\.weight|.*\.rotary_emb\.inv_freq)")
+_ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
+_TIED = re.compile(rf"lm_head\.weight|{_ROPE.pattern}")
+"""Tensors in files of others that the decoder does not need: those of rope, and of a tied head."""
 
 
 def resolve(model: str) -> Path:
@@ -60,7 +62,7 @@ def read_shape(model: str) -> ModelConfig:
             f"model {model!r} is neither a folder with a config.json nor a hub id such as "
             "Qwen/Qwen3-0.6B"
         )
-    return from_json(_read_json(folder / CONFIG))
+    return from_json(read_json(folder / CONFIG))
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
@@ -78,7 +80,7 @@ def stored_dtype(folder: Path) -> torch.dtype:
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     """Build and fill the decoder of a folder, which must hold its tensors and no others."""
-    cfg = from_json(_read_json(folder / CONFIG))
+    cfg = from_json(read_json(folder / CONFIG))
     model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
     with torch.device(device):
         model.rope_PD = rope_table(cfg)
@@ -88,53 +90,17 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 def load_weights(model: Transformer, folder: Path) -> None:
     """Fill a model in place from a folder of its own shape, for all that share its memory."""
-    wanted = dict(named_views(model))
+    wanted = dict(model.named_views())
     files = _weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
     for file in files:
-        _fill(file, wanted, str(model.device), tied=model.cfg.tied)
+        fill_weights(file, wanted, str(model.device), ignored=_TIED if model.cfg.tied else _ROPE)
     if wanted:
         raise DataError(
             f"model folder {str(folder)!r} lacks the tensor {min(wanted)} "
             f"({len(wanted)} missing in all)"
         )
-
-
-def named_views(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk all parameters by Hugging Face name, as views that write to the model.
-
-    A tied head is the embedding and is not named twice.
-    """
-    yield "model.embed_tokens.weight", model.embed.weight.detach()
-    for layer in model.layers:
-        assert isinstance(layer, Layer), "layers hold nothing but Layer"
-        for name, view in _layer_views(layer):
-            yield f"model.layers.{layer.index}.{name}", view
-    yield "model.norm.weight", model.norm.weight.detach()
-    if model.head is not None:
-        yield "lm_head.weight", model.head.weight.detach()
-
-
-@torch.no_grad()
-def copy_weights(model: Transformer, named: Iterable[tuple[str, Tensor]]) -> None:
-    """Copy weights under their Hugging Face names into a model, in place.
-
-    Nothing is copied, or read beyond the first, where they are views of the model's own memory.
-    """
-    views: dict[str, Tensor] = {}
-    for name, tensor in named:
-        views = views or dict(named_views(model))
-        if name not in views:
-            if name == "lm_head.weight" and model.cfg.tied:
-                continue
-            raise DataError(f"the model has no weight {name}")
-        if views[name].data_ptr() == tensor.data_ptr():
-            return
-        if views[name].shape != tensor.shape:
-            shapes = f"{list(tensor.shape)}, expected {list(views[name].shape)}"
-            raise DataError(f"weight {name} has shape {shapes}")
-        views[name].copy_(tensor)
 
 
 def save_model(
@@ -151,7 +117,7 @@ def save_model(
     """
     kept = dtype or model.dtype
     tensors = {
-        name: view.to(device="cpu", dtype=kept).contiguous() for name, view in named_views(model)
+        name: view.to(device="cpu", dtype=kept).contiguous() for name, view in model.named_views()
     }
     config: dict[str, Json] = {
         **to_json(model.cfg),
@@ -165,8 +131,8 @@ def save_model(
         partial.replace(folder / WEIGHTS)
         if stops:
             config["eos_token_id"] = stops
-            _write_json(folder / "generation_config.json", {"eos_token_id": stops})
-        _write_json(folder / CONFIG, config)
+            write_json(folder / "generation_config.json", {"eos_token_id": stops})
+        write_json(folder / CONFIG, config)
     except (OSError, SafetensorError) as error:
         with suppress(OSError):
             partial.unlink()
@@ -194,7 +160,7 @@ def _weight_files(folder: Path) -> list[Path]:
         return [folder / WEIGHTS]
     if not (folder / INDEX).is_file():
         return []
-    places = _read_json(folder / INDEX).get("weight_map")
+    places = read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise DataError(f"{INDEX} in {str(folder)!r} has no weight_map from tensors to files")
     names = sorted({str(name) for name in places.values()})
@@ -206,13 +172,15 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> None:
+def fill_weights(
+    file: Path, wanted: dict[str, Tensor], device: str, *, ignored: re.Pattern[str] | None = None
+) -> None:
     """Copy a file's tensors into the views that await them, taking each off the list."""
     try:
         with safe_open(file, framework="pt", device=device) as tensors:
             for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
                 if name not in wanted:
-                    if _IGNORED.fullmatch(name) and (tied or name != "lm_head.weight"):
+                    if ignored is not None and ignored.fullmatch(name):
                         continue
                     raise DataError(
                         f"{str(file)!r} holds a tensor {name} that the model has no place for"
@@ -227,31 +195,7 @@ def _fill(file: Path, wanted: dict[str, Tensor], device: str, *, tied: bool) -> 
         raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
 
 
-def _layer_views(layer: Layer) -> Iterator[tuple[str, Tensor]]:
-    cfg = layer.cfg
-    rows = [
-        cfg.num_heads * cfg.head_dim,
-        cfg.num_kv_heads * cfg.head_dim,
-        cfg.num_kv_heads * cfg.head_dim,
-    ]
-    yield "input_layernorm.weight", layer.input_norm.weight.detach()
-    for letter, view in zip("qkv", torch.split(layer.qkv.weight.detach(), rows), strict=True):
-        yield f"self_attn.{letter}_proj.weight", view
-    if cfg.qkv_bias:
-        for letter, view in zip("qkv", torch.split(layer.qkv.bias.detach(), rows), strict=True):
-            yield f"self_attn.{letter}_proj.bias", view
-    if layer.q_norm is not None and layer.k_norm is not None:
-        yield "self_attn.q_norm.weight", layer.q_norm.weight.detach()
-        yield "self_attn.k_norm.weight", layer.k_norm.weight.detach()
-    yield "self_attn.o_proj.weight", layer.out.weight.detach()
-    yield "post_attention_layernorm.weight", layer.post_norm.weight.detach()
-    gate, up = layer.mlp.gate_up.weight.detach().chunk(2)
-    yield "mlp.gate_proj.weight", gate
-    yield "mlp.up_proj.weight", up
-    yield "mlp.down_proj.weight", layer.mlp.down.weight.detach()
-
-
-def _read_json(file: Path) -> dict[str, Json]:
+def read_json(file: Path) -> dict[str, Json]:
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -261,5 +205,5 @@ def _read_json(file: Path) -> dict[str, Json]:
     return row
 
 
-def _write_json(file: Path, row: dict[str, Json]) -> None:
+def write_json(file: Path, row: dict[str, Json]) -> None:
     file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")

@@ -3,40 +3,31 @@
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
 each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
 
-Shapes: T tokens, I in, O out, R rank, P adapted matrices of a projection.
+Shapes: T tokens, I in, O out, K rank.
 """
 
 import copy
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from pydantic import Field, ValidationError, field_validator
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.config import Config
 from whet.errors import DataError
 from whet.models.config import ModelConfig
-from whet.models.load import ADAPTER_CONFIG, named_views
+from whet.models.load import ADAPTER_CONFIG, fill_weights, read_json, write_json
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-TARGETS: tuple[Target, ...] = (
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-)
+TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 class LoraConfig(Config):
@@ -89,23 +80,19 @@ class LoraLinear(nn.Linear):
         self.lora_B = nn.Parameter(frozen.weight.new_zeros(sum(adapted), cfg.rank))
 
     def forward(self, input: Tensor) -> Tensor:
-        found_TO = F.linear(input, self.weight, self.bias)
-        low_TPR = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
-        pieces = list(torch.split(found_TO, [part.rows for part in self.parts], dim=1))
-        for low_TR, (index, _, B_OR) in zip(low_TPR, self.slices(), strict=True):
-            pieces[index] = torch.addmm(pieces[index], low_TR, B_OR.T, alpha=self.scale)
+        frozen_TO = F.linear(input, self.weight, self.bias)
+        lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
+        pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
+        for low_TK, (index, _, B_OK) in zip(lows, self.slices(), strict=True):
+            pieces[index] = torch.addmm(pieces[index], low_TK, B_OK.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
         indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
-        rows = [self.parts[index].rows for index in indices]
-        yield from zip(
-            indices,
-            torch.split(self.lora_A, self.rank),
-            torch.split(self.lora_B, rows),
-            strict=True,
-        )
+        parts_A = torch.split(self.lora_A, self.rank)
+        parts_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
+        yield from zip(indices, parts_A, parts_B, strict=True)
 
 
 class LoraTransformer(Transformer):
@@ -137,19 +124,30 @@ class LoraTransformer(Transformer):
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Walk all adapted matrices by Hugging Face name: A and B, as views of the model."""
-        for index, adapted in self._lora_linears():
-            for part, A_RI, B_OR in adapted.slices():
-                yield (
-                    f"model.layers.{index}.{adapted.parts[part].name}",
-                    A_RI.detach(),
-                    B_OR.detach(),
-                )
+        for index, layer in enumerate(self.layers):
+            for adapted in layer.modules():
+                if isinstance(adapted, LoraLinear):
+                    for part, A_KI, B_OK in adapted.slices():
+                        name = f"model.layers.{index}.{adapted.parts[part].name}"
+                        yield name, A_KI.detach(), B_OK.detach()
+
+    @torch.no_grad()
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Walk the weights, adapters added in float32; those without adapters are views."""
+        adapters = {f"{name}.weight": (A_KI, B_OK) for name, A_KI, B_OK in self.adapters()}
+        for name, view in self.named_views():
+            if name in adapters:
+                A_KI, B_OK = adapters[name]
+                added = self.lora.scale * (B_OK.float() @ A_KI.float())
+                yield name, (view.float() + added).to(view.dtype)
+            else:
+                yield name, view
 
     @torch.no_grad()
     def merge(self) -> Transformer:
         """Add the adapters to the weights in float32; returns the plain decoder in their place."""
-        views = dict(named_views(self))
-        for name, merged in named_weights(self):
+        views = dict(self.named_views())
+        for name, merged in self.named_weights():
             if merged.data_ptr() != views[name].data_ptr():
                 views[name].copy_(merged)
         plain = Transformer(self.cfg, device="meta")
@@ -161,31 +159,6 @@ class LoraTransformer(Transformer):
         plain.load_state_dict(weights, assign=True)
         plain.rope_PD = self.rope_PD
         return plain
-
-    def _lora_linears(self) -> Iterator[tuple[int, LoraLinear]]:
-        for index, layer in enumerate(self.layers):
-            yield from (
-                (index, module) for module in layer.modules() if isinstance(module, LoraLinear)
-            )
-
-
-@torch.no_grad()
-def named_weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk the weights that a model computes with, by Hugging Face name, adapters added in float32.
-
-    Weights without adapters are views of the model.
-    """
-    adapters: dict[str, tuple[Tensor, Tensor]] = {}
-    scale = 0.0
-    if isinstance(model, LoraTransformer):
-        adapters = {f"{name}.weight": (A_RI, B_OR) for name, A_RI, B_OR in model.adapters()}
-        scale = model.lora.scale
-    for name, view in named_views(model):
-        if name in adapters:
-            A_RI, B_OR = adapters[name]
-            yield name, (view.float() + scale * (B_OR.float() @ A_RI.float())).to(view.dtype)
-        else:
-            yield name, view
 
 
 def twin(model: Transformer) -> Transformer:
@@ -214,10 +187,10 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
 
 
 @torch.no_grad()
-def _draw(A_RI: Tensor, source: torch.Generator) -> None:
+def _draw(A_KI: Tensor, source: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
-    drawn = torch.rand(A_RI.shape, generator=source) * 2 - 1
-    A_RI.copy_(drawn * A_RI.shape[1] ** -0.5)
+    drawn = torch.rand(A_KI.shape, generator=source) * 2 - 1
+    A_KI.copy_(drawn * A_KI.shape[1] ** -0.5)
 
 
 WEIGHTS = "adapter_model.safetensors"
@@ -231,26 +204,15 @@ PLAIN: dict[str, Json] = {
 """What peft can vary and we do not: written as it stands, and anything else refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
-    """What an adapter folder says of itself: the weights it is for, and its shape."""
-
-    base: str
-    lora: LoraConfig
-
-
 def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER_CONFIG).is_file()
 
 
-def read_adapter(folder: Path) -> Adapter:
-    """Read `adapter_config.json`; refuse what the decoder would compute wrongly."""
+def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
+    """Read the base and the shape of adapters; refuse what the decoder would compute wrongly."""
     file = folder / ADAPTER_CONFIG
-    try:
-        row = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
-    if not isinstance(row, dict) or row.get("peft_type") != "LORA":
+    row = read_json(file)
+    if row.get("peft_type") != "LORA":
         raise DataError(f"{str(file)!r} should be an object that says peft_type = 'LORA'")
     for key, plain in PLAIN.items():
         if row.get(key) not in (plain, None) and row[key]:
@@ -272,15 +234,15 @@ def read_adapter(folder: Path) -> Adapter:
             f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
             f"targets are {', '.join(TARGETS)}"
         ) from error
-    return Adapter(base=base, lora=lora)
+    return base, lora
 
 
 def save_adapters(model: LoraTransformer, folder: Path) -> None:
     """Write a folder that peft loads over the base model as it is."""
-    tensors = {}
-    for name, A_RI, B_OR in model.adapters():
-        for letter, view in (("A", A_RI), ("B", B_OR)):
-            tensors[_key(name, letter)] = view.cpu().clone(memory_format=torch.contiguous_format)
+    tensors = {
+        key: view.cpu().clone(memory_format=torch.contiguous_format)
+        for key, view in _named_adapters(model)
+    }
     config: dict[str, Json] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -297,34 +259,21 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / ADAPTER_CONFIG, config)
     except (OSError, SafetensorError) as error:
         raise DataError(f"cannot write the adapters to {str(folder)!r}: {error}") from error
 
 
-@torch.no_grad()
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
     """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
-    file = folder / WEIGHTS
-    try:
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
-    for name, A_RI, B_OR in model.adapters():
-        for letter, view in (("A", A_RI), ("B", B_OR)):
-            key = _key(name, letter)
-            if key not in tensors:
-                raise DataError(f"{str(file)!r} lacks the tensor {key}")
-            tensor = tensors.pop(key)
-            if tensor.shape != view.shape:
-                shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
-                raise DataError(f"tensor {key} in {str(file)!r} has shape {shapes}")
-            view.copy_(tensor)
-    if tensors:
-        raise DataError(
-            f"{str(file)!r} holds a tensor {min(tensors)} that the model has no place for"
-        )
+    wanted = dict(_named_adapters(model))
+    fill_weights(folder / WEIGHTS, wanted, str(model.device))
+    if wanted:
+        raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
 
 
-def _key(name: str, letter: str) -> str:
-    return f"base_model.model.{name}.lora_{letter}.weight"
+def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
+    """Walk all adapters by peft's names, as views of the model."""
+    for name, A_KI, B_OK in model.adapters():
+        yield f"base_model.model.{name}.lora_A.weight", A_KI
+        yield f"base_model.model.{name}.lora_B.weight", B_OK

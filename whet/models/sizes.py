@@ -1,15 +1,14 @@
 """Named shapes for models that start from random weights: small Qwen3s with a tied head."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(NamedTuple):
     """The part of a shape that does not depend on the task."""
 
     num_layers: int
@@ -30,46 +29,11 @@ class Size:
 
 SIZES: Mapping[str, Size] = MappingProxyType(
     {
-        "tiny": Size(
-            num_layers=2,
-            hidden_size=64,
-            num_heads=4,
-            num_kv_heads=2,
-            head_dim=16,
-            intermediate_size=128,
-        ),
-        "mini": Size(
-            num_layers=4,
-            hidden_size=128,
-            num_heads=4,
-            num_kv_heads=4,
-            head_dim=32,
-            intermediate_size=384,
-        ),
-        "small": Size(
-            num_layers=6,
-            hidden_size=256,
-            num_heads=8,
-            num_kv_heads=4,
-            head_dim=32,
-            intermediate_size=768,
-        ),
-        "medium": Size(
-            num_layers=8,
-            hidden_size=512,
-            num_heads=8,
-            num_kv_heads=4,
-            head_dim=64,
-            intermediate_size=1536,
-        ),
-        "large": Size(
-            num_layers=12,
-            hidden_size=768,
-            num_heads=12,
-            num_kv_heads=4,
-            head_dim=64,
-            intermediate_size=2304,
-        ),
+        "tiny": Size(2, 64, 4, 2, 16, 128),
+        "mini": Size(4, 128, 4, 4, 32, 384),
+        "small": Size(6, 256, 8, 4, 32, 768),
+        "medium": Size(8, 512, 8, 4, 64, 1536),
+        "large": Size(12, 768, 12, 4, 64, 2304),
     }
 )
 
@@ -78,20 +42,13 @@ def new_config(size: str, vocab_size: int, max_positions: int) -> ModelConfig:
     """Complete a named size with what the task decides: its vocabulary and its longest sequence."""
     if size not in SIZES:
         raise ConfigError(f"model size is {size!r}, expected one of {', '.join(SIZES)}")
-    shape = SIZES[size]
     return ModelConfig(
         family="qwen3",
         vocab_size=vocab_size,
-        hidden_size=shape.hidden_size,
-        intermediate_size=shape.intermediate_size,
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
         max_positions=max_positions,
         rope_theta=10000.0,
         norm_eps=1e-6,
         tied=True,
-        qkv_bias=False,
         qk_norm=True,
+        **SIZES[size]._asdict(),
     )

@@ -92,7 +92,8 @@ def open_model(
 
 def merge(adapters: Path, out: Path) -> None:
     """Merge adapters into their base and write a plain folder, in the dtype of the base."""
-    dtype = stored_dtype(resolve(read_adapter(adapters).base))
+    base, _ = read_adapter(adapters)
+    dtype = stored_dtype(resolve(base))
     model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
     save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
     tokenizer.save(out)
@@ -119,22 +120,19 @@ def _open_folder(
 def _open_adapters(
     folder: Path, lora: LoraConfig | None, *, dtype: torch.dtype, device: str
 ) -> tuple[Transformer, Tokenizer]:
-    stored = read_adapter(folder)
-    base = resolve(stored.base)
-    if is_adapter(base):
+    base, stored = read_adapter(folder)
+    base_folder = resolve(base)
+    if is_adapter(base_folder):
         raise DataError(
-            f"{str(folder)!r} adapts {stored.base!r}, which holds adapters itself; "
-            "export that one first"
+            f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"
         )
-    if lora is not None and lora != stored.lora:
+    if lora is not None and lora != stored:
         raise ConfigError(
-            f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored.lora)}"
+            f"model.lora is {_words(lora)}, but the adapters in {folder} have {_words(stored)}"
         )
-    model = LoraTransformer(
-        load_model(base, dtype=dtype, device=device), stored.lora, base=stored.base
-    )
+    model = LoraTransformer(load_model(base_folder, dtype=dtype, device=device), stored, base=base)
     load_adapters(model, folder)
-    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base)
+    tokenizer = Tokenizer.load(folder if (folder / "tokenizer.json").is_file() else base_folder)
     return (model.merge() if lora is None else model), tokenizer
 
 

@@ -4,13 +4,13 @@ Families differ in fields of ModelConfig. Which tokens may see which is not deci
 `attend` gets the heads of a layer, and how to turn them, and answers.
 
 Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
-head size, X query, key and value heads of a token side by side or tiles of queries, V vocabulary, U
+head size, X query, key and value heads of a token side by side, W tiles of queries, V vocabulary, U
 tokens without those that sequences have in common at their start, C cells of a grid with a line a
 sequence.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import torch
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from whet.kernels.attention import attend, packed_attention, tile_table, window_mask
-from whet.kernels.head import head_logits
-from whet.kernels.rows import add_norm, split_heads, split_heads_into, swiglu
-from whet.kernels.switch import c_kernels, uses_triton
+from whet.errors import DataError
+from whet.kernels import FEATURES, TRITON_DEVICES, AttentionOptions, AttentionSpec
+from whet.kernels.attention import CAUSAL, grid_attention, packed_attention, tile_table
+from whet.kernels.head import head_logits, plain_token_logprobs, token_logprobs
+from whet.kernels.rows import add_norm, split_heads, swiglu
 from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
 
 
@@ -40,52 +41,6 @@ def rope_table(cfg: ModelConfig) -> Tensor:
         factor = scaling.attention_factor
     angle = torch.outer(torch.arange(cfg.max_positions, dtype=torch.float32), frequency)
     return torch.cat([angle.cos(), angle.sin()], dim=-1) * factor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AttentionSpec:
-    """What the attention of a layer needs to know besides its fused projection."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope_PD: Tensor
-    positions_T: Tensor | None
-    """Rows of the table; None where it has one row per token."""
-    q_norm_D: Tensor | None
-    k_norm_D: Tensor | None
-    eps: float
-    window: int | None = None
-    """Tokens that a token sees, itself among them; None is all before it."""
-
-    def split(self, qkv_TX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Split into heads, normalise and rotate: q_TND, k_TGD, v_TGD."""
-        return split_heads(
-            qkv_TX,
-            self.rope_PD,
-            self.positions_T,
-            self.num_heads,
-            self.num_kv_heads,
-            self.q_norm_D,
-            self.k_norm_D,
-            self.eps,
-        )
-
-    def split_into(self, qkv_BX: Tensor, keys: Tensor, values: Tensor, cell_B: Tensor) -> Tensor:
-        """Do the same, writing keys and values to the pages of a layer; returns the queries."""
-        return split_heads_into(
-            qkv_BX,
-            self.rope_PD,
-            self.positions_T,
-            self.num_heads,
-            self.num_kv_heads,
-            self.q_norm_D,
-            self.k_norm_D,
-            self.eps,
-            keys,
-            values,
-            cell_B,
-        )
 
 
 def _scale_llama3(frequency: Tensor, scaling: Llama3Rope) -> Tensor:
@@ -136,6 +91,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.cfg = cfg
+        self.has_kernels = cfg.features <= FEATURES
         with torch.device(device):
             self.embed = nn.Embedding(cfg.vocab_size, cfg.hidden_size, dtype=dtype)
             self.layers = nn.ModuleList(
@@ -164,10 +120,9 @@ class Transformer(nn.Module):
     def forward(self, tokens_T: Tensor, positions_T: Tensor, attend: Attend) -> Tensor:
         stream_TH = None
         added_TH = self.embed(tokens_T)
+        has_triton = added_TH.device.type in TRITON_DEVICES
         rope, positions = (
-            (self.rope_PD, positions_T)
-            if uses_triton(added_TH)
-            else (self.rope_PD[positions_T], None)
+            (self.rope_PD, positions_T) if has_triton else (self.rope_PD[positions_T], None)
         )
         num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
         for index, layer in enumerate(self.layers):
@@ -181,7 +136,59 @@ class Transformer(nn.Module):
         return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
+        """Apply the head: what the engine samples from, and the learner scores by."""
         return head_logits(hidden_TH, self.head_weight_VH)
+
+    def token_logprobs(
+        self, hidden_MH: Tensor, label_M: Tensor, temperature_M: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Score each label under softmax(logits / temperature); the entropy too.
+
+        The kernels multiply by the head themselves. A model with features that they do not know is
+        scored by its `logits`.
+        """
+        given = label_M, temperature_M
+        if self.has_kernels:
+            return token_logprobs(hidden_MH, self.head_weight_VH, *given, entropy=True)
+        return plain_token_logprobs(self.logits, hidden_MH, *given, vocab=self.cfg.vocab_size)
+
+    def named_views(self) -> Iterator[tuple[str, Tensor]]:
+        """Walk all parameters by Hugging Face name, as views that write to the model.
+
+        A tied head is the embedding and is not named twice.
+        """
+        yield "model.embed_tokens.weight", self.embed.weight.detach()
+        for layer in self.layers:
+            assert isinstance(layer, Layer), "layers hold nothing but Layer"
+            for name, view in layer.named_views():
+                yield f"model.layers.{layer.index}.{name}", view
+        yield "model.norm.weight", self.norm.weight.detach()
+        if self.head is not None:
+            yield "lm_head.weight", self.head.weight.detach()
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Walk the weights that the model computes with, by Hugging Face name."""
+        return self.named_views()
+
+    @torch.no_grad()
+    def copy_weights(self, named: Iterable[tuple[str, Tensor]]) -> None:
+        """Copy weights under their Hugging Face names, in place.
+
+        Nothing is copied, or read beyond the first, where they are views of the model's own memory.
+        """
+        views: dict[str, Tensor] = {}
+        for name, tensor in named:
+            views = views or dict(self.named_views())
+            if name not in views:
+                if name == "lm_head.weight" and self.cfg.tied:
+                    continue
+                raise DataError(f"the model has no weight {name}")
+            if views[name].data_ptr() == tensor.data_ptr():
+                return
+            if views[name].shape != tensor.shape:
+                shapes = f"{list(tensor.shape)}, expected {list(views[name].shape)}"
+                raise DataError(f"weight {name} has shape {shapes}")
+            views[name].copy_(tensor)
 
 
 class FeedForward(nn.Module):
@@ -205,7 +212,9 @@ class Layer(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.index = index
-        self.window = cfg.window(index)
+        self.options = AttentionOptions(
+            window=cfg.window(index), has_kernels=cfg.features <= FEATURES
+        )
         hidden = cfg.hidden_size
         self.input_norm = nn.RMSNorm(hidden, eps=cfg.norm_eps, dtype=dtype)
         self.qkv = nn.Linear(hidden, cfg.qkv_size, bias=cfg.qkv_bias, dtype=dtype)
@@ -247,8 +256,28 @@ class Layer(nn.Module):
             q_norm_D=None if self.q_norm is None else self.q_norm.weight,
             k_norm_D=None if self.k_norm is None else self.k_norm.weight,
             eps=self.cfg.norm_eps,
-            window=self.window,
+            options=self.options,
         )
+
+    def named_views(self) -> Iterator[tuple[str, Tensor]]:
+        """Walk the parameters by the rest of their Hugging Face names, as views."""
+        cfg = self.cfg
+        sizes = [n * cfg.head_dim for n in (cfg.num_heads, cfg.num_kv_heads, cfg.num_kv_heads)]
+        yield "input_layernorm.weight", self.input_norm.weight.detach()
+        for letter, view in zip("qkv", torch.split(self.qkv.weight.detach(), sizes), strict=True):
+            yield f"self_attn.{letter}_proj.weight", view
+        if cfg.qkv_bias:
+            for letter, view in zip("qkv", torch.split(self.qkv.bias.detach(), sizes), strict=True):
+                yield f"self_attn.{letter}_proj.bias", view
+        if self.q_norm is not None and self.k_norm is not None:
+            yield "self_attn.q_norm.weight", self.q_norm.weight.detach()
+            yield "self_attn.k_norm.weight", self.k_norm.weight.detach()
+        yield "self_attn.o_proj.weight", self.out.weight.detach()
+        yield "post_attention_layernorm.weight", self.post_norm.weight.detach()
+        gate, up = self.mlp.gate_up.weight.detach().chunk(2)
+        yield "mlp.gate_proj.weight", gate
+        yield "mlp.up_proj.weight", up
+        yield "mlp.down_proj.weight", self.mlp.down.weight.detach()
 
 
 @torch.no_grad()
@@ -277,19 +306,19 @@ class PackedAttention:
     ) -> None:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
-        self.tiles_X2: Tensor | None = None
-        if uses_triton(lengths_S):
+        self.tiles_W2: Tensor | None = None
+        if lengths_S.device.type in TRITON_DEVICES:
             tokens = int(lengths_S.sum()) if tokens is None else tokens
-            self.tiles_X2 = tile_table(self.starts_S1, tokens)
+            self.tiles_W2 = tile_table(self.starts_S1, tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        return self.mix(*spec.split(qkv_TX), window=spec.window)
+        return self.mix(*split_heads(qkv_TX, spec), spec.options)
 
     def mix(
-        self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, *, window: int | None = None
+        self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, options: AttentionOptions = CAUSAL
     ) -> Tensor:
         return packed_attention(
-            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_X2, window=window
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_W2, options=options
         )
 
 
@@ -301,32 +330,9 @@ class MergedAttention:
     """
 
     def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
-        self.node_C = node_C
+        self.node_SC = node_C.view(-1, longest)
         self.cell_U = cell_U
-        self.longest = longest
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        q_UND, k_UGD, v_UGD = spec.split(qkv_TX)
-        mask_CC = window_mask(self.longest, spec.window, q_UND.device)
-        library = c_kernels(q_UND, k_UGD, v_UGD) if mask_CC is None else None
-        if library is not None:
-            return attend(
-                library, q_UND, k_UGD, v_UGD, self.node_C.view(-1, self.longest), self.cell_U
-            )
-        q_SNCD, k_SGCD, v_SGCD = (self._to_grid(x) for x in (q_UND, k_UGD, v_UGD))
-        mixed = F.scaled_dot_product_attention(
-            q_SNCD,
-            k_SGCD,
-            v_SGCD,
-            attn_mask=mask_CC,
-            is_causal=mask_CC is None,
-            enable_gqa=spec.num_heads != spec.num_kv_heads,
-        )
-        return mixed.transpose(1, 2).flatten(0, 1).index_select(0, self.cell_U)
-
-    def _to_grid(self, x_UND: Tensor) -> Tensor:
-        return (
-            x_UND.index_select(0, self.node_C)
-            .view(-1, self.longest, *x_UND.shape[1:])
-            .transpose(1, 2)
-        )
+        heads = split_heads(qkv_TX, spec)
+        return grid_attention(*heads, self.node_SC, self.cell_U, spec.options)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.data.problems import write_problems
+from whet.models.config import FAMILIES
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer, initialise
@@ -148,9 +149,7 @@ def family_of(model: str) -> str:
     >>> [family_of(model) for model in models]
     ['qwen3', 'llama', 'qwen2']
     """
-    return next(
-        (family for family in ("qwen3", "llama", "mistral") if family in model.lower()), "qwen2"
-    )
+    return next((family for family in FAMILIES if family in model.lower()), "qwen2")
 
 
 def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
@@ -263,8 +262,7 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
         for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)
     ]
     drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
-    shape = replace(drawn.cfg, family=family, qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
-    model = Transformer(shape)
+    model = Transformer(drawn.cfg.of_family(family))
     initialise(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

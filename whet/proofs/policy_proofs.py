@@ -16,7 +16,7 @@ from whet.algos.catalog import AlgoConfig, build
 from whet.data.examples import Example
 from whet.engine.base import Counts, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
-from whet.kernels.switch import uses_triton
+from whet.kernels import TRITON_DEVICES
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.proofs.learner_proofs import CLOSE
@@ -190,7 +190,7 @@ def _engine_logprobs(examples: Sequence[Example]) -> Floats:
 
 def _limit(policy: Policy) -> float:
     """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
-    return 0.0 if uses_triton(policy.model.device) else _rounding(policy)
+    return 0.0 if policy.model.device.type in TRITON_DEVICES else _rounding(policy)
 
 
 def _rounding(policy: Policy) -> float:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from whet.engine.native import NativeConfig
+from whet.models.config import SlidingWindow
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.tokenizer import Tokenizer, train_pieces
@@ -33,13 +34,9 @@ def tiny_model(
     enough for tokens to differ in probability by orders of magnitude.
     """
     cfg = replace(
-        new_config("tiny", vocab_size, positions),
-        family=family,
+        new_config("tiny", vocab_size, positions).of_family(family),
         tied=tied,
-        qkv_bias=family == "qwen2",
-        qk_norm=family == "qwen3",
-        sliding_window=8 if family == "mistral" else None,
-        sliding_layers=(0, 1) if family == "mistral" else (),
+        sliding_window=SlidingWindow(tokens=8, layers=(0, 1)) if family == "mistral" else None,
     )
     model = kind(cfg)
     initialise(model, seed)

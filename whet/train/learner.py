@@ -18,8 +18,7 @@ from whet.algos.catalog import Algorithm, Objective
 from whet.algos.losses import TokenTerms, is_too_far
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
-from whet.kernels.head import token_logprobs
-from whet.kernels.switch import uses_triton
+from whet.kernels import TRITON_DEVICES
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
 from whet.rng import stream
 from whet.train.credit import weigh
@@ -205,19 +204,15 @@ def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) 
     if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
         tokens = min(tokens, max(CPU_TOKENS, 2 * longest))
-    return pack(examples, tokens, is_padded=not uses_triton(model.device))
+    return pack(examples, tokens, is_padded=model.device.type not in TRITON_DEVICES)
 
 
 def score_batch(
     model: Transformer, batch: Batch, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Run the model over a packed batch; log-probability and entropy at each target."""
-    logprob_M, entropy_M = token_logprobs(
-        _hidden(model, batch),
-        model.head_weight_VH,
-        batch.label_M,
-        batch.temperature_M,
-        entropy=True,
+    logprob_M, entropy_M = model.token_logprobs(
+        _hidden(model, batch), batch.label_M, batch.temperature_M
     )
     return logprob_M, entropy_M if entropy_gradient else entropy_M.detach()
 
@@ -228,7 +223,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
     On a CPU, what sequences have in common at their start is run once, and their last tokens are
     not run at all.
     """
-    if batch.tokens_T.is_cuda or uses_triton(model.device):
+    if batch.tokens_T.is_cuda or model.device.type in TRITON_DEVICES:
         attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
         return hidden_TH[batch.source_M]

@@ -16,7 +16,7 @@ from whet.data.examples import Example, PreferencePair
 from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
 from whet.models.load import load_weights, save_model
-from whet.models.lora import LoraTransformer, load_adapters, named_weights, save_adapters, twin
+from whet.models.lora import LoraTransformer, load_adapters, save_adapters, twin
 from whet.models.source import ModelSource, open_model
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
@@ -59,7 +59,7 @@ class Policy:
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
-        self.engine.load_weights(named_weights(self.model), version)
+        self.engine.load_weights(self.model.named_weights(), version)
 
     def save(self, folder: Path) -> None:
         """Write a Hugging Face folder, or one of adapters."""

@@ -13,17 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from whet.engine.cpu import dense_cache
 from whet.engine.cpu.dense_cache import DenseCache, Prefill
 from whet.engine.input_batch import HostTransfer, InputBatch
+from whet.engine.kv_cache import KVCache
+from whet.engine.paged_cache import build_paged_cache
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
+from whet.kernels import LANES
 from whet.kernels.c import library as c_library
-from whet.kernels.switch import LANES
 from whet.models.lora import LoraLinear
 from whet.models.transformer import Layer, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
-"""What decode.c knows of `ModelConfig.features`; a model with any other is left to torch."""
+"""Of `ModelConfig.features`, those with which decode.c is right."""
 
 MOST_BYTES = 2**26
 """Largest weights that every core reads for itself: what its caches hold, or nearly."""
@@ -66,8 +69,13 @@ class _Rows(ctypes.Structure):
     )
 
 
-def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> DenseCache:
-    """Use the C kernel for small float32 models whose features it knows, else torch."""
+def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> KVCache:
+    """Use the C kernel for small float32 models whose features it knows, else torch.
+
+    Pages know every feature: they leave attention to `whet.kernels.attention`.
+    """
+    if not model.cfg.features <= dense_cache.FEATURES:
+        return build_paged_cache(model, slots=slots, context=context)
     library = c_library.library() if _is_fit(model) else None
     if library is None:
         return DenseCache(model, slots=slots, context=context)

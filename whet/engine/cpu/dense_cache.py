@@ -17,8 +17,12 @@ from torch import Tensor, nn
 
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
-from whet.models.transformer import AttentionSpec, PackedAttention, Transformer
+from whet.kernels import AttentionSpec
+from whet.kernels.rows import split_heads
+from whet.models.transformer import PackedAttention, Transformer
 
+FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
+"""Of `ModelConfig.features`, those with which its attention is right."""
 BLOCK = 16
 """Tokens of a row that lie together; those of the next row follow."""
 
@@ -122,6 +126,8 @@ class DenseCache:
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         self.model = model
         cfg = model.cfg
+        unknown = sorted(cfg.features - FEATURES)
+        assert not unknown, f"the dense cache does not compute {unknown}; take build_cpu_cache"
         # The last row is the scheduler's spare; it holds a prompt and nothing else.
         self.allocator = SharedPrompts(slots + 1)
         self.prompts = torch.zeros(
@@ -198,10 +204,10 @@ class Prefill:
         self.column_T = column_T
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        q_TND, k_TGD, v_TGD = spec.split(qkv_TX)
+        q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
         for cached, new_TGD in zip(self.cache.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
-        return self.packed.mix(q_TND, k_TGD, v_TGD, window=spec.window)
+        return self.packed.mix(q_TND, k_TGD, v_TGD, spec.options)
 
 
 class Decode:
@@ -268,7 +274,7 @@ class Decode:
         return torch.zeros(hides_B11C.shape).masked_fill_(hides_B11C, -torch.inf)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
-        q_BND, k_BGD, v_BGD = spec.split(qkv_TX)
+        q_BND, k_BGD, v_BGD = split_heads(qkv_TX, spec)
         for number, row_Q, cell_Q in self.writes:
             for cached, new_BGD in zip(
                 self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
@@ -281,7 +287,7 @@ class Decode:
         groups = spec.num_kv_heads
         # Query heads that share a key head become rows of one small matrix: no key is read twice.
         q_BGYD = (q_BND * spec.head_dim**-0.5).view(rows, groups, -1, spec.head_dim)
-        probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.window))
+        probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.options.window))
         probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
         mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], spec.head_dim)
         for values_ZCD, columns in self._own(layer, 1, rows):
