@@ -191,7 +191,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
         return Plan(
-            read=parse_mapping(map, task).draft,
+            read=parse_mapping(map, task).parse,
             source="",
             default_split="rl",
             split=split,
@@ -206,7 +206,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
     layout = find_format(format)
     return Plan(
-        read=layout.draft,
+        read=layout.parse,
         source=format,
         default_split=layout.split,
         split=split,

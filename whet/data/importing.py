@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from whet.data.importers.base import Answer, Draft
+from whet.data.importers.base import Answer, ParsedRow
 from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
 from whet.store.files import replacing, write_rows
@@ -69,7 +69,7 @@ class Graders:
 class Plan:
     """How the rows of a file are read."""
 
-    read: Callable[[Row], Draft]
+    read: Callable[[Row], ParsedRow]
     source: str
     default_split: Split
     split: Split | None
@@ -122,7 +122,7 @@ def unsupported_file(out: Path) -> Path:
     return out.with_suffix(".unsupported.jsonl")
 
 
-def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
+def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow]:
     place = f"{file.name}:{row.place.split()[-1]}"
     source = plan.source or file.name
     try:

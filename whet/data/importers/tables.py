@@ -1,37 +1,28 @@
 """Questions about tables: TableBench and TabMWP."""
 
-from whet.data.importers.base import (
-    BOXED,
-    Draft,
-    Fields,
-    Format,
-    layout,
-    to_level,
-    user,
-)
+from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
 from whet.types import Json
 
 CHART = "the answer is a chart, which a program would have to draw"
 
 
-def tablebench(row: Fields) -> Draft:
+def tablebench(row: Fields) -> ParsedRow:
     """Leave out rows that ask for a chart, which cannot be compared."""
     grid = row.table("table")
-    return Draft(
+    return ParsedRow(
         task="table",
         prompt=user(markdown(grid), row.text("question"), BOXED),
         answer=row.scalar("answer"),
-        source_id=row.row_id("id"),
         unsupported=CHART if row.text("qtype") == "Visualization" else None,
     )
 
 
-def tabmwp(row: Fields) -> Draft:
+def tabmwp(row: Fields) -> ParsedRow:
     """Ask for the text of an option where there are options; a unit is part of the question."""
     unit = row.optional_text("unit")
     payload: dict[str, Json] = {"unit": unit} if unit else {}
     choices = row.texts("choices") if row.get("choices") else []
-    return Draft(
+    return ParsedRow(
         task="table",
         prompt=user(
             row.optional_text("table_title"),
@@ -44,7 +35,6 @@ def tabmwp(row: Fields) -> Draft:
         answer=row.scalar("answer"),
         payload=payload,
         level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
-        source_id=row.row_id("id"),
     )
 
 
@@ -62,14 +52,7 @@ def markdown(grid: Fields) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
 
 
-_TABMWP = (
-    "id choices unit table_title table_for_pd row_num column_num solution ques_type ans_type "
-    "grade split"
-)
-
-FORMATS: dict[str, Format] = {
-    "tablebench": layout(
-        "TableBench", tablebench, "qtype table question answer", "id qsubtype chart_type"
-    ),
-    "tabmwp": layout("word problems about tables", tabmwp, "question answer table", _TABMWP),
+READERS: dict[str, Reader] = {
+    "tablebench": tablebench,
+    "tabmwp": tabmwp,
 }
