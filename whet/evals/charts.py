@@ -1,4 +1,4 @@
-"""Charts as inline SVG: bars with intervals and curves over steps. Colours come from `static/`.
+"""Curves over steps as inline SVG. Bars are in the template, and colours in `static/` too.
 
 They are drawn here and not by plotly: plotly.js alone makes every report 4.8 MB, needs script to
 show anything, and has to redraw for dark mode and print. These take about 20 kB each at most.
@@ -9,14 +9,14 @@ import json
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, log10
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.evals.report_data import Curve, Unit
-from whet.evals.stats import Estimate
-from whet.evals.wording import SPACE, number, percent, percent_interval, significant
+from whet.evals.wording import SPACE, number, percent, significant
 
 WIDTH, HEIGHT = 360, 190
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
@@ -71,81 +71,6 @@ def _escape_hidden(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
         return character
     return character.encode("unicode_escape").decode("ascii")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: its name, and its tone in the style sheet (before, middle, after)."""
-
-    name: str
-    tone: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarRow:
-    """Bars to compare with each other, under one label."""
-
-    label: str
-    note: str
-    bars: tuple[Bar, ...]
-
-
-def bar_scale(rows: Sequence[BarRow]) -> list[float]:
-    """Choose ticks from 0 to above all intervals."""
-    return ticks(0.0, max(0.1, *(bar.estimate.high for row in rows for bar in row.bars)), 6)
-
-
-def bar_chart(rows: Sequence[BarRow], scale: Sequence[float]) -> Markup:
-    """Draw shares as horizontal bars with 95 % whiskers, on a scale that charts can share."""
-    return tag("div", *(_bar_row(row, scale) for row in rows), _bar_axis(scale), class_="bars")
-
-
-def _bar_row(row: BarRow, scale: Sequence[float]) -> Markup:
-    label = tag("span", row.label, class_="row-label")
-    note = tag("span", row.note, class_="row-note")
-    bars = (_bar(bar, scale) for bar in row.bars)
-    return tag("div", tag("div", label, " ", note), *bars, class_="bar-row")
-
-
-def _bar(bar: Bar, scale: Sequence[float]) -> Markup:
-    estimate = bar.estimate
-    low = _part(estimate.low, scale)
-    high = _part(estimate.high, scale)
-    shapes = [_line(_part(tick, scale), _part(tick, scale), 0, 20, "grid") for tick in scale]
-    width = _part(estimate.mean, scale)
-    shapes.append(tag("rect", x=0, y=3, width=width, height=14, class_=f"fill {bar.tone}"))
-    for kind in ("halo", "whisker"):
-        shapes.append(_line(low, high, 10, 10, kind))
-        shapes += [_line(x, x, 6, 14, kind) for x in (low, high)]
-    ends = f"{percent(estimate.low, 1)} to {percent(estimate.high, 1)}"
-    tip = f"{bar.name}: {percent(estimate.mean, 1)}, 95{SPACE}% interval {ends}"
-    return tag(
-        "div",
-        tag("span", bar.name, class_="bar-name"),
-        tag("svg", *shapes, width="100%", height=20, aria_hidden="true"),
-        tag("span", percent_interval(estimate, 1), class_="bar-value"),
-        class_="bar",
-        data_tip=f"{tip}, {estimate.count:,} problems",
-    )
-
-
-def _bar_axis(scale: Sequence[float]) -> Markup:
-    texts = [_text(percent(tick), _part(tick, scale), 12, "middle") for tick in scale]
-    svg = tag("svg", *texts, width="100%", height=16, aria_hidden="true")
-    return tag("div", svg, class_="bar bar-axis")
-
-
-def _part(value: float, scale: Sequence[float]) -> str:
-    return f"{100 * value / scale[-1]:.2f}%"
-
-
-def _line(x1: str | float, x2: str | float, y1: float, y2: float, kind: str) -> Markup:
-    return tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
-
-
-def _text(text: str, x: str | float, y: float, anchor: str) -> Markup:
-    return tag("text", text, x=x, y=y, text_anchor=anchor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -252,7 +177,7 @@ def line_chart(curve: Curve) -> Markup | None:
     return tag("figure", heading, plot, caption, class_="curve")
 
 
-def _plot(points: Series, unit: Unit, label: str) -> Markup:
+def _plot(points: Series, unit: Unit, title: str) -> Markup:
     write = _writer(unit)
     bottom, top = (points.low, points.high) if points.has_band else (points.values, points.values)
     y_ticks = ticks(float(bottom.min()), float(top.max()), 5)
@@ -267,13 +192,17 @@ def _plot(points: Series, unit: Unit, label: str) -> Markup:
         share = (value - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
+    line = partial(tag, "line")
+    label = partial(tag, "text")
     shapes = []
     for tick, text in zip(y_ticks, _tick_texts(y_ticks, unit), strict=True):
-        shapes.append(_line(LEFT, WIDTH - RIGHT, y(tick), y(tick), "grid"))
-        shapes.append(_text(text, LEFT - 6, y(tick) + 4, "end"))
-    shapes += [_text(number(tick, 0), x(tick), HEIGHT - 6, "middle") for tick in x_ticks]
+        height = y(tick)
+        shapes.append(line(x1=LEFT, x2=WIDTH - RIGHT, y1=height, y2=height, class_="grid"))
+        shapes.append(label(text, x=LEFT - 6, y=height + 4, text_anchor="end"))
+    for tick in x_ticks:
+        shapes.append(label(number(tick, 0), x=x(tick), y=HEIGHT - 6, text_anchor="middle"))
     shapes += _curve(points, x, y)
-    shapes.append(_line(0, 0, TOP, HEIGHT - BOTTOM, "cursor"))
+    shapes.append(line(x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, class_="cursor"))
     shapes.append(tag("circle", cx=0, cy=0, r=3.5, class_="cursor"))
     hover = [
         [x(step), y(value), f"step {number(step, 0)}: {write(value)}"]
@@ -285,7 +214,7 @@ def _plot(points: Series, unit: Unit, label: str) -> Markup:
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         tabindex=0,
-        aria_label=label,
+        aria_label=title,
         data_points=json.dumps(hover),
     )
 
