@@ -1,6 +1,7 @@
 """The report: one HTML file that needs nothing but itself, from the template in `static/`."""
 
 import hashlib
+import unicodedata
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader
 
 from whet.evals import wording
-from whet.evals.charts import Markup, line_chart, readable, ticks
+from whet.evals.charts import Plot, make_plot, ticks
 from whet.evals.report_data import NamedEval, ReportData
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
@@ -63,7 +64,7 @@ def page(data: ReportData) -> str:
             scale=ticks(0.0, max(0.1, *highs), 6) if data.evals else [],
             tones=_tones(names),
             ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
-            curves=_curves(data),
+            plots=_plots(data),
             samples=[sample for sample in data.samples if sample.before or sample.after],
             titles=(names[0], names[-1]) if len(names) > 1 else ("before", "after"),
             settings=_settings(data.settings),
@@ -91,6 +92,23 @@ def _environment() -> Environment:
 
 def _make_readable(value: object) -> object:
     return value if hasattr(value, "__html__") else readable(str(value))
+
+
+def readable(text: str) -> str:
+    """Escape what would hide or reorder text: control and format characters, half surrogates.
+
+    >>> readable("a\\x00b\\u202ec")
+    'a\\\\x00b\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escape_hidden(character) for character in text)
+
+
+def _escape_hidden(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +159,11 @@ def _tones(names: list[str]) -> dict[str, str]:
     return tones | dict.fromkeys(names[:1], "before") | dict.fromkeys(names[-1:], "after")
 
 
-def _curves(data: ReportData) -> dict[str, list[Markup]]:
-    stages: dict[str, list[Markup]] = {}
+def _plots(data: ReportData) -> dict[str, list[Plot]]:
+    stages: dict[str, list[Plot]] = {}
     for curve in data.curves:
-        if (figure := line_chart(curve)) is not None:
-            stages.setdefault(curve.stage, []).append(figure)
+        if (plot := make_plot(curve)) is not None:
+            stages.setdefault(curve.stage, []).append(plot)
     return stages
 
 
