@@ -5,14 +5,14 @@
 
 from importlib.resources import files
 
-from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, tables, verl
+from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, verl
 from whet.data.importers.base import Format
 from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError
 
 
 def _read_table() -> dict[str, Format]:
-    families = (math, choice, logic, tables, graphs, code, outputs, verl, mapped)
+    families = (math, choice, logic, graphs, code, outputs, verl, mapped)
     readers = {name: read for family in families for name, read in family.READERS.items()}
     formats = {}
     lines = files(__name__).joinpath("formats.md").read_text(encoding="utf-8").splitlines()

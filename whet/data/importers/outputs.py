@@ -5,9 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from whet.data.importers.base import BOXED, Answer, Fields, ParsedRow, Reader, check_name, user
-from whet.data.importers.choice import bbh_logic
+from whet.data.importers.choice import bbh_logic, tablebench
 from whet.data.importers.logic import game24
-from whet.data.importers.tables import tablebench
 from whet.types import Message
 
 LISTED = "End with a list of texts in quotes, in order, between answer tags: <answer>[...]</answer>"
