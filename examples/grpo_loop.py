@@ -15,7 +15,7 @@ import whet
 from whet.algos.advantages import zscore
 from whet.algos.catalog import AlgoConfig, policy_objective, sft_objective
 from whet.algos.losses import sequence_mean, token_mean
-from whet.data.views import imitation
+from whet.data.views import make_sft_examples
 from whet.rng import stream
 from whet.train.credit import to_example, weigh
 
@@ -27,7 +27,7 @@ def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:
     rng = stream(0, "batches")
 
     solutions = whet.solve(task, task.problems("sft"))
-    data = imitation(solutions, policy.chat, policy.engine.context).examples
+    data = make_sft_examples(solutions, policy.chat, policy.engine.context).examples
     learner = policy.learner(whet.TrainConfig(lr=5e-3), steps=sft_steps)
     for _ in range(sft_steps):
         learner.update(weigh(rng.sample(data, 32), token_mean), sft_objective())

@@ -19,6 +19,7 @@ from speed.plot import Cell, chart  # noqa: E402
 from speed.shapes import QWEN  # noqa: E402
 from speed.table import figures  # noqa: E402
 from speed.work import Work  # noqa: E402
+from svg import tag  # noqa: E402
 
 TOY = [
     "--model",
@@ -217,3 +218,9 @@ def test_settings_of_our_side_are_read_as_whet_reads_them(tmp_path: Path) -> Non
         weights=tmp_path,
     )
     assert row["failed"] == {}
+
+
+def test_attributes_and_children_are_escaped_once() -> None:
+    inner = tag("b", "<&>")
+    assert inner == "<b>&lt;&amp;&gt;</b>"
+    assert tag("p", inner, title='"') == '<p title="&quot;"><b>&lt;&amp;&gt;</b></p>'

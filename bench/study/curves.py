@@ -4,7 +4,9 @@ axis."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whet.evals.charts import Markup, tag, ticks
+from svg import Markup, tag
+
+from whet.evals.charts import ticks
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 34, 44

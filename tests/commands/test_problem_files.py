@@ -406,8 +406,8 @@ def test_a_file_of_something_else_is_not_shown(tmp_path: Path) -> None:
 def test_the_document_lists_every_format_field_and_source() -> None:
     text = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
     for name, layout in FORMATS.items():
-        may = f"[{', '.join(layout.may)}]" if layout.may else ""
-        fields = " ".join(part for part in (", ".join(layout.needs), may) if part)
+        may = f"[{', '.join(layout.optional)}]" if layout.optional else ""
+        fields = " ".join(part for part in (", ".join(layout.required), may) if part)
         assert f"| `{name}` | {layout.about} | {fields} |\n" in text, name
     for name, about in FIELDS.items():
         assert f"| `{name}` | {about} |\n" in text, name

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from whet.data.feed import Band, Feed, Stage, Staged
+from whet.data.feed import Feed, PassRateCurriculum, Stage, StagedCurriculum
 from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Json, Problem, Score, Verdict
 
 PROBLEMS = [sum_problem(n, 1) for n in range(7)]
 LEVELS = [replace(sum_problem(n, 2), level=n / 10) for n in (0, 1, 2, 3, 6, 7, 8, 9)]
-STAGED = Staged(kind="staged", stages=[Stage(max_level=0.5), Stage(min_level=0.5)])
+STAGED = StagedCurriculum(kind="staged", stages=[Stage(max_level=0.5), Stage(min_level=0.5)])
 HERE = Path()
 
 
@@ -106,11 +106,11 @@ def test_a_stage_that_no_problem_fits_is_named_with_the_levels_there_are() -> No
     with pytest.raises(
         DataError, match=r"curriculum.stages.1 wants levels from 0.95 to 1, .* from 0 to 0.9"
     ):
-        Feed(LEVELS, Staged(kind="staged", stages=stages), seed=1)
+        Feed(LEVELS, StagedCurriculum(kind="staged", stages=stages), seed=1)
 
 
 def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_after_a_rest() -> None:
-    feed = Feed(LEVELS, Band(kind="band", rest=1), seed=1)
+    feed = Feed(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1)
     asked = feed.take(8)
     easy, hard, between = asked[0], asked[1], asked[2]
     feed.observe([answers(easy, 1, 1), answers(hard, 0, 0), answers(between, 1, 0)])
@@ -125,7 +125,7 @@ def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_afte
 
 
 def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
-    feed = Feed(LEVELS, Band(kind="band", low=0.2, high=0.6), seed=1)
+    feed = Feed(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
     for pair, rate in (((1, 1), 1.0), ((0, 0), 0.5), ((0, 0), 0.25), ((0, 0), 0.125)):
         feed.observe([answers(LEVELS[0], *pair)])
         state = feed.save(HERE)
@@ -133,7 +133,7 @@ def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
 
 
 def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
-    feed = Feed(LEVELS, Band(kind="band"), seed=1)
+    feed = Feed(LEVELS, PassRateCurriculum(kind="band"), seed=1)
     feed.observe(
         [
             tuple(
@@ -143,11 +143,13 @@ def test_answers_that_could_not_be_graded_say_nothing_of_a_problem() -> None:
         ]
     )
 
-    assert through_json(feed) == through_json(Feed(LEVELS, Band(kind="band"), seed=1))
+    assert through_json(feed) == through_json(Feed(LEVELS, PassRateCurriculum(kind="band"), seed=1))
 
 
 def test_a_resumed_band_takes_the_same_problems() -> None:
-    straight, resumed = (Feed(LEVELS, Band(kind="band", rest=1), seed=1) for _ in "ab")
+    straight, resumed = (
+        Feed(LEVELS, PassRateCurriculum(kind="band", rest=1), seed=1) for _ in "ab"
+    )
     straight.observe([answers(problem, 1, 1) for problem in straight.take(5)])
     straight.take(4)
     resumed.load(HERE, through_json(straight))

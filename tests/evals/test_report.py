@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from report_fixture import line_notes, make_groups
 
-from whet.evals.charts import readable, tag
-from whet.evals.page import MAX_CHARACTERS, MAX_LINES, page, write_report
+from whet.evals.page import MAX_CHARACTERS, MAX_LINES, page, readable, write_report
 from whet.evals.report_data import (
     AnswerView,
     Curve,
@@ -254,9 +253,3 @@ def test_writing_replaces_the_file_at_once(report: ReportData, tmp_path: Path) -
     write_report(report, path)
     assert path.read_text(encoding="utf-8") == page(report)
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_attributes_and_children_are_escaped_once() -> None:
-    inner = tag("b", "<&>")
-    assert inner == "<b>&lt;&amp;&gt;</b>"
-    assert tag("p", inner, title='"') == '<p title="&quot;"><b>&lt;&amp;&gt;</b></p>'

@@ -4,7 +4,7 @@ from statistics import fmean
 import pytest
 from small import Pipeline, check_clock, whet, write
 
-from whet.data.views import imitation
+from whet.data.views import make_sft_examples
 from whet.errors import DataError
 from whet.recipes.training import read_data, take_batch
 from whet.store.run import RunStore
@@ -102,7 +102,7 @@ def test_only_the_answer_is_learned_from(tiny: Pipeline) -> None:
     policy_folder = tiny.folder / "03-sft" / "checkpoints" / "000040"
     chat = ChatFormat(Tokenizer.load(policy_folder))
     rollouts = read_data(str(tiny.folder / "02-traces"))[:50]
-    for rollout, row in zip(rollouts, imitation(rollouts, chat, 48).examples, strict=True):
+    for rollout, row in zip(rollouts, make_sft_examples(rollouts, chat, 48).examples, strict=True):
         learned = chat.tokenizer.decode(row.tokens[row.start :], keep_special=True)
         assert learned == f"{rollout.text}<eos>"
         assert row.num_targets == len(row.tokens) - row.start

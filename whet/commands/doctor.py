@@ -13,8 +13,8 @@ import typer
 from whet.engine.native import NativeConfig
 from whet.errors import visible
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.proofs import learner_proofs, policy_proofs, speech
-from whet.proofs.base import Finding, Proof, try_proof
+from whet.proofs import chat_proofs, learner_proofs, policy_proofs
+from whet.proofs.base import Proof, ProofResult, try_proof
 from whet.train.policy import Policy, build_policy
 from whet.types import Json
 
@@ -53,7 +53,7 @@ PROOFS = (
             "a model trained so never ends its turn: look at whet/text/chat.py, and at what ends "
             "a completion"
         ),
-        measure=speech.stop_tokens,
+        measure=chat_proofs.stop_tokens,
     ),
     Proof(
         name="kl",
@@ -149,7 +149,7 @@ def of_model(policy: Policy) -> tuple[Proof, ...]:
                 "mend chat_template in the model folder: an assistant's turn ends with the token "
                 "the model stops at"
             ),
-            measure=partial(speech.stop_tokens_of, policy.chat),
+            measure=partial(chat_proofs.stop_tokens_of, policy.chat),
         ),
         Proof(
             name="your engine",
@@ -159,7 +159,7 @@ def of_model(policy: Policy) -> tuple[Proof, ...]:
                 'set algo.old = "learner", and nothing is lost; report the model, card, torch and '
                 "triton versions"
             ),
-            measure=partial(policy_proofs.engine_of, policy),
+            measure=partial(policy_proofs.engine, policy),
         ),
     )
 
@@ -180,7 +180,7 @@ def examine(place: str | None, *, as_json: bool) -> bool:
     return all(finding.ok for finding in findings)
 
 
-def line(finding: Finding) -> str:
+def line(finding: ProofResult) -> str:
     """Write what a proof measured and its limit; of one that fails also the fault, and what to
     do."""
     limit = "" if finding.measure is None else f" (limit {finding.measure.limit:g})"
@@ -188,7 +188,7 @@ def line(finding: Finding) -> str:
     return text if finding.ok else f"{text}\n      {finding.proof.fault}: {finding.proof.remedy}"
 
 
-def verdict(findings: Sequence[Finding], seconds: float) -> str:
+def verdict(findings: Sequence[ProofResult], seconds: float) -> str:
     """Sum up; where several fail, those after the first may only be its consequences."""
     failed = [finding.proof for finding in findings if not finding.ok]
     where = f"{str(torch_dtype('auto')).removeprefix('torch.')} on {torch_device().type}"
@@ -206,7 +206,7 @@ def _own(place: str) -> Sequence[Proof]:
     return of_model(build_policy(model, tokenizer, NativeConfig(slots=8), name=place))
 
 
-def _report(findings: Sequence[Finding], seconds: float) -> dict[str, Json]:
+def _report(findings: Sequence[ProofResult], seconds: float) -> dict[str, Json]:
     return {
         "ok": all(finding.ok for finding in findings),
         "device": torch_device().type,

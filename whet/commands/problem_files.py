@@ -14,9 +14,8 @@ from rich.text import Text
 from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.importing import (
-    Graders,
+    ImportCounts,
     Plan,
-    Tally,
     import_rows,
     problems_in,
     rollout_file,
@@ -104,7 +103,7 @@ def import_file(
     map: Sequence[str] = (),
     task: str | None = None,
     split: Split | None = None,
-) -> Tally:
+) -> ImportCounts:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
 
     Nothing is written unless every row can be read. Answers that came with the rows go into a
@@ -113,9 +112,9 @@ def import_file(
     _check_out(file, out)
     plan = _plan(format, map, task, split)
     with bar("import", _size(file)) as advance:
-        tally = import_rows(file, out, plan, advance=advance)
-    _report(tally, out)
-    return tally
+        counts = import_rows(file, out, plan, advance=advance)
+    _report(counts, out)
+    return counts
 
 
 def make_problems(
@@ -148,24 +147,24 @@ def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> 
         raise DataError(f"{file} has no problems")
 
 
-def _report(tally: Tally, out: Path) -> None:
-    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(tally.tasks.items()))
-    say(f"{tally.num_problems:>7,} problems in {out} ({counts})")
-    if tally.num_rollouts:
-        say(f"{tally.num_rollouts:>7,} answers in {rollout_file(out)}")
-    if tally.num_repeats:
+def _report(counts: ImportCounts, out: Path) -> None:
+    by_task = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.tasks.items()))
+    say(f"{counts.num_problems:>7,} problems in {out} ({by_task})")
+    if counts.num_rollouts:
+        say(f"{counts.num_rollouts:>7,} answers in {rollout_file(out)}")
+    if counts.num_repeats:
         say(
-            f"{tally.num_repeats:>7,} of them ask what an earlier row asks ({tally.first_repeat}); "
-            "they are kept"
+            f"{counts.num_repeats:>7,} of them ask what an earlier row asks "
+            f"({counts.first_repeat}); they are kept"
         )
-    if tally.unsupported:
+    if counts.unsupported:
         say(
-            f"{len(tally.unsupported):>7,} rows left out as unsupported, listed in "
+            f"{len(counts.unsupported):>7,} rows left out as unsupported, listed in "
             f"{unsupported_file(out)}:"
         )
-        reasons = Counter(row.reason for row in tally.unsupported)
+        reasons = Counter(row.reason for row in counts.unsupported)
         for reason, count in reasons.most_common():
-            first = next(row for row in tally.unsupported if row.reason == reason)
+            first = next(row for row in counts.unsupported if row.reason == reason)
             say(f"{count:>15,} {reason} (first: {first.place}, {first.source_id})")
 
 
@@ -191,11 +190,10 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
         return Plan(
-            read=parse_mapping(map, task).draft,
+            read=parse_mapping(map, task).parse,
             source="",
             default_split="rl",
             split=split,
-            check=Graders().check,
         )
     if format is None:
         raise ConfigError(
@@ -206,11 +204,10 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
     layout = find_format(format)
     return Plan(
-        read=layout.draft,
+        read=layout.parse,
         source=format,
         default_split=layout.split,
         split=split,
-        check=Graders().check,
     )
 
 

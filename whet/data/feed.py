@@ -1,6 +1,6 @@
 """The stream of problems a run trains on: a curriculum, and an order fixed by the seed.
 
-A band depends also on what the run has seen, which is part of a checkpoint.
+Pass rates that the run has seen may decide too; they are part of a checkpoint.
 """
 
 from collections.abc import Sequence
@@ -55,24 +55,18 @@ class Curriculum(Config):
         """Whether every stage has a temperature of its own."""
         return False
 
-    def is_wanted(self, rate: float) -> bool:
-        """Whether to ask a problem again, by the pass rate seen so far."""
-        return True
-
     def temperature(self, step: int, steps: int, first: float, last: float | None) -> float:
         """Return the temperature of a step: its stage's, or one on an exponential path.
 
-        >>> [Mixed().temperature(step, 3, 1.0, 0.25) for step in range(3)]
+        >>> [MixedCurriculum().temperature(step, 3, 1.0, 0.25) for step in range(3)]
         [1.0, 0.5, 0.25]
         """
         own = self.limits(step, steps).temperature
         if own is not None:
             return own
-        return (
-            first
-            if last is None or steps == 1
-            else float(first * (last / first) ** (step / (steps - 1)))
-        )
+        if last is None or steps == 1:
+            return first
+        return float(first * (last / first) ** (step / (steps - 1)))
 
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
         """Give the longest answer to a problem; `limit` is that of a stage that says nothing.
@@ -80,7 +74,7 @@ class Curriculum(Config):
         >>> from dataclasses import replace
         >>> from whet.testing.fakes import sum_problem
         >>> half = replace(sum_problem(1, 2), level=0.5)
-        >>> Mixed(easy_tokens=100).max_tokens(half, 0, 1, 300)
+        >>> MixedCurriculum(easy_tokens=100).max_tokens(half, 0, 1, 300)
         200
         """
         longest = min(self.limits(step, steps).max_tokens or limit, limit)
@@ -90,13 +84,13 @@ class Curriculum(Config):
         return round(shortest + problem.level * (longest - shortest))
 
 
-class Mixed(Curriculum):
+class MixedCurriculum(Curriculum):
     """Every problem once an epoch, in an order fixed by the seed."""
 
     kind: Literal["mixed"] = "mixed"
 
 
-class Staged(Curriculum):
+class StagedCurriculum(Curriculum):
     """Stages one after another, each for an equal part of the steps."""
 
     kind: Literal["staged"]
@@ -107,13 +101,12 @@ class Staged(Curriculum):
     control experiment."""
 
     @model_validator(mode="after")
-    def _levels(self) -> "Staged":
+    def _levels(self) -> "StagedCurriculum":
         for number, stage in enumerate(self.stages):
             if stage.min_level > stage.max_level:
                 raise ValueError(
                     f"stages.{number}.min_level = {stage.min_level} should not be above its "
-                    "max_level = "
-                    f"{stage.max_level}"
+                    f"max_level = {stage.max_level}"
                 )
         return self
 
@@ -122,22 +115,20 @@ class Staged(Curriculum):
         for number, (stage, pool) in enumerate(zip(self.stages, pools, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
-                seen = (
-                    f"their levels go from {levels[0]:g} to {levels[-1]:g}"
-                    if levels
-                    else "they have no levels"
-                )
+                seen = "they have no levels"
+                if levels:
+                    seen = f"their levels go from {levels[0]:g} to {levels[-1]:g}"
                 raise DataError(
                     f"curriculum.stages.{number} wants levels from {stage.min_level:g} to "
-                    f"{stage.max_level:g}, and "
-                    f"none of the {len(problems):,} problems is of such a level: {seen}"
+                    f"{stage.max_level:g}, and none of the {len(problems):,} problems is of such "
+                    f"a level: {seen}"
                 )
         return pools
 
     def stage_at(self, step: int, steps: int) -> int:
         """Number the stage of a step.
 
-        >>> curriculum = Staged(kind="staged", stages=[Stage(), Stage(), Stage()])
+        >>> curriculum = StagedCurriculum(kind="staged", stages=[Stage(), Stage(), Stage()])
         >>> [curriculum.stage_at(step, 6) for step in range(6)]
         [0, 0, 1, 1, 2, 2]
         """
@@ -145,14 +136,13 @@ class Staged(Curriculum):
 
     @property
     def sets_temperature(self) -> bool:
-        own = [stage.temperature for stage in self.stages]
-        return not self.shuffled and None not in own
+        return not self.shuffled and None not in [stage.temperature for stage in self.stages]
 
     def limits(self, step: int, steps: int) -> Stage:
         return Stage() if self.shuffled else self.stages[self.stage_at(step, steps)]
 
 
-class Band(Curriculum):
+class PassRateCurriculum(Curriculum):
     """Problems that are sometimes solved; one outside the band rests for some epochs.
 
     What has not been asked yet is always wanted. The rate is the run's own, of the last groups.
@@ -167,24 +157,27 @@ class Band(Curriculum):
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 
     @model_validator(mode="after")
-    def _bounds(self) -> "Band":
+    def _bounds(self) -> "PassRateCurriculum":
         if self.low >= self.high:
             raise ValueError(f"low = {self.low} should be below high = {self.high}")
         return self
 
     def is_wanted(self, rate: float) -> bool:
+        """Whether to ask a problem again, by the pass rate seen so far."""
         return self.low < rate < self.high
 
 
-CurriculumConfig = Annotated[Mixed | Staged | Band, Field(discriminator="kind")]
+CurriculumConfig = Annotated[
+    MixedCurriculum | StagedCurriculum | PassRateCurriculum, Field(discriminator="kind")
+]
 
 
 MEMORY = 0.5
 """Share of what was seen before in a problem's pass rate."""
 
 
-class Walk:
-    """An endless walk over problems, reshuffled each epoch: a position says it all."""
+class EpochSampler:
+    """Problems without end, reshuffled each epoch: a position says it all."""
 
     def __init__(self, problems: Sequence[Problem], seed: int) -> None:
         self.problems = tuple(problems)
@@ -218,9 +211,9 @@ class Feed:
             )
         self.problems = tuple(problems)
         self.steps = steps
-        self.curriculum = Mixed() if curriculum is None else curriculum
-        self._walks = self._walk(seed, per_step)
-        self._positions = [0] * len(self._walks)
+        self.curriculum = MixedCurriculum() if curriculum is None else curriculum
+        self._samplers = self._make_samplers(seed, per_step)
+        self._positions = [0] * len(self._samplers)
         self._rates: dict[str, float] = {}
         self._rests: dict[str, int] = {}
         self._num_passed_over = 0
@@ -230,7 +223,7 @@ class Feed:
         stage = self._stage(step)
         taken: list[Problem] = []
         while len(taken) < count:
-            problem = self._walks[stage].at(self._positions[stage])
+            problem = self._samplers[stage].at(self._positions[stage])
             self._positions[stage] += 1
             if self._is_due(problem.id):
                 taken.append(problem)
@@ -238,28 +231,24 @@ class Feed:
 
     def observe(self, groups: Sequence[Group]) -> None:
         """Count how often the problems of a step were solved, of answers with a grade."""
+        if not isinstance(self.curriculum, PassRateCurriculum):
+            return
         for group in groups:
             verdicts = [rollout.score.verdict for rollout in group if rollout.score is not None]
-            graded = [
-                verdict is Verdict.CORRECT
-                for verdict in verdicts
-                if verdict is not Verdict.UNSCORED
-            ]
-            if graded and isinstance(self.curriculum, Band):
+            graded = [verdict for verdict in verdicts if verdict is not Verdict.UNSCORED]
+            if graded:
                 id = group[0].problem.id
-                rate = sum(graded) / len(graded)
+                rate = graded.count(Verdict.CORRECT) / len(graded)
                 self._rates[id] = MEMORY * self._rates.get(id, rate) + (1 - MEMORY) * rate
                 self._rests[id] = 0
 
     def metrics(self, step: int) -> dict[str, float]:
         """Say where the curriculum stands; nothing where all problems are mixed."""
-        if isinstance(self.curriculum, Band):
+        if isinstance(self.curriculum, PassRateCurriculum):
             return {"curriculum/passed_over": float(self._num_passed_over)}
-        return (
-            {"curriculum/stage": float(self._stage(step) + 1)}
-            if isinstance(self.curriculum, Staged)
-            else {}
-        )
+        if isinstance(self.curriculum, StagedCurriculum):
+            return {"curriculum/stage": float(self._stage(step) + 1)}
+        return {}
 
     def save(self, folder: Path) -> Json:
         return {
@@ -282,31 +271,32 @@ class Feed:
                 self._rests = {id: int(str(rest)) for id, rest in rests.items()}
                 self._num_passed_over = num
             case _:
-                raise DataError(
-                    f"checkpoint {folder} does not say where the problems stand: begin the run "
-                    "again"
-                )
+                reason = "does not say where the problems stand"
+                raise DataError(f"checkpoint {folder} {reason}: begin the run again")
 
-    def _walk(self, seed: int, per_step: int) -> list[Walk]:
-        walks = [Walk(pool, seed) for pool in self.curriculum.pools(self.problems)]
-        if not isinstance(self.curriculum, Staged) or not self.curriculum.shuffled:
-            return walks
+    def _make_samplers(self, seed: int, per_step: int) -> list[EpochSampler]:
+        samplers = [EpochSampler(pool, seed) for pool in self.curriculum.pools(self.problems)]
+        if not isinstance(self.curriculum, StagedCurriculum) or not self.curriculum.shuffled:
+            return samplers
         stages = [self.curriculum.stage_at(step, self.steps) for step in range(self.steps)]
         rows = [
-            walk.at(position)
-            for stage, walk in enumerate(walks)
+            sampler.at(position)
+            for stage, sampler in enumerate(samplers)
             for position in range(stages.count(stage) * per_step)
         ]
-        return [Walk(rows, seed)]
+        return [EpochSampler(rows, seed)]
 
     def _stage(self, step: int) -> int:
-        return 0 if len(self._walks) == 1 else self.curriculum.stage_at(step, self.steps)
+        return 0 if len(self._samplers) == 1 else self.curriculum.stage_at(step, self.steps)
 
     def _is_due(self, id: str) -> bool:
         """Whether a problem is asked now; one that is not wanted rests, but not for ever."""
-        if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
+        curriculum = self.curriculum
+        if not isinstance(curriculum, PassRateCurriculum) or id not in self._rates:
+            return True
+        if curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1
-        is_rested = isinstance(self.curriculum, Band) and self._rests[id] > self.curriculum.rest
+        is_rested = self._rests[id] > curriculum.rest
         self._num_passed_over += not is_rested
         return is_rested

@@ -7,14 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
-from whet.data.importers.base import Answer, Draft
+from whet.data.importers.base import Answer, ParsedRow
 from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
-from whet.tasks.base import Task
 from whet.tasks.registry import make_task, names
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
@@ -30,8 +30,8 @@ class Unsupported:
 
 
 @dataclass(kw_only=True)
-class Tally:
-    """The counts of an import so far."""
+class ImportCounts:
+    """What an import has read so far."""
 
     tasks: Counter[str] = field(default_factory=Counter)
     num_rollouts: int = 0
@@ -44,72 +44,66 @@ class Tally:
         return self.tasks.total()
 
 
-class Graders:
-    """Try every problem on its task's grader, so that an unusable row is refused at once.
-
-    A user's own task is not run.
-    """
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
-
-    def check(self, problem: Problem) -> None:
-        name = problem.task
-        if is_reference(name):
-            return
-        if name not in self._tasks and name not in names():
-            raise DataError(f"task {name!r} is not known; known are {', '.join(names())}")
-        if name not in self._tasks:
-            self._tasks[name] = make_task(name)
-        if problem.answer is not None or problem.payload:
-            self._tasks[name].score(problem, "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How the rows of a file are read."""
 
-    read: Callable[[Row], Draft]
+    read: Callable[[Row], ParsedRow]
     source: str
     default_split: Split
     split: Split | None
     """None takes it from the rows."""
-    check: Callable[[Problem], None]
-    """Raises a DataError for a problem that its task cannot grade."""
 
 
-def import_rows(file: Path, out: Path, plan: Plan, *, advance: Advance | None = None) -> Tally:
+def import_rows(
+    file: Path, out: Path, plan: Plan, *, advance: Advance | None = None
+) -> ImportCounts:
     """Write the problems of a file to `out`, and next to it their answers and the rows left out.
 
     Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
     answers.
     """
-    tally = Tally()
-    seen = dict[str, str]()
+    counts = ImportCounts()
+    places = dict[str, str]()
     answered = dict[str, list[Rollout]]()
     with replacing(out) as new:
         with new.open("wb") as lines:
             for row in read_source(file, advance=advance):
-                problem, draft = _read(file, row, plan)
-                if draft.unsupported is not None:
-                    source_id = problem.source_id or ""
-                    tally.unsupported.append(
-                        Unsupported(place=row.place, source_id=source_id, reason=draft.unsupported)
-                    )
+                problem, parsed, line = _read(file, row, plan)
+                if parsed.unsupported is not None:
+                    left_out = {"source_id": problem.source_id or "", "reason": parsed.unsupported}
+                    counts.unsupported.append(Unsupported(place=row.place, **left_out))
                     continue
-                if not (draft.answers and problem.id in answered):
-                    lines.write(_line(file, row, problem))
-                    _count(tally, problem, row.place, seen)
-                if draft.answers:
-                    _add_answers(answered.setdefault(problem.id, []), problem, draft.answers)
-        if not tally.num_problems:
-            raise DataError(_explain_empty(file, tally))
+                if not (parsed.answers and problem.id in answered):
+                    lines.write(line)
+                    _count(counts, problem, row.place, places)
+                if parsed.answers:
+                    _add_answers(answered.setdefault(problem.id, []), problem, parsed.answers)
+        if not counts.num_problems:
+            raise DataError(_explain_empty(file, counts))
         if answered:
             write_rollouts(rollout_file(out), [tuple(rollouts) for rollouts in answered.values()])
-        if tally.unsupported:
-            write_rows(unsupported_file(out), map(asdict, tally.unsupported))
-        tally.num_rollouts = sum(len(rollouts) for rollouts in answered.values())
-    return tally
+        if counts.unsupported:
+            write_rows(unsupported_file(out), map(asdict, counts.unsupported))
+        counts.num_rollouts = sum(len(rollouts) for rollouts in answered.values())
+    return counts
+
+
+def check_gradable(problem: Problem) -> None:
+    """Try a problem on its task's grader, so that an unusable row is refused at once.
+
+    A user's own task is not run.
+    """
+    name = problem.task
+    if is_reference(name):
+        return
+    if name not in names():
+        raise DataError(f"task {name!r} is not known; known are {', '.join(names())}")
+    if problem.answer is not None or problem.payload:
+        _make_task(name).score(problem, "")
+
+
+_make_task = cache(make_task)
 
 
 def rollout_file(out: Path) -> Path:
@@ -122,56 +116,45 @@ def unsupported_file(out: Path) -> Path:
     return out.with_suffix(".unsupported.jsonl")
 
 
-def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, Draft]:
+def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow, bytes]:
+    """Read a row into a problem, and the line of strict JSON that is written for it."""
     place = f"{file.name}:{row.place.split()[-1]}"
     source = plan.source or file.name
     try:
-        draft = plan.read(row.fields)
-        problem = draft.to_problem(
+        parsed = plan.read(row.fields)
+        problem = parsed.to_problem(
             split=plan.default_split, override=plan.split, source=source, place=place
         )
-        if draft.unsupported is None:
-            plan.check(problem)
+        if parsed.unsupported is not None:
+            return problem, parsed, b""
+        check_gradable(problem)
+        row_json = problem.to_json()
+        text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return problem, parsed, text.encode() + b"\n"
     except DataError as error:
         raise DataError(f"{file} {row.place}: {error}") from error
-    except (UnicodeError, RecursionError) as error:
-        raise DataError(_not_json(file, row, error)) from error
-    return problem, draft
+    except (UnicodeError, RecursionError) as error:  # half a surrogate pair, too many brackets
+        reason = str(error).split(":")[0]
+        raise DataError(
+            f"{file} {row.place} holds what cannot be written as JSON ({reason}): "
+            "fix the row or leave it out"
+        ) from error
 
 
-def _count(tally: Tally, problem: Problem, place: str, seen: dict[str, str]) -> None:
+def _count(counts: ImportCounts, problem: Problem, place: str, places: dict[str, str]) -> None:
     """Add a problem; one that asks what an earlier row asks is a repeat."""
-    tally.tasks[problem.task] += 1
-    first = seen.setdefault(problem.id, place)
+    counts.tasks[problem.task] += 1
+    first = places.setdefault(problem.id, place)
     if first is not place:
-        tally.num_repeats += 1
-        tally.first_repeat = tally.first_repeat or f"{place} repeats {first}"
+        counts.num_repeats += 1
+        counts.first_repeat = counts.first_repeat or f"{place} repeats {first}"
 
 
-def _explain_empty(file: Path, tally: Tally) -> str:
-    if not tally.unsupported:
+def _explain_empty(file: Path, counts: ImportCounts) -> str:
+    if not counts.unsupported:
         return f"{file} has no rows"
-    first = tally.unsupported[0]
+    first = counts.unsupported[0]
     return f"{file} has no row that can be graded here; the first, {first.place}: {first.reason}"
-
-
-def _line(file: Path, row: SourceRow, problem: Problem) -> bytes:
-    """Write a problem as a line of strict JSON."""
-    row_json = problem.to_json()
-    try:
-        text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode() + b"\n"
-    except (ValueError, RecursionError) as error:
-        raise DataError(_not_json(file, row, error)) from error
-
-
-def _not_json(file: Path, row: SourceRow, error: Exception) -> str:
-    """Explain half of a surrogate pair, a number that is not finite, or too many brackets."""
-    reason = str(error).split(":")[0]
-    return (
-        f"{file} {row.place} holds what cannot be written as JSON ({reason}): "
-        "fix the row or leave it out"
-    )
 
 
 def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:

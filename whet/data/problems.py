@@ -32,8 +32,7 @@ def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
     if not file.is_file():
         raise DataError(
             f"{folder} has no {file.name}: give a folder with such files, as a `make` stage writes "
-            "them, or leave "
-            "problems out"
+            "them, or leave problems out"
         )
     return read_problems(file)
 
@@ -51,14 +50,11 @@ def some_problems_of(
             f"the task {task.name!r} makes no problems of the split {split}: set `problems` to a "
             "folder that has some"
         )
-    source = (
-        problem_file(Path(folder), split)
-        if folder is not None
-        else f"the split {split} of {task.name!r}"
-    )
-    raise DataError(
-        f"{source} holds no problem{' that has a solution' if problems else ''}: give another"
-    )
+    source = f"the split {split} of {task.name!r}"
+    if folder is not None:
+        source = str(problem_file(Path(folder), split))
+    kind = "problem that has a solution" if problems else "problem"
+    raise DataError(f"{source} holds no {kind}: give another")
 
 
 def problem_file(folder: Path, split: Split) -> Path:

@@ -12,9 +12,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, time
+from functools import partial
+from itertools import count
 from math import isnan
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,34 +73,23 @@ def kind_of_file(file: Path) -> str:
 
 
 def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    with file.open("rb") as binary:
-        yield from _lines(file, binary, advance)
-
-
-def _zipped_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    with file.open("rb") as packed, gzip.open(packed) as binary:
-        position = 0
-
-        def advance_by_packed_bytes(count: int) -> None:
-            nonlocal position
-            advance(packed.tell() - position)
-            position = packed.tell()
-
-        yield from _lines(file, binary, advance_by_packed_bytes)
-
-
-def _lines(file: Path, binary: BinaryIO | gzip.GzipFile, advance: Advance) -> Iterator[SourceRow]:
-    number = 0
-    while line := binary.readline(MAX_ROW + 1):
-        number += 1
-        advance(len(line))
-        if len(line) > MAX_ROW:
-            raise DataError(
-                f"{file} line {number} is longer than {MAX_ROW >> 20} MiB; is it one row a line?"
-            )
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if line.strip():
-            yield _parse(file, f"line {number}", line.decode())
+    position = 0
+    with file.open("rb") as raw:
+        lines = gzip.GzipFile(fileobj=raw) if file.name.lower().endswith(".gz") else raw
+        for number in count(1):
+            line = lines.readline(MAX_ROW + 1)
+            advance(raw.tell() - position)
+            position = raw.tell()
+            if not line:
+                return
+            if len(line) > MAX_ROW:
+                size = f"{MAX_ROW >> 20} MiB"
+                raise DataError(
+                    f"{file} line {number} is longer than {size}; is it one row a line?"
+                )
+            line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if line.strip():
+                yield _parse(file, f"line {number}", line.decode())
 
 
 def _parse(file: Path, place: str, text: str) -> SourceRow:
@@ -120,7 +111,7 @@ def _row(file: Path, place: str, value: Json) -> SourceRow:
 def _json(file: Path, advance: Advance) -> Iterator[SourceRow]:
     """Read a list of objects or lists; a file that starts with an object is read as JSON lines."""
     with file.open("rb") as binary:
-        first = binary.read(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        first = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if first != b"[":
         yield from _json_lines(file, advance)
         return
@@ -144,16 +135,10 @@ def _csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[Sour
                     what = f"{len(cells)} cells where the header has {len(header)}"
                     raise DataError(f"{file} line {reader.line_num} has {what}")
                 if cells:
-                    yield SourceRow(
-                        place=f"line {reader.line_num}",
-                        fields=dict(zip(header, cells, strict=True)),
-                    )
+                    fields = dict[str, Json](zip(header, cells, strict=True))
+                    yield SourceRow(place=f"line {reader.line_num}", fields=fields)
         except csv.Error as error:
             raise DataError(f"{file} line {reader.line_num} is not CSV: {error}") from error
-
-
-def _tsv(file: Path, advance: Advance) -> Iterator[SourceRow]:
-    yield from _csv(file, advance, delimiter="\t")
 
 
 def _count_bytes(lines: Iterator[str], advance: Advance) -> Iterator[str]:
@@ -193,7 +178,7 @@ def constant(name: str) -> None:
 class JsonList:
     """The items of one JSON list; text is read in doubling amounts until the next is complete."""
 
-    def __init__(self, text: TextIO, file: Path, advance: Callable[[int], None]) -> None:
+    def __init__(self, text: TextIO, file: Path, advance: Advance) -> None:
         self._text = text
         self._file = file
         self._advance = advance
@@ -222,14 +207,13 @@ class JsonList:
         wanted = _CHUNK
         while True:
             try:
+                value: Json
                 value, self._position = self._decoder.raw_decode(self._buffer, self._position)
+                return value
             except (ValueError, RecursionError) as error:
                 if len(self._buffer) - self._position > MAX_ROW or not self._more(wanted):
                     raise DataError(f"broken JSON in {self._file} row {number}: {error}") from error
                 wanted *= 2
-            else:
-                result: Json = value
-                return result
 
     def _peek(self) -> str:
         while True:
@@ -281,9 +265,9 @@ def _text(value: bytes) -> str:
 READERS: dict[str, Callable[[Path, Advance], Iterator[SourceRow]]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
-    ".jsonl.gz": _zipped_lines,
+    ".jsonl.gz": _json_lines,
     ".json": _json,
     ".csv": _csv,
-    ".tsv": _tsv,
+    ".tsv": partial(_csv, delimiter="\t"),
     ".parquet": _parquet,
 }

@@ -8,6 +8,7 @@ silence.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -21,35 +22,26 @@ from whet.types import Finish, Message, Problem, Rollout, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class View:
+class SftExamples:
     """Examples, and how many rollouts were left out because they do not fit the context."""
 
     examples: list[Example]
     num_too_long: int
 
 
-def imitation(rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int) -> View:
+def make_sft_examples(
+    rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int
+) -> SftExamples:
     """Tokenise prompts and answers as the model will see them; the over-long are left out."""
-    kept: list[Example] = []
-    num_too_long = 0
-    for rollout in rollouts:
-        tokens, is_response = chat.conversation([*rollout.problem.prompt, _teacher_answer(rollout)])
-        if len(tokens) > max_tokens:
-            num_too_long += 1
-            continue
-        start = int(np.argmax(is_response))
-        kept.append(Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id))
-    return View(examples=kept, num_too_long=num_too_long)
+    examples = [_from_text(rollout, chat) for rollout in rollouts]
+    kept = [example for example in examples if len(example.tokens) <= max_tokens]
+    return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 
 def texts(rollouts: Sequence[Rollout]) -> list[str]:
     """Every text a model of these rollouts reads or writes, for training a tokenizer."""
     prompts = {message.content for rollout in rollouts for message in rollout.problem.prompt}
     return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
-
-
-def _teacher_answer(rollout: Rollout) -> Message:
-    return Message(role="assistant", content=rollout.text)
 
 
 PairRule = Literal["correct", "short", "first_wrong"]
@@ -84,7 +76,7 @@ class RuleCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairView:
+class PreferencePairs:
     """Pairs in a fixed order, and the number of whatever did not become part of one."""
 
     pairs: list[PreferencePair]
@@ -94,7 +86,7 @@ class PairView:
     num_problems: int
 
 
-def preferences(
+def make_preference_pairs(
     rollouts: Iterable[Rollout],
     chat: ChatFormat,
     rules: Sequence[PairRule],
@@ -103,7 +95,7 @@ def preferences(
     max_tokens: int,
     per_problem: int,
     seed: int,
-) -> PairView:
+) -> PreferencePairs:
     """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
     problems: dict[str, dict[str, dict[str, ScoredAnswer]]] = {}
     faults: Counter[Fault] = Counter()
@@ -132,7 +124,7 @@ def preferences(
             num_pairs=len(kept), num_capped=num_capped, num_barren=sum(not some for some in drawn)
         )
         pairs += kept
-    return PairView(
+    return PreferencePairs(
         pairs=pairs,
         rules=counts,
         faults=faults,
@@ -152,11 +144,9 @@ def _answer(
     if rollout.completion.finish is not Finish.STOP and not is_own:
         return "cut"
     example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
-    return (
-        "too_long"
-        if len(example.tokens) > max_tokens
-        else ScoredAnswer(rollout=rollout, example=example)
-    )
+    if len(example.tokens) > max_tokens:
+        return "too_long"
+    return ScoredAnswer(rollout=rollout, example=example)
 
 
 def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
@@ -171,21 +161,16 @@ def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
 
 
 def _from_tokens(rollout: Rollout) -> Example:
-    return Example(
-        tokens=np.concatenate([rollout.prompt_tokens, rollout.completion.tokens]),
-        start=len(rollout.prompt_tokens),
-        group=rollout.group,
-        rollout=rollout.id,
-    )
+    tokens = np.concatenate([rollout.prompt_tokens, rollout.completion.tokens])
+    start = len(rollout.prompt_tokens)
+    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
-    tokens, is_response = chat.conversation(
-        [*rollout.problem.prompt, Message(role="assistant", content=rollout.text)]
-    )
-    return Example(
-        tokens=tokens, start=int(np.argmax(is_response)), group=rollout.group, rollout=rollout.id
-    )
+    answer = Message(role="assistant", content=rollout.text)
+    tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
+    start = int(np.argmax(is_response))
+    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
 
 
 def _draw_pairs(
@@ -262,10 +247,8 @@ def _first_wrong(
             and other.rollout.text[: others[index].start] == before
         ]
         if fitting:
-            other, step = source.choice(fitting)
-            pairs.append(
-                _trim_common_start(_until(other, step, chat), _until(item, own[index], chat))
-            )
+            chosen = _until(*source.choice(fitting), chat)
+            pairs.append(_trim_common_start(chosen, _until(item, own[index], chat)))
     return pairs
 
 
@@ -288,10 +271,10 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
         if start < 0:
             return []
         starts.append(start)
-    ends = [*starts[1:], len(text)]
+    spans = pairwise([*starts, len(text)])
     steps = [
-        _NotedStep(start=a, end=b, ok=note.ok)
-        for a, b, note in zip(starts, ends, noted, strict=True)
+        _NotedStep(start=start, end=end, ok=note.ok)
+        for (start, end), note in zip(spans, noted, strict=True)
     ]
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 
@@ -317,6 +300,5 @@ def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
 
 
 def _sides(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
-    return [item for item in answers if item.is_right], [
-        item for item in answers if not item.is_right
-    ]
+    right = [item for item in answers if item.is_right]
+    return right, [item for item in answers if not item.is_right]

@@ -1,12 +1,11 @@
-"""Charts as inline SVG: bars with intervals and curves over steps. Colours come from `static/`.
+"""Curves made ready to draw: where their points, ticks and texts stand. The template draws them.
 
-They are drawn here and not by plotly: plotly.js alone makes every report 4.8 MB, needs script to
-show anything, and has to redraw for dark mode and print. These take about 20 kB each at most.
+It writes SVG itself and does not use plotly: plotly.js alone makes every report 4.8 MB, needs
+script to show anything, and has to redraw for dark mode and print. These take about 20 kB each at
+most.
 """
 
-import html
 import json
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -15,137 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.evals.report_data import Curve, Unit
-from whet.evals.stats import Estimate
-from whet.evals.wording import SPACE, number, percent, percent_interval, significant
+from whet.evals.wording import SPACE, number, percent, significant
 
-WIDTH, HEIGHT = 360, 190
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
 MAX_POINTS = 300
 SMOOTH_FROM = 40
 """Curves with fewer points are drawn as they are."""
 SMALLEST = 1e-200
-VOID = frozenset({"line", "path", "rect", "circle", "polyline"})
 
 Values = NDArray[np.float64]
-
-
-class Markup(str):
-    """Text that is already HTML; any other text is escaped."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return self
-
-
-def tag(tag_name: str, *children: str, **attributes: str | float) -> Markup:
-    """Write an element; attributes and children that are no Markup are escaped.
-
-    A trailing underscore leaves an attribute's name, and others become hyphens.
-
-    >>> tag("p", "1 < 2", class_="note", data_tip="a")
-    '<p class="note" data-tip="a">1 &lt; 2</p>'
-    """
-    opening = tag_name
-    for key, value in attributes.items():
-        name = key.rstrip("_").replace("_", "-")
-        opening += f' {name}="{html.escape(readable(str(value)))}"'
-    if tag_name in VOID:
-        return Markup(f"<{opening}/>")
-    inside = [c if isinstance(c, Markup) else html.escape(readable(c)) for c in children]
-    return Markup(f"<{opening}>{''.join(inside)}</{tag_name}>")
-
-
-def readable(text: str) -> str:
-    """Escape what would hide or reorder text: control and format characters, half surrogates.
-
-    >>> readable("a\\x00b\\u202ec")
-    'a\\\\x00b\\\\u202ec'
-    """
-    if text.isprintable():
-        return text
-    return "".join(_escape_hidden(character) for character in text)
-
-
-def _escape_hidden(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
-        return character
-    return character.encode("unicode_escape").decode("ascii")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: its name, and its tone in the style sheet (before, middle, after)."""
-
-    name: str
-    tone: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarRow:
-    """Bars to compare with each other, under one label."""
-
-    label: str
-    note: str
-    bars: tuple[Bar, ...]
-
-
-def bar_scale(rows: Sequence[BarRow]) -> list[float]:
-    """Choose ticks from 0 to above all intervals."""
-    return ticks(0.0, max(0.1, *(bar.estimate.high for row in rows for bar in row.bars)), 6)
-
-
-def bar_chart(rows: Sequence[BarRow], scale: Sequence[float]) -> Markup:
-    """Draw shares as horizontal bars with 95 % whiskers, on a scale that charts can share."""
-    return tag("div", *(_bar_row(row, scale) for row in rows), _bar_axis(scale), class_="bars")
-
-
-def _bar_row(row: BarRow, scale: Sequence[float]) -> Markup:
-    label = tag("span", row.label, class_="row-label")
-    note = tag("span", row.note, class_="row-note")
-    bars = (_bar(bar, scale) for bar in row.bars)
-    return tag("div", tag("div", label, " ", note), *bars, class_="bar-row")
-
-
-def _bar(bar: Bar, scale: Sequence[float]) -> Markup:
-    estimate = bar.estimate
-    low = _part(estimate.low, scale)
-    high = _part(estimate.high, scale)
-    shapes = [_line(_part(tick, scale), _part(tick, scale), 0, 20, "grid") for tick in scale]
-    width = _part(estimate.mean, scale)
-    shapes.append(tag("rect", x=0, y=3, width=width, height=14, class_=f"fill {bar.tone}"))
-    for kind in ("halo", "whisker"):
-        shapes.append(_line(low, high, 10, 10, kind))
-        shapes += [_line(x, x, 6, 14, kind) for x in (low, high)]
-    ends = f"{percent(estimate.low, 1)} to {percent(estimate.high, 1)}"
-    tip = f"{bar.name}: {percent(estimate.mean, 1)}, 95{SPACE}% interval {ends}"
-    return tag(
-        "div",
-        tag("span", bar.name, class_="bar-name"),
-        tag("svg", *shapes, width="100%", height=20, aria_hidden="true"),
-        tag("span", percent_interval(estimate, 1), class_="bar-value"),
-        class_="bar",
-        data_tip=f"{tip}, {estimate.count:,} problems",
-    )
-
-
-def _bar_axis(scale: Sequence[float]) -> Markup:
-    texts = [_text(percent(tick), _part(tick, scale), 12, "middle") for tick in scale]
-    svg = tag("svg", *texts, width="100%", height=16, aria_hidden="true")
-    return tag("div", svg, class_="bar bar-axis")
-
-
-def _part(value: float, scale: Sequence[float]) -> str:
-    return f"{100 * value / scale[-1]:.2f}%"
-
-
-def _line(x1: str | float, x2: str | float, y1: float, y2: float, kind: str) -> Markup:
-    return tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
-
-
-def _text(text: str, x: str | float, y: float, anchor: str) -> Markup:
-    return tag("text", text, x=x, y=y, text_anchor=anchor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -235,59 +111,57 @@ def _running_mean(values: Values, window: int) -> Values:
     return np.convolve(values, kernel, "same") / np.convolve(np.ones_like(values), kernel, "same")
 
 
-def line_chart(curve: Curve) -> Markup | None:
-    """Draw a curve as a figure with a caption; None if it has no finite value."""
+class Plot:
+    """A curve with its axes: where a point stands in the drawing, and what is written there."""
+
+    width, height = 360, 190
+    left, right, top, bottom = 46, 350, 10, 166
+
+    def __init__(self, curve: Curve, points: Series) -> None:
+        self.name = curve.name
+        self.points = points
+        self.write = _writer(curve.unit)
+        first, last = (points.smooth if points.window else points.values)[[0, -1]]
+        self.span = self.write(float(last))
+        if len(points.values) > 1:
+            self.span = f"{self.write(float(first))} → {self.span}"
+        self.label = f"{curve.name} over {curve.stage} steps: {self.span}"
+        self.caption = " ".join(_caption(curve, points))
+        low, high = (points.low, points.high) if points.has_band else (points.values, points.values)
+        self.y_ticks = ticks(float(low.min()), float(high.max()), 5)
+        self.y_texts = _tick_texts(self.y_ticks, curve.unit)
+        start, end = points.span
+        self.x_ticks = [tick for tick in ticks(start, end, 6) if start <= tick <= end] or [start]
+
+    def x(self, step: float) -> float:
+        start, end = self.points.span
+        share = (step - start) / (end - start) if end > start else 0.5
+        return round(self.left + share * (self.right - self.left), 1)
+
+    def y(self, value: float) -> float:
+        share = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
+        return round(self.bottom - share * (self.bottom - self.top), 1)
+
+    def places(self, values: Values) -> list[tuple[float, float]]:
+        """Return where the points of a line stand."""
+        pairs = zip(self.points.steps.tolist(), values.tolist(), strict=True)
+        return [(self.x(step), self.y(value)) for step, value in pairs]
+
+    def hover(self) -> str:
+        """List each point with what is shown when it is pointed at."""
+        steps, values = self.points.steps.tolist(), self.points.values.tolist()
+        texts = [
+            f"step {number(step, 0)}: {self.write(value)}"
+            for step, value in zip(steps, values, strict=True)
+        ]
+        places = self.places(self.points.values)
+        return json.dumps([[x, y, text] for (x, y), text in zip(places, texts, strict=True)])
+
+
+def make_plot(curve: Curve) -> Plot | None:
+    """Lay a curve out; None if it has no finite value."""
     points = series(curve)
-    if points is None:
-        return None
-    write = _writer(curve.unit)
-    first, last = (points.smooth if points.window else points.values)[[0, -1]]
-    span = write(float(last))
-    if len(points.values) > 1:
-        span = f"{write(float(first))} → {span}"
-    title = tag("h4", curve.name)
-    heading = tag("div", title, tag("span", span, class_="span"), class_="curve-head")
-    plot = _plot(points, curve.unit, f"{curve.name} over {curve.stage} steps: {span}")
-    caption = tag("figcaption", " ".join(_caption(curve, points)))
-    return tag("figure", heading, plot, caption, class_="curve")
-
-
-def _plot(points: Series, unit: Unit, label: str) -> Markup:
-    write = _writer(unit)
-    bottom, top = (points.low, points.high) if points.has_band else (points.values, points.values)
-    y_ticks = ticks(float(bottom.min()), float(top.max()), 5)
-    x_low, x_high = points.span
-    x_ticks = [tick for tick in ticks(x_low, x_high, 6) if x_low <= tick <= x_high] or [x_low]
-
-    def x(step: float) -> float:
-        share = (step - x_low) / (x_high - x_low) if x_high > x_low else 0.5
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
-
-    def y(value: float) -> float:
-        share = (value - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
-
-    shapes = []
-    for tick, text in zip(y_ticks, _tick_texts(y_ticks, unit), strict=True):
-        shapes.append(_line(LEFT, WIDTH - RIGHT, y(tick), y(tick), "grid"))
-        shapes.append(_text(text, LEFT - 6, y(tick) + 4, "end"))
-    shapes += [_text(number(tick, 0), x(tick), HEIGHT - 6, "middle") for tick in x_ticks]
-    shapes += _curve(points, x, y)
-    shapes.append(_line(0, 0, TOP, HEIGHT - BOTTOM, "cursor"))
-    shapes.append(tag("circle", cx=0, cy=0, r=3.5, class_="cursor"))
-    hover = [
-        [x(step), y(value), f"step {number(step, 0)}: {write(value)}"]
-        for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True)
-    ]
-    return tag(
-        "svg",
-        *shapes,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        tabindex=0,
-        aria_label=label,
-        data_points=json.dumps(hover),
-    )
+    return None if points is None else Plot(curve, points)
 
 
 def _tick_texts(values: Sequence[float], unit: Unit) -> list[str]:
@@ -298,28 +172,6 @@ def _tick_texts(values: Sequence[float], unit: Unit) -> list[str]:
         if all(round(value, digits) == value for value in scaled):
             return [number(value, digits) + sign for value in scaled]
     return [significant(value) + sign for value in scaled]
-
-
-def _curve(
-    points: Series, x: Callable[[float], float], y: Callable[[float], float]
-) -> list[Markup]:
-    def path(values: Sequence[float], steps: Sequence[float]) -> str:
-        return " ".join(f"{x(step)},{y(value)}" for step, value in zip(steps, values, strict=True))
-
-    shapes = []
-    steps = points.steps.tolist()
-    values = points.values.tolist()
-    if points.has_band:
-        band = path(points.low.tolist() + points.high.tolist()[::-1], steps + steps[::-1])
-        shapes.append(tag("path", d=f"M{band}Z", class_="band"))
-    kind = "faint" if points.window else "trace"
-    shapes.append(tag("polyline", points=path(values, steps), class_=kind))
-    if points.window:
-        shapes.append(tag("polyline", points=path(points.smooth.tolist(), steps), class_="trace"))
-    if len(values) <= 24:
-        dots = zip(steps, values, strict=True)
-        shapes += [tag("circle", cx=x(s), cy=y(v), r=2.5, class_="dot") for s, v in dots]
-    return shapes
 
 
 def _caption(curve: Curve, points: Series) -> list[str]:

@@ -1,18 +1,20 @@
 """The report: one HTML file that needs nothing but itself, from the template in `static/`."""
 
 import hashlib
+import unicodedata
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader
 
 from whet.evals import wording
-from whet.evals.charts import Bar, BarRow, Markup, bar_chart, bar_scale, line_chart, readable, tag
-from whet.evals.report_data import NamedEval, ReportData, StageTime
+from whet.evals.charts import Plot, make_plot, ticks
+from whet.evals.report_data import NamedEval, ReportData
 from whet.evals.stats import Estimate
+from whet.evals.summary import UNKNOWN
 from whet.store.files import write_atomic
 from whet.types import Verdict
 
@@ -25,7 +27,7 @@ VERDICTS = {
     Verdict.UNSCORED: ("unsure", "?", "not graded"),
 }
 MARKS = {True: ("good", "✓", "right"), False: ("bad", "✗", "wrong"), None: ("plain", "", "")}
-LEVEL_NOTES = {"1": "easiest fifth", "5": "hardest fifth"}
+LEVEL_NOTES = {"1": "easiest fifth", "5": "hardest fifth", UNKNOWN: "difficulty not known"}
 TIME_PARTS = {
     "sample": "answers by the engine",
     "grade": "waiting for graders after sampling",
@@ -47,7 +49,7 @@ def page(data: ReportData) -> str:
     sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     overall = _overall_rows(data.evals)
     levels = _level_rows(data.evals)
-    scale = bar_scale(overall + levels) if data.evals else []
+    highs = [estimate.high for row in overall + levels for _, estimate in row.bars]
     names = list(dict.fromkeys(item.name for item in data.evals))
     return (
         _environment()
@@ -57,10 +59,12 @@ def page(data: ReportData) -> str:
             style=style,
             script=script,
             policy=f"default-src 'none'; {sources}; base-uri 'none'",
-            overall_chart=bar_chart(overall, scale) if overall else "",
-            level_chart=bar_chart(levels, scale) if levels else "",
+            overall=overall,
+            levels=levels,
+            scale=ticks(0.0, max(0.1, *highs), 6) if data.evals else [],
+            tones=_tones(names),
             ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
-            curves=_curves(data),
+            plots=_plots(data),
             samples=[sample for sample in data.samples if sample.before or sample.after],
             titles=(names[0], names[-1]) if len(names) > 1 else ("before", "after"),
             settings=_settings(data.settings),
@@ -68,8 +72,6 @@ def page(data: ReportData) -> str:
             marks=MARKS,
             max_lines=MAX_LINES,
             parts=TIME_PARTS,
-            share=_share_cell,
-            time_bar=_time_bar,
         )
     )
 
@@ -82,8 +84,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_make_readable,
     )
-    for action in (wording.bounds, wording.duration, wording.number, wording.points, _cut):
-        environment.filters[action.__name__.lstrip("_")] = action
+    for name in ("bounds", "duration", "number", "percent", "percent_interval", "points"):
+        environment.filters[name] = getattr(wording, name)
+    environment.filters["cut"] = _cut
     return environment
 
 
@@ -91,85 +94,77 @@ def _make_readable(value: object) -> object:
     return value if hasattr(value, "__html__") else readable(str(value))
 
 
+def readable(text: str) -> str:
+    """Escape what would hide or reorder text: control and format characters, half surrogates.
+
+    >>> readable("a\\x00b\\u202ec")
+    'a\\\\x00b\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escape_hidden(character) for character in text)
+
+
+def _escape_hidden(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarRow:
+    """Estimates to compare with each other, under one label."""
+
+    label: str
+    note: str
+    bars: list[tuple[NamedEval, Estimate]]
+
+
 def _overall_rows(evals: Sequence[NamedEval]) -> list[BarRow]:
     sampled = [item for item in evals if not item.is_greedy]
     greedy = [item for item in evals if item.is_greedy]
-    bars = partial(_bars, _tones(evals))
     rows = []
     for k in sorted({k for item in sampled for k in item.summary.pass_at}):
         label = "One sampled answer" if k == 1 else f"Any of {k} answers"
-        estimates = [(item, item.summary.pass_at.get(k)) for item in sampled]
-        rows.append(BarRow(label=label, note=f"pass@{k}", bars=bars(estimates)))
-    estimates = [(item, item.summary.pass_at.get(1)) for item in greedy]
-    rows.append(BarRow(label="Greedy answer", note="temperature 0", bars=bars(estimates)))
-    return [row for row in rows if row.bars]
+        estimates = [item.summary.pass_at.get(k) for item in sampled]
+        rows += _bar_row(label, f"pass@{k}", sampled, estimates)
+    estimates = [item.summary.pass_at.get(1) for item in greedy]
+    return rows + _bar_row("Greedy answer", "temperature 0", greedy, estimates)
 
 
 def _level_rows(evals: Sequence[NamedEval]) -> list[BarRow]:
-    bars = partial(_bars, _tones(evals))
     shown = [item for item in evals if not item.is_greedy] or evals
-    levels = sorted({level for item in shown for level in item.summary.by_level} - {"unknown"})
+    levels = sorted({level for item in shown for level in item.summary.by_level} - {UNKNOWN})
     rows = []
-    for level in levels:
-        estimates = [(item, item.summary.by_level.get(level)) for item in shown]
-        note = LEVEL_NOTES.get(level, "")
-        rows.append(BarRow(label=f"Level {level}", note=note, bars=bars(estimates)))
-    if levels:
-        estimates = [(item, item.summary.by_level.get("unknown")) for item in shown]
-        rows.append(BarRow(label="Unknown", note="difficulty not known", bars=bars(estimates)))
-    estimates = [(item, item.summary.unsolvable) for item in shown]
-    note = "recognised as such; reported apart"
-    rows.append(BarRow(label="Unsolvable", note=note, bars=bars(estimates)))
-    return [row for row in rows if row.bars]
+    for level in [*levels, UNKNOWN] if levels else []:
+        label = "Unknown" if level == UNKNOWN else f"Level {level}"
+        estimates = [item.summary.by_level.get(level) for item in shown]
+        rows += _bar_row(label, LEVEL_NOTES.get(level, ""), shown, estimates)
+    estimates = [item.summary.unsolvable for item in shown]
+    return rows + _bar_row("Unsolvable", "recognised as such; reported apart", shown, estimates)
 
 
-def _bars(
-    tones: dict[str, str], estimates: Iterable[tuple[NamedEval, Estimate | None]]
-) -> tuple[Bar, ...]:
-    return tuple(
-        Bar(name=item.name, tone=tones[item.name], estimate=estimate)
-        for item, estimate in estimates
-        if estimate is not None
-    )
+def _bar_row(
+    label: str, note: str, evals: Sequence[NamedEval], estimates: Sequence[Estimate | None]
+) -> list[BarRow]:
+    """Make a row of the evaluations that have an estimate; none if none has."""
+    pairs = zip(evals, estimates, strict=True)
+    bars = [(item, estimate) for item, estimate in pairs if estimate is not None]
+    return [BarRow(label=label, note=note, bars=bars)] if bars else []
 
 
-def _tones(evals: Sequence[NamedEval]) -> dict[str, str]:
+def _tones(names: list[str]) -> dict[str, str]:
     """Give the first name the tone of before and the last that of after; a single one is after."""
-    names = list(dict.fromkeys(item.name for item in evals))
     tones = dict.fromkeys(names, "middle")
     return tones | dict.fromkeys(names[:1], "before") | dict.fromkeys(names[-1:], "after")
 
 
-def _share_cell(estimate: Estimate) -> Markup:
-    interval = tag("span", wording.bounds(estimate, 1, scale=100), class_="interval")
-    return Markup(wording.percent(estimate.mean, 1) + interval)
-
-
-def _curves(data: ReportData) -> dict[str, list[Markup]]:
-    stages: dict[str, list[Markup]] = {}
+def _plots(data: ReportData) -> dict[str, list[Plot]]:
+    stages: dict[str, list[Plot]] = {}
     for curve in data.curves:
-        if (figure := line_chart(curve)) is not None:
-            stages.setdefault(curve.stage, []).append(figure)
+        if (plot := make_plot(curve)) is not None:
+            stages.setdefault(curve.stage, []).append(plot)
     return stages
-
-
-def _time_bar(stage: StageTime, total: float) -> Markup:
-    """Draw a stage's share of the time, split into the parts of its steps where they are known."""
-    parts = dict(stage.parts)
-    if parts:
-        parts["rest"] = max(0.0, stage.seconds - sum(parts.values()))
-    rects = []
-    start = 0.0
-    for part, seconds in (parts or {"time": stage.seconds}).items():
-        share = 100 * seconds / total if total > 0 else 0.0
-        x = f"{start:.2f}%"
-        width = f"{share:.2f}%"
-        tip = f"{part}: {wording.duration(seconds)}"
-        rects.append(
-            tag("rect", x=x, width=width, height=8, class_=f"fill part-{part}", data_tip=tip)
-        )
-        start += share
-    return tag("svg", *rects, width="100%", height=8, aria_hidden="true")
 
 
 def _settings(text: str) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 from scipy.special import ndtr, ndtri
 
 from whet.errors import DataError
@@ -37,12 +38,11 @@ class Estimate:
 
     @staticmethod
     def from_json(row: Json) -> "Estimate":
-        if not isinstance(row, dict):
-            raise DataError(
-                f"an estimate must be an object with mean, low, high and count, not {row!r}"
-            )
-        mean, low, high, count = (_number(row, key) for key in ("mean", "low", "high", "count"))
-        return Estimate(mean=mean, low=low, high=high, count=int(count))
+        try:
+            return TypeAdapter(Estimate).validate_python(row)
+        except ValidationError as error:
+            numbers = "the numbers mean, low, high and count"
+            raise DataError(f"an estimate must be an object with {numbers}, not {row!r}") from error
 
 
 def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
@@ -124,9 +124,8 @@ def _resampled_means(values_P: Values, seed: int) -> Values:
     rows = max(1, CHUNK // count)
     means = []
     for start in range(0, RESAMPLES, rows):
-        index = random.integers(
-            0, count, size=(min(rows, RESAMPLES - start), count), dtype=np.int32
-        )
+        size = (min(rows, RESAMPLES - start), count)
+        index = random.integers(0, count, size=size, dtype=np.int32)
         means.append(values_P[index].mean(axis=1))
     return np.concatenate(means)
 
@@ -140,13 +139,6 @@ def _trials_interval(share: float, count: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2)) / (1 + z2 / count)
     return middle - half, middle + half
-
-
-def _number(row: Mapping[str, Json], key: str) -> float:
-    value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"an estimate's {key} must be a number, not {value!r}")
-    return float(value)
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:

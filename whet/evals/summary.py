@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
@@ -35,24 +36,16 @@ class EvalSummary:
     """Answers the grader failed on, also to unsolvable problems; pass@k leaves them out."""
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "pass_at": {str(k): estimate.to_json() for k, estimate in self.pass_at.items()},
-            "by_level": {level: estimate.to_json() for level, estimate in self.by_level.items()},
-            "unsolvable": None if self.unsolvable is None else self.unsolvable.to_json(),
-            "tokens": self.tokens.to_json(),
-            "unfinished": self.unfinished.to_json(),
-            "no_answer": self.no_answer.to_json(),
-            "num_problems": self.num_problems,
-            "num_rollouts": self.num_rollouts,
-            "num_unscored": self.num_unscored,
-        }
+        row: dict[str, Json] = TypeAdapter(EvalSummary).dump_python(self, mode="json")
+        return row
 
     @staticmethod
     def from_json(row: Mapping[str, Json]) -> "EvalSummary":
         try:
-            return _summary(row)
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"not an evaluation summary ({error!r}): {str(row)[:200]}") from error
+            return TypeAdapter(EvalSummary).validate_python(row)
+        except ValidationError as error:
+            reason = "{loc}: {msg}".format_map(error.errors()[0])
+            raise DataError(f"not an evaluation summary ({reason}): {str(row)[:200]}") from error
 
 
 def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
@@ -65,17 +58,17 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
             "an evaluation needs solvable problems with answers; "
             f"these {len(groups)} groups have none"
         )
+
+    def share(is_counted: Callable[[Rollout], bool]) -> Estimate:
+        return share_estimate(_means(rollouts, is_counted), seed=seed)
+
     return EvalSummary(
         pass_at=_pass_at(rollouts, ks, seed),
         by_level=_by_level(rollouts, seed),
         unsolvable=_pass_at(apart, [1], seed).get(1),
         tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
-        unfinished=share_estimate(
-            _means(rollouts, lambda r: r.completion.finish is Finish.LENGTH), seed=seed
-        ),
-        no_answer=share_estimate(
-            _means(rollouts, lambda r: _verdict(r) is Verdict.NO_ANSWER), seed=seed
-        ),
+        unfinished=share(lambda r: r.completion.finish is Finish.LENGTH),
+        no_answer=share(lambda r: _verdict(r) is Verdict.NO_ANSWER),
         num_problems=len(rollouts),
         num_rollouts=sum(len(siblings) for siblings in rollouts),
         num_unscored=sum(
@@ -148,32 +141,3 @@ def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Est
         levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
     passes = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
     return {level: estimates[1] for level, estimates in passes.items() if estimates}
-
-
-def _summary(row: Mapping[str, Json]) -> EvalSummary:
-    pass_at = _estimates(row["pass_at"])
-    by_level = _estimates(row["by_level"])
-    unsolvable = row["unsolvable"]
-    return EvalSummary(
-        pass_at={int(k): estimate for k, estimate in pass_at.items()},
-        by_level=by_level,
-        unsolvable=None if unsolvable is None else Estimate.from_json(unsolvable),
-        tokens=Estimate.from_json(row["tokens"]),
-        unfinished=Estimate.from_json(row["unfinished"]),
-        no_answer=Estimate.from_json(row["no_answer"]),
-        num_problems=_count(row["num_problems"]),
-        num_rollouts=_count(row["num_rollouts"]),
-        num_unscored=_count(row["num_unscored"]),
-    )
-
-
-def _estimates(row: Json) -> dict[str, Estimate]:
-    if not isinstance(row, dict):
-        raise ValueError(f"expected an object of estimates, not {row!r}")
-    return {key: Estimate.from_json(value) for key, value in row.items()}
-
-
-def _count(value: Json) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected a whole number, not {value!r}")
-    return value

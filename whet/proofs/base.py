@@ -1,7 +1,7 @@
 """What a proof is: a measurement, the limit it must keep, and the fault where it does not."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whet.types import Json
@@ -33,12 +33,12 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """How a proof came out; `broken` is the error of one that could not be carried through."""
+class ProofResult:
+    """How a proof came out; `error` is that of one that could not be carried through."""
 
     proof: Proof
     measure: Measure | None
-    broken: str
+    error: str
     seconds: float
 
     @property
@@ -47,31 +47,36 @@ class Finding:
 
     @property
     def text(self) -> str:
-        return self.broken if self.measure is None else self.measure.text
+        return self.error if self.measure is None else self.measure.text
 
     def to_json(self) -> dict[str, Json]:
-        gap, limit = (
-            (None, None) if self.measure is None else (self.measure.gap, self.measure.limit)
-        )
+        gap = None if self.measure is None else self.measure.gap
         return {
             "name": self.proof.name,
             "claim": self.proof.claim,
             "ok": self.ok,
             "measured": self.text,
             "gap": gap if gap is not None and abs(gap) < float("inf") else None,
-            "limit": limit,
+            "limit": None if self.measure is None else self.measure.limit,
             "fault": None if self.ok else self.proof.fault,
             "remedy": None if self.ok else self.proof.remedy,
             "seconds": round(self.seconds, 3),
         }
 
 
-def try_proof(proof: Proof) -> Finding:
+def find_worst(gaps: Mapping[str, float]) -> tuple[str, float]:
+    """Find the largest gap, and what has it."""
+    return max(gaps.items(), key=lambda item: item[1])
+
+
+def try_proof(proof: Proof) -> ProofResult:
     """Carry a proof out. One that ends in an error has failed like one that measures too much."""
     start = time.monotonic()
-    measure, broken = None, ""
+    measure = None
+    error_text = ""
     try:
         measure = proof.measure()
     except Exception as error:  # what is broken decides how it breaks
-        broken = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
-    return Finding(proof=proof, measure=measure, broken=broken, seconds=time.monotonic() - start)
+        error_text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+    seconds = time.monotonic() - start
+    return ProofResult(proof=proof, measure=measure, error=error_text, seconds=seconds)

@@ -5,7 +5,7 @@ Shapes: V tokens of a toy vocabulary, M answers of one token each.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
@@ -18,15 +18,15 @@ from whet.algos.rows import ROWS, KlPlace, WeightsName
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
 from whet.models.transformer import Transformer
-from whet.proofs import specimen
-from whet.proofs.base import Measure
+from whet.proofs import fixtures
+from whet.proofs.base import Measure, find_worst
 from whet.rng import stream
 from whet.train import credit
 from whet.train.learner import LocalLearner, divide, score_batch
 from whet.train.optim import TrainConfig
-from whet.types import Group
+from whet.types import Group, Role, Rollout
 
-LENGTHS = tuple(length - start for length, start in specimen.SHAPES)
+LENGTHS = tuple(length - start for length, start in fixtures.SHAPES)
 DIVISOR = 50
 MICRO_TOKENS = (40, 60, 85, 100, 10_000)
 """Sizes of micro-batches: the longest example alone, several, all at once."""
@@ -45,23 +45,19 @@ def divisor() -> Measure:
     off: dict[str, float] = {}
     for name, wanted in expected.items():
         algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
-        weights = [
-            example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)
-        ]
-        off[name] = max(abs(ours / right - 1) for ours, right in zip(weights, wanted, strict=True))
-    worst = max(off, key=lambda name: off[name])
-    text = f"weights of {len(off)} rules over {total} tokens are off by {off[worst]:.1e}"
-    return Measure(
-        gap=off[worst], limit=1e-12, text=text + (f" ({worst})" if off[worst] > 1e-12 else "")
-    )
+        weighed = credit.weigh(fixtures.make_examples(), algo.weights)
+        off[name] = max(abs(e.weight / w - 1) for e, w in zip(weighed, wanted, strict=True))
+    worst, gap = find_worst(off)
+    text = f"weights of {len(off)} rules over {total} tokens are off by {gap:.1e}"
+    return Measure(gap=gap, limit=1e-12, text=text + (f" ({worst})" if gap > 1e-12 else ""))
 
 
 def targets() -> Measure:
     """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
     total = sum(LENGTHS)
-    model = specimen.model(dtype=torch.float32)
-    examples = specimen.make_examples()
-    missing = {}
+    model = fixtures.model(dtype=torch.float32)
+    examples = fixtures.make_examples()
+    missed = 0
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
 
@@ -72,11 +68,10 @@ def targets() -> Measure:
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, catalog.Objective(loss=loss))
         scored = sum(len(scores) for scores in learner.logprobs(examples))
-        missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
-    worst = max(missing, key=lambda tokens: missing[tokens])
+        missed = max(missed, abs(total - sum(seen)), abs(total - scored))
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
-    text = f"{missing[worst]} of {total} targets are missed or seen twice, {sizes}"
-    return Measure(gap=missing[worst], limit=0, text=text)
+    text = f"{missed} of {total} targets are missed or seen twice, {sizes}"
+    return Measure(gap=missed, limit=0, text=text)
 
 
 def pass_at_k() -> Measure:
@@ -91,11 +86,8 @@ def pass_at_k() -> Measure:
             draws = [comb(n, c) * chance**c * (1 - chance) ** (n - c) for c in range(n + 1)]
             mean = sum(draw * stats.pass_at_k(n, c, k) for c, draw in enumerate(draws))
             gaps.append(abs(mean - (1 - (1 - chance) ** k)))
-    return Measure(
-        gap=max(gaps),
-        limit=1e-9,
-        text=f"off by {max(gaps):.1e} from enumeration, up to {n} answers",
-    )
+    text = f"off by {max(gaps):.1e} from enumeration, up to {n} answers"
+    return Measure(gap=max(gaps), limit=1e-9, text=text)
 
 
 LIMIT = 1e-5
@@ -109,53 +101,42 @@ SEQUENCES = catalog.AlgoConfig(name="gspo")
 @torch.no_grad()
 def packing() -> Measure:
     """Score examples laid end to end and one by one."""
-    model = specimen.model(dtype=torch.float32)
-    examples = credit.weigh(specimen.make_examples(), _algo(PENALISED).weights)
+    model = fixtures.model(dtype=torch.float32)
+    examples = credit.weigh(fixtures.make_examples(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
     gap = abs(losses / total - 1) if apart <= CLOSE else apart
-    text = (
-        f"loss {losses:.6f} packed and {total:.6f} one by one; log-probabilities up to {apart:.1e} "
-        "apart"
-    )
-    return Measure(gap=gap, limit=LIMIT, text=text)
+    text = f"loss {losses:.6f} packed and {total:.6f} one by one"
+    distance = f"log-probabilities up to {apart:.1e} apart"
+    return Measure(gap=gap, limit=LIMIT, text=f"{text}; {distance}")
 
 
 def splits() -> Measure:
     """Compute the gradient of one step in many splits, and compare with one by one."""
     off = {}
-    model = specimen.model(dtype=torch.float32)
+    model = fixtures.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = credit.weigh(specimen.make_examples(), algo.weights)
-        expected = _gradient(
-            model, [[example] for example in examples], algo.objective, one_by_one=True
-        )
+        examples = credit.weigh(fixtures.make_examples(), algo.weights)
+        alone = [[example] for example in examples]
+        expected = _gradient(model, alone, algo.objective, one_by_one=True)
         for name, parts, tokens in _ways(examples):
             gradients = _gradient(model, parts, algo.objective, tokens=tokens)
-            off[f"{cfg.name}, {name}"] = max(
-                (
-                    float((gradients[key] - wanted).norm() / wanted.norm())
-                    for key, wanted in expected.items()
-                ),
-                default=float("inf"),
-            )
-    worst = max(off, key=lambda name: off[name])
-    return Measure(
-        gap=off[worst],
-        limit=LIMIT,
-        text=f"{len(off)} ways to split it are up to {off[worst]:.1e} off ({worst})",
-    )
+            gaps = [_distance(gradients[key], wanted) for key, wanted in expected.items()]
+            off[f"{cfg.name}, {name}"] = max(gaps, default=float("inf"))
+    worst, gap = find_worst(off)
+    text = f"{len(off)} ways to split it are up to {gap:.1e} off ({worst})"
+    return Measure(gap=gap, limit=LIMIT, text=text)
 
 
 def ratio() -> Measure:
     """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
-    policy = specimen.policy()
-    examples = specimen.sample_examples(policy)
+    policy = fixtures.policy()
+    examples = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
-    off = {}
+    off: dict[str, float] = {}
     names = [name for name, row in ROWS.items() if row.steps is None and row.advantage != "gae"]
     for name in names:
         algo = catalog.build(catalog.AlgoConfig(name=name), max_tokens=16)
@@ -166,9 +147,9 @@ def ratio() -> Measure:
         if ROWS[name].surrogate == "clip":
             expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
             off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
-    worst = max(off, key=lambda name: off[name])
-    text = f"first ratio of {len(names)} algorithms is off by {max(off[worst], 0):.1e}"
-    return Measure(gap=off[worst], limit=0.0, text=text + (f" ({worst})" if off[worst] > 0 else ""))
+    worst, gap = find_worst(off)
+    text = f"first ratio of {len(names)} algorithms is off by {max(gap, 0):.1e}"
+    return Measure(gap=gap, limit=0.0, text=text + (f" ({worst})" if gap > 0 else ""))
 
 
 def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:
@@ -190,11 +171,12 @@ def _ways(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]
         yield f"shuffled, micro-batches of {tokens} tokens", [shuffled], tokens
     yield "backwards", [list(examples)[::-1]], 10_000
     yield "accumulated in two parts", [list(examples)[:3], list(examples)[3:]], 60
-    yield (
-        "accumulated in pairs",
-        [shuffled[at : at + 2] for at in range(0, len(shuffled), 2)],
-        10_000,
-    )
+    pairs = [shuffled[at : at + 2] for at in range(0, len(shuffled), 2)]
+    yield "accumulated in pairs", pairs, 10_000
+
+
+def _distance(value: Tensor, wanted: Tensor) -> float:
+    return float((value - wanted).norm() / wanted.norm())
 
 
 def _gradient(
@@ -247,19 +229,18 @@ def kl() -> Measure:
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
         gradient = _in_loss(direct, theta_V, reference_V)
-        gaps[f"direct gradient of {name}"] = float(
-            (gradient - BETA * meant).norm() / (BETA * slope_V).norm()
-        )
+        difference = (gradient - BETA * meant).norm()  # k1 means none, so not a share of its own
+        gaps[f"direct gradient of {name}"] = float(difference / (BETA * slope_V).norm())
         own = _in_loss(direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V)
-        gaps[f"gradient of {name}"] = float((own - BETA * slope_V).norm() / (BETA * slope_V).norm())
+        gaps[f"gradient of {name}"] = _distance(own, BETA * slope_V)
     shares = []
     for place in PLACES:
         gradient = _of_algorithm(place, theta_V, reference_V) / BETA
-        gaps[f"whole penalty in the {place}"] = float((gradient - slope_V).norm() / slope_V.norm())
+        gaps[f"whole penalty in the {place}"] = _distance(gradient, slope_V)
         shares.append(f"{float(gradient @ slope_V / (slope_V @ slope_V)):.4f} times in the {place}")
-    worst = max(gaps, key=lambda name: gaps[name])
-    text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gaps[worst]:.1e}"
-    return Measure(gap=gaps[worst], limit=LIMIT, text=text)
+    worst, gap = find_worst(gaps)
+    text = f"the KL's gradient counts {' and '.join(shares)}; {worst} is off by {gap:.1e}"
+    return Measure(gap=gap, limit=LIMIT, text=text)
 
 
 def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
@@ -297,17 +278,22 @@ def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tenso
 
 
 def _pairs(logprobs: Sequence[float]) -> list[Group]:
-    made = []
-    for first in range(len(logprobs)):
-        for second in range(len(logprobs)):
-            asked = specimen.problem(f"{first} {second}")
-            made.append(
-                tuple(
-                    specimen.rollout(asked, number, [token], [logprobs[token]], 0.0)
-                    for number, token in enumerate((first, second))
-                )
+    """Make a group of each pair of answers, without a reward."""
+    groups = []
+    for pair in product(range(len(logprobs)), repeat=2):
+        problem = fixtures.problem("{} {}".format(*pair))
+        group = []
+        for number, token in enumerate(pair):
+            rollout = Rollout.from_text(problem, "", model="tiny", number=number, role=Role.SOLVER)
+            completion = replace(
+                rollout.completion,
+                tokens=np.array([token], dtype=np.int32),
+                logprobs=np.array([logprobs[token]], dtype=np.float32),
             )
-    return made
+            prompt = np.array([1], dtype=np.int32)
+            group.append(replace(rollout, prompt_tokens=prompt, completion=completion, reward=0.0))
+        groups.append(tuple(group))
+    return groups
 
 
 def _terms(logprob_M: Tensor, advantage_M: Tensor, ref_logprob_M: Tensor) -> TokenTerms:

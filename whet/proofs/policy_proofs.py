@@ -17,7 +17,7 @@ from whet.data.examples import Example
 from whet.engine.base import Counts, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
-from whet.proofs import specimen
+from whet.proofs import fixtures
 from whet.proofs.base import Measure
 from whet.proofs.learner_proofs import CLOSE
 from whet.rewards.spec import RewardSpec
@@ -82,7 +82,7 @@ class _Marks(Task):
     is_bounded = True
 
     def problems(self, split: Split) -> list[Problem]:
-        return [specimen.problem(str(index)) for index in range(len(IS_RIGHT))]
+        return [fixtures.problem(str(index)) for index in range(len(IS_RIGHT))]
 
     def score(self, problem: Problem, text: str) -> Score:
         is_right = text.split()[:1] == [problem.answer]
@@ -104,16 +104,15 @@ class _OutOfOrder(ScriptedEngine):
 
 def rewards() -> Measure:
     """Each answer says which it is, so its advantage can be worked out from its tokens alone."""
-    tokenizer = specimen.tokenizer()
+    tokenizer = fixtures.tokenizer()
     chat = ChatFormat(tokenizer)
     task = _Marks()
 
     def answer(request: Request) -> Tokens:
         index, number = map(int, request.id.split("/"))
         first = index if IS_RIGHT[index][number] == "1" else 90 - index
-        return np.append(tokenizer.encode(f"{first} {number}"), min(chat.stop_tokens)).astype(
-            np.int32
-        )
+        words = tokenizer.encode(f"{first} {number}")
+        return np.append(words, min(chat.stop_tokens)).astype(np.int32)
 
     chat_engine = collect.ChatEngine(engine=_OutOfOrder(answer), chat=chat, name="specimen")
     samples = len(IS_RIGHT[0])
@@ -131,11 +130,8 @@ def rewards() -> Measure:
         row = IS_RIGHT[first if first < len(IS_RIGHT) else 90 - first]
         expected = float(row[number]) - row.count("1") / samples
         wrong += abs(float(np.mean(example.advantage)) - expected) > 1e-6
-    text = (
-        f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order, have another's reward "
-        "or advantage"
-    )
-    return Measure(gap=wrong, limit=0, text=text)
+    share = f"{wrong} of {len(IS_RIGHT) * samples} answers, drawn out of order,"
+    return Measure(gap=wrong, limit=0, text=f"{share} have another's reward or advantage")
 
 
 VERSION = 7
@@ -143,32 +139,31 @@ ROUGH = 0.25
 """Between the same two in bfloat16, where neither is exact; other weights are several nats away."""
 
 
-def engine() -> Measure:
-    """Sample more requests than slots, some sharing a prompt, and score them packed."""
-    policy = specimen.policy()
-    exactness = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
-    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
+def engine(own: Policy | None = None) -> Measure:
+    """Sample more requests than slots, some sharing a prompt, and score them packed.
 
-
-def engine_of(policy: Policy) -> Measure:
-    """Do the same with a model of the user's."""
-    exactness = check_exact(policy)
-    return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
+    `own` is a model of the user's.
+    """
+    policy = own or fixtures.policy()
+    requests = fixtures.requests(policy.model.cfg.vocab_size)
+    exactness = check_exact(policy) if own else compare(policy, requests)
+    # Our kernels give the same bits; elsewhere products of other shapes round otherwise.
+    limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _rounding(policy)
+    return Measure(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
 
 
 def publish() -> Measure:
     """Move the weights far, publish, and sample: engine and learner must agree."""
-    policy = specimen.policy()
-    before = specimen.sample_examples(policy)
+    policy = fixtures.policy()
+    before = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
     update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
-    moved = float(
-        np.abs(np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)).mean()
-    )
+    change = np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)
+    moved = float(np.abs(change).mean())
     policy.publish(VERSION)
-    asked = specimen.requests(policy.model.cfg.vocab_size)
+    asked = fixtures.requests(policy.model.cfg.vocab_size)
     versions = sorted({completion.version for _, completion in policy.engine.generate(asked)})
-    after = specimen.sample_examples(policy)
+    after = fixtures.sample_examples(policy)
     ours = np.concatenate(learner.logprobs(after))
     theirs = _engine_logprobs(after)
     gap = float(np.abs(ours - theirs).max())
@@ -188,11 +183,6 @@ def _engine_logprobs(examples: Sequence[Example]) -> Floats:
     )
 
 
-def _limit(policy: Policy) -> float:
-    """Our kernels give the same bits; elsewhere products of other shapes round otherwise."""
-    return 0.0 if policy.model.device.type in TRITON_DEVICES else _rounding(policy)
-
-
 def _rounding(policy: Policy) -> float:
     return CLOSE if policy.model.dtype == torch.float32 else ROUGH
 
@@ -203,8 +193,8 @@ ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
 
 def resume() -> Measure:
     """Take two steps, save, take a third; load into another model and take the third again."""
-    straight = specimen.policy()
-    stopped = specimen.policy(seed=1)
+    straight = fixtures.policy()
+    stopped = fixtures.policy(seed=1)
     cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
     first, second = (policy.learner(cfg, steps=2 * STEPS) for policy in (straight, stopped))
     for step in range(2):
@@ -229,7 +219,7 @@ def resume() -> Measure:
 
 def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
     policy.publish(step)
-    examples = specimen.sample_examples(policy)
+    examples = fixtures.sample_examples(policy)
     was_settled = torch.are_deterministic_algorithms_enabled()
     set_determinism(True)
     try:

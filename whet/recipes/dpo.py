@@ -8,7 +8,7 @@ from pydantic import Field
 from whet.algos.objectives import PreferenceConfig, preference_objective
 from whet.config import Config
 from whet.data.problems import some_problems_of
-from whet.data.views import Fault, PairRule, PairView, preferences
+from whet.data.views import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.errors import DataError
 from whet.evals.validation import evaluate
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
@@ -99,7 +99,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
     manager = session.manager(learner, guard=CollapseGuard(cfg.guard, run, learner, cfg.validation))
     with session.grader:
         rollouts = read_answers(cfg, session)
-        view = preferences(
+        view = make_preference_pairs(
             rollouts,
             policy.chat,
             cfg.pairs.rules,
@@ -152,7 +152,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
     return [rollout for group in groups for rollout in group]
 
 
-def check_pairs(view: PairView) -> None:
+def check_pairs(view: PreferencePairs) -> None:
     """Print how many pairs there are and what was left out; stop where there is no pair."""
     left_out = [
         f"{view.faults[fault]:,} {words}" for fault, words in LEFT_OUT.items() if view.faults[fault]

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from whet.algos.catalog import AlgoConfig, resolve
 from whet.algos.catalog import build as build_algorithm
-from whet.data.feed import CurriculumConfig, Feed, Mixed
+from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.grading.check_task import check_first
@@ -69,7 +69,7 @@ class RLConfig(TrainingConfig):
     """Where the temperature goes, along an exponential path over the steps; None keeps it."""
     gather: GatherConfig = GatherConfig()
     """Which answers a step gathers, and which of them it trains on."""
-    curriculum: CurriculumConfig = Mixed()
+    curriculum: CurriculumConfig = MixedCurriculum()
     """Which problems come when."""
     lag: int = Field(default=0, ge=0)
     """Steps between sampling and training on it; algo.staleness corrects for what moved in

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
-from whet.data.views import imitation, texts
+from whet.data.views import make_sft_examples, texts
 from whet.recipes.training import (
     STEPS_PER_LINE,
     TrainingConfig,
@@ -50,7 +50,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     session = open_session(cfg, run, texts=texts(rollouts), model_seed=model_seed)
     policy = session.policy
     clock = session.clock
-    view = imitation(rollouts, policy.chat, policy.engine.context)
+    view = make_sft_examples(rollouts, policy.chat, policy.engine.context)
     console.print(
         f"{len(view.examples):,} examples, {view.num_too_long:,} left out as longer than "
         f"{policy.engine.context} tokens"

@@ -17,6 +17,8 @@ from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, 
 
 V = TypeVar("V")
 N = TypeVar("N", bound=np.generic)
+PLAIN = ("id", "group", "model", "version", "text", "reward")
+"""Columns whose cells are read as they are."""
 
 
 def write_rollouts(path: Path, groups: Iterable[Group]) -> None:
@@ -68,41 +70,35 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
 
 
 def _rollouts(table: pa.Table) -> list[Rollout]:
-    texts = {
-        name: table.column(name).to_pylist() for name in ("id", "group", "model", "text", "reward")
-    }
-    roles = _decode(table, "role", Role)
-    problems = _decode(table, "problem", _problem)
-    scores = _scores(table)
-    steps = _decode(table, "steps", _steps)
-    completions = _completions(table)
+    plain = {name: table.column(name).to_pylist() for name in PLAIN}
+    roles = _require(_decode(table, "role", Role), "role")
+    problems = _require(_decode(table, "problem", _problem), "problem")
+    steps = _require(_decode(table, "steps", _steps), "steps")
+    finishes = _require(_decode(table, "finish", Finish), "finish")
     prompts = _arrays(table, "prompt_tokens", np.int32)
-    return [
-        Rollout(
-            id=texts["id"][i],
-            group=texts["group"][i],
-            problem=_require(problems[i], "problem"),
-            role=_require(roles[i], "role"),
-            model=texts["model"][i],
-            prompt_tokens=prompts[i],
-            completion=completions[i],
-            text=texts["text"][i],
-            score=scores[i],
-            reward=texts["reward"][i],
-            steps=_require(steps[i], "steps"),
-        )
-        for i in range(table.num_rows)
-    ]
-
-
-def _completions(table: pa.Table) -> list[Completion]:
     tokens = _arrays(table, "tokens", np.int32)
     logprobs = _arrays(table, "logprobs", np.float32)
-    finishes = _decode(table, "finish", Finish)
-    versions = table.column("version").to_pylist()
+    scores = _scores(table)
     return [
-        Completion(tokens=t, logprobs=p, finish=_require(f, "finish"), version=v)
-        for t, p, f, v in zip(tokens, logprobs, finishes, versions, strict=True)
+        Rollout(
+            id=plain["id"][i],
+            group=plain["group"][i],
+            problem=problems[i],
+            role=roles[i],
+            model=plain["model"][i],
+            prompt_tokens=prompts[i],
+            completion=Completion(
+                tokens=tokens[i],
+                logprobs=logprobs[i],
+                finish=finishes[i],
+                version=plain["version"][i],
+            ),
+            text=plain["text"][i],
+            score=scores[i],
+            reward=plain["reward"][i],
+            steps=steps[i],
+        )
+        for i in range(table.num_rows)
     ]
 
 
@@ -111,14 +107,10 @@ def _scores(table: pa.Table) -> list[Score | None]:
     parts = _decode(table, "parts", _parts)
     answers = table.column("answer").to_pylist()
     notes = _decode(table, "note", str)
-    scores: list[Score | None] = []
-    for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True):
-        if v is None:
-            scores.append(None)
-        else:
-            note = _require(n, "note")
-            scores.append(Score(verdict=v, parts=_require(p, "parts"), answer=a, note=note))
-    return scores
+    return [
+        None if v is None else Score(verdict=v, parts=p or {}, answer=a, note=n or "")
+        for v, p, a, n in zip(verdicts, parts, answers, notes, strict=True)
+    ]
 
 
 def read_columns(path: Path) -> pa.Table:
@@ -174,10 +166,11 @@ def _arrays(table: pa.Table, name: str, kind: type[N]) -> list[NDArray[N]]:
     return arrays
 
 
-def _require(value: V | None, name: str) -> V:
-    if value is None:
+def _require(values: list[V | None], name: str) -> list[V]:
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
         raise ValueError(f"a row has no {name}")
-    return value
+    return present
 
 
 def _problem(text: str) -> Problem:

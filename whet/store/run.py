@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from whet.config import Config, Loaded, differences, load, show, to_table, to_toml
@@ -157,9 +156,8 @@ class RunStore:
         return read_rollouts(self.rollout_file(name, step))
 
     def rollout_steps(self, name: Name) -> list[int]:
-        return [
-            step for step, _ in _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
-        ]
+        files = _find_steps(self.folder / "rollouts", rf"{name}-(\d+)\.parquet")
+        return [step for step, _ in files]
 
     def write_eval(self, step: int, result: Mapping[str, Json]) -> None:
         write_json(self.folder / "evals" / f"{step:06d}.json", dict(result))
@@ -193,12 +191,7 @@ class RunStore:
     def __enter__(self) -> "RunStore":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _enter(

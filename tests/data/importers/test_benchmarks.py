@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft
+from whet.data.importers.base import ParsedRow
 from whet.data.sources import read_source
 from whet.errors import DataError
 from whet.store.files import to_line
@@ -74,9 +74,9 @@ pytestmark = pytest.mark.skipif(
 each_file = pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
 
 
-def drafts(file: Path) -> list[tuple[str, Draft]]:
+def drafts(file: Path) -> list[tuple[str, ParsedRow]]:
     layout = FORMATS[file.stem]
-    return [(row.place, layout.draft(row.fields)) for row in read_source(file)]
+    return [(row.place, layout.parse(row.fields)) for row in read_source(file)]
 
 
 def problems(file: Path) -> list[Problem]:
@@ -134,7 +134,7 @@ def test_a_spoilt_row_is_read_or_refused_and_never_raises_anything_else(file: Pa
     for place in row:
         for value in JUNK:
             try:
-                draft = layout.draft({**row, place: value})
+                draft = layout.parse({**row, place: value})
                 draft.to_problem(split="test", override=None, source=file.stem, place="a:1")
             except DataError:
                 num_refused += 1
@@ -162,7 +162,7 @@ def test_a_row_keeps_its_own_id_or_its_file_and_line(name: str, number: int, exp
     assert (draft.source_id or f"{file.name}:{place.split()[-1]}") == expected
 
 
-def draft(name: str, number: int) -> Draft:
+def draft(name: str, number: int) -> ParsedRow:
     return drafts(next(file for file in FILES if file.stem == name))[number][1]
 
 
@@ -175,7 +175,7 @@ def test_a_worked_example_does_not_tell_its_answer() -> None:
 
 def test_the_answer_of_graphwiz_is_that_of_the_independent_solver() -> None:
     file = next(file for file in FILES if file.stem == "graphwiz")
-    rows = [(row.fields, FORMATS["graphwiz"].draft(row.fields)) for row in read_source(file)]
+    rows = [(row.fields, FORMATS["graphwiz"].parse(row.fields)) for row in read_source(file)]
     wrong = [(row["answer"], draft.answer) for row, draft in rows if row["answer_agrees"] is False]
     assert len(wrong) == 8
     assert all(isinstance(said, str) and answer not in said for said, answer in wrong)
@@ -206,7 +206,7 @@ def test_labelled_answers_come_along() -> None:
 
 def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:
     file = next(file for file in FILES if file.stem == "bigbench_mistake")
-    found = {row.fields["task"]: FORMATS[file.stem].draft(row.fields) for row in read_source(file)}
+    found = {row.fields["task"]: FORMATS[file.stem].parse(row.fields) for row in read_source(file)}
     tasks = {kind: draft.task for kind, draft in found.items()}
     assert tasks == {
         "logical_deduction": "choice",
@@ -217,4 +217,4 @@ def test_traces_with_mistakes_are_problems_of_four_tasks() -> None:
     }
     row = next(iter(read_source(file))).fields
     with pytest.raises(DataError, match="task 'chess' is not known; known are logical_deduction, "):
-        FORMATS[file.stem].draft({**row, "task": "chess"})
+        FORMATS[file.stem].parse({**row, "task": "chess"})

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft
+from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import graph_in
 from whet.data.importers.math import last_box_text
-from whet.data.importing import Graders
+from whet.data.importing import check_gradable
 from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
@@ -34,13 +34,13 @@ LIVE: dict[str, Json] = {
 }
 
 
-def verdict(draft: Draft, response: str) -> Verdict:
+def verdict(draft: ParsedRow, response: str) -> Verdict:
     problem = draft.to_problem(split="test", override=None, source="x", place="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 
 def test_cruxeval_asks_for_the_output_or_for_any_input_that_gives_it() -> None:
-    out, into = FORMATS["cruxeval_o"].draft(CRUX), FORMATS["cruxeval_i"].draft(CRUX)
+    out, into = FORMATS["cruxeval_o"].parse(CRUX), FORMATS["cruxeval_i"].parse(CRUX)
     assert (out.answer, into.answer, out.source_id) == ("[2, 1]", "[2]", "s1")
     assert verdict(out, "<answer>[2, 1]</answer>") is Verdict.CORRECT
     assert verdict(into, "<answer>[2]</answer>") is Verdict.CORRECT
@@ -49,25 +49,25 @@ def test_cruxeval_asks_for_the_output_or_for_any_input_that_gives_it() -> None:
 
 def test_codeio_asks_both_ways_about_the_first_pair() -> None:
     out, into = (
-        FORMATS["codeio_o"].draft(CODEIO),
-        FORMATS["codeio_i"].draft({**CODEIO, "funcname": "main_solution"}),
+        FORMATS["codeio_o"].parse(CODEIO),
+        FORMATS["codeio_i"].parse({**CODEIO, "funcname": "main_solution"}),
     )
     assert (out.answer, into.answer, into.payload["entry"]) == ("6", '{"n": 3}', "main_solution")
     assert verdict(out, "```json\n6\n```") is Verdict.CORRECT
     assert verdict(into, '```json\n{"n": 3}\n```') is Verdict.CORRECT
     with pytest.raises(DataError, match="'ios' should be a list of objects"):
-        FORMATS["codeio_o"].draft({**CODEIO, "ios": []})
+        FORMATS["codeio_o"].parse({**CODEIO, "ios": []})
 
 
 def test_livecodebench_takes_cases_or_calls_and_unpickles_nothing() -> None:
     cases: Json = [{"input": "1 2", "output": "3", "testtype": "stdin"}]
-    draft = FORMATS["livecodebench"].draft({**LIVE, "public_test_cases": json.dumps(cases)})
+    draft = FORMATS["livecodebench"].parse({**LIVE, "public_test_cases": json.dumps(cases)})
     assert draft.payload["cases"] == [
         {"input": "1 2", "output": "3"}
     ] and draft.level == pytest.approx(0.1)
     calls: Json = [{"input": "1\n[2]", "output": "[1, 2]", "testtype": "functional"}]
     row = {**LIVE, "public_test_cases": calls, "private_test_cases": calls}
-    found = FORMATS["livecodebench"].draft(
+    found = FORMATS["livecodebench"].parse(
         {**row, "metadata": '{"func_name": "put"}', "starter_code": "class Solution:"}
     )
     assert found.payload["entry"] == "Solution().put"
@@ -75,7 +75,7 @@ def test_livecodebench_takes_cases_or_calls_and_unpickles_nothing() -> None:
     program = "```python\nclass Solution:\n    def put(self, a, b):\n        return [a] + b\n```"
     assert verdict(found, program) is Verdict.CORRECT
     with pytest.raises(DataError, match="need its name as metadata"):
-        FORMATS["livecodebench"].draft(row)
+        FORMATS["livecodebench"].parse(row)
 
 
 def test_taco_keeps_its_first_solution() -> None:
@@ -85,7 +85,7 @@ def test_taco_keeps_its_first_solution() -> None:
         "input_output": json.dumps(tests),
         "solutions": '["print(int(input()) + 1)"]',
     }
-    draft = FORMATS["taco"].draft(row)
+    draft = FORMATS["taco"].parse(row)
     assert draft.answer == "print(int(input()) + 1)"
     assert verdict(draft, f"```python\n{draft.answer}\n```") is Verdict.CORRECT
 
@@ -95,14 +95,14 @@ def test_several_right_outputs_without_a_checker_are_unsupported() -> None:
         "problem": "Print any valid answer.",
         "tests": [{"input": "1", "output": "2"}],
     }
-    reason = FORMATS["codeforces_stdin"].draft(row).unsupported
+    reason = FORMATS["codeforces_stdin"].parse(row).unsupported
     assert reason is not None and reason.startswith("several outputs are right")
 
 
 def test_hands_come_as_lists_traces_or_table_lines() -> None:
-    listed = FORMATS["game24"].draft({"values": [13, 9, 10, 4]})
-    traced = FORMATS["game24"].draft({"input": "4 9 10 13\n", "output": "reach 24!"})
-    line = FORMATS["game24"].draft({"Rank": "5", "Puzzles": "4 9 10 13"})
+    listed = FORMATS["game24"].parse({"values": [13, 9, 10, 4]})
+    traced = FORMATS["game24"].parse({"input": "4 9 10 13\n", "output": "reach 24!"})
+    line = FORMATS["game24"].parse({"Rank": "5", "Puzzles": "4 9 10 13"})
     assert listed.id == traced.id == line.id
     assert listed.prompt[0].content == "13 9 10 4"
     assert (traced.answers[0].text, line.source_id) == ("reach 24!", "5")
@@ -247,7 +247,7 @@ def test_a_row_that_does_not_fit_its_layout_is_refused(
     name: str, row: dict[str, Json], sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        FORMATS[name].draft(row)
+        FORMATS[name].parse(row)
 
 
 @pytest.mark.parametrize(
@@ -312,18 +312,20 @@ JUNK: tuple[Json, ...] = (
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
-    layout, rng, graders, num_refused = FORMATS[name], Random(0), Graders(), 0
+    layout, rng, num_refused = FORMATS[name], Random(0), 0
     for _ in range(150):
         row = {
-            field: rng.choice(JUNK) for field in (*layout.needs, *layout.may) if rng.random() < 0.9
+            field: rng.choice(JUNK)
+            for field in (*layout.required, *layout.optional)
+            if rng.random() < 0.9
         }
         if "data_source" in row:
             row["data_source"] = rng.choice(
                 ("math__x", "codegen__x", "table__x", "TSP_x", "GED", "MIS", "kk_logic")
             )
         try:
-            draft = layout.draft(row)
-            graders.check(draft.to_problem(split="rl", override=None, source=name, place="a:1"))
+            draft = layout.parse(row)
+            check_gradable(draft.to_problem(split="rl", override=None, source=name, place="a:1"))
         except (DataError, UnicodeError):
             num_refused += 1
     assert num_refused > 0

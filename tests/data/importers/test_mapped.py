@@ -4,7 +4,7 @@ at the row."""
 import pytest
 
 from whet.data.importers import FORMATS, find_format
-from whet.data.importers.base import Draft
+from whet.data.importers.base import ParsedRow
 from whet.data.importers.mapped import parse_mapping
 from whet.errors import ConfigError, DataError
 from whet.types import Json
@@ -16,8 +16,8 @@ CHAT: list[Json] = [
 ]
 
 
-def draft(pairs: list[str], row: dict[str, Json], task: str | None = "math") -> Draft:
-    return parse_mapping(pairs, task).draft(row)
+def draft(pairs: list[str], row: dict[str, Json], task: str | None = "math") -> ParsedRow:
+    return parse_mapping(pairs, task).parse(row)
 
 
 def test_columns_fill_the_fields_they_are_mapped_to() -> None:
@@ -97,7 +97,7 @@ def test_a_pair_is_two_answers_one_good_and_one_bad() -> None:
 
 def test_a_pair_of_chats_brings_its_own_prompt() -> None:
     worse = [*CHAT[:2], {"role": "assistant", "content": "5"}]
-    found = FORMATS["preferences"].draft(
+    found = FORMATS["preferences"].parse(
         {"chosen": list[Json](CHAT), "rejected": list[Json](worse)}
     )
     assert [m.content for m in found.prompt] == ["Be brief.", "2 + 2?"]
@@ -112,7 +112,7 @@ def test_responses_are_answers_to_imitate() -> None:
 
 
 def test_messages_is_a_format_of_its_own() -> None:
-    found = FORMATS["messages"].draft({"messages": CHAT, "id": 3, "source": "web"})
+    found = FORMATS["messages"].parse({"messages": CHAT, "id": 3, "source": "web"})
     assert (found.source_id, found.answers[0].text) == ("3", "4")
 
 

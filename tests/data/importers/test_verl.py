@@ -6,7 +6,7 @@ import json
 import pytest
 
 from whet.data.importers import FORMATS
-from whet.data.importers.base import Draft
+from whet.data.importers.base import ParsedRow
 from whet.errors import DataError
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
@@ -34,13 +34,13 @@ def row(
     }
 
 
-def verdict(draft: Draft, response: str) -> Verdict:
+def verdict(draft: ParsedRow, response: str) -> Verdict:
     problem = draft.to_problem(split="rl", override=None, source="verl", place="a:1")
     return make_task(draft.task).score(problem, response).verdict
 
 
 def test_a_row_keeps_prompt_id_and_split() -> None:
-    draft = FORMATS["verl"].draft(row("openai/gsm8k", "72"))
+    draft = FORMATS["verl"].parse(row("openai/gsm8k", "72"))
     assert (draft.task, draft.answer, draft.source_id, draft.split) == ("math", "72", "7", "rl")
     assert draft.prompt[0].content == "What is it?"
 
@@ -116,14 +116,14 @@ def test_a_row_keeps_prompt_id_and_split() -> None:
 def test_a_source_leads_to_its_task_and_its_gold_is_right(
     source: str, truth: Json, task: str, right: str, wrong: str
 ) -> None:
-    draft = FORMATS["verl"].draft(row(source, truth))
+    draft = FORMATS["verl"].parse(row(source, truth))
     assert draft.task == task and draft.unsupported is None
     assert verdict(draft, right) is Verdict.CORRECT
     assert verdict(draft, wrong) is not Verdict.CORRECT
 
 
 def test_free_answers_go_to_the_judge_with_their_question() -> None:
-    draft = FORMATS["guru"].draft(
+    draft = FORMATS["guru"].parse(
         row("stem_web", "a photon", extra={"question": "What is emitted?"})
     )
     assert (draft.task, draft.answer, draft.payload) == (
@@ -135,7 +135,7 @@ def test_free_answers_go_to_the_judge_with_their_question() -> None:
 
 def test_tests_that_call_check_lose_the_call_and_name_the_entry() -> None:
     truth = json.dumps({"functional": CHECK})
-    draft = FORMATS["guru"].draft(
+    draft = FORMATS["guru"].parse(
         row("codegen__leetcode2k", truth, extra={"prefix": "import math"})
     )
     assert draft.payload["entry"] == "Solution().double" and draft.payload["setup"] == "import math"
@@ -155,9 +155,9 @@ def test_tests_that_call_check_lose_the_call_and_name_the_entry() -> None:
 
 
 def test_bare_assertions_name_the_function_they_call() -> None:
-    draft = FORMATS["guru"].draft(row("codegen__mbpp", {"functional": "assert area(2) == 4"}))
+    draft = FORMATS["guru"].parse(row("codegen__mbpp", {"functional": "assert area(2) == 4"}))
     assert draft.payload["entry"] == "area"
-    method = FORMATS["guru"].draft(
+    method = FORMATS["guru"].parse(
         row("codegen__lcb", {"functional": "assert Solution().area(List(2)) == 4"})
     )
     assert method.payload["entry"] == "Solution"
@@ -165,13 +165,13 @@ def test_bare_assertions_name_the_function_they_call() -> None:
 
 def test_inputs_and_outputs_become_cases_and_calls() -> None:
     truth: Json = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", "7"]}
-    draft = FORMATS["verl"].draft(row("taco", json.dumps(truth)))
+    draft = FORMATS["verl"].parse(row("taco", json.dumps(truth)))
     assert draft.task == "code_stdin"
     assert draft.payload["cases"] == [
         {"input": "1 2\n", "output": "3\n"},
         {"input": "3\n4", "output": "7"},
     ]
-    calls = FORMATS["verl"].draft(
+    calls = FORMATS["verl"].parse(
         row("apps", {"inputs": [[[1, 2]]], "outputs": [[[2, 1]]], "fn_name": "turn"})
     )
     assert calls.payload["entry"] == "Solution().turn"
@@ -185,27 +185,27 @@ def test_inputs_and_outputs_become_cases_and_calls() -> None:
 
 
 def test_pytest_modules_are_kept_or_left_out_with_the_reason() -> None:
-    fine = FORMATS["guru"].draft(
+    fine = FORMATS["guru"].parse(
         row(
             "codegen__x",
             {"pytest": "from solution import f\ndef test_f():\n    assert f(1) == 1\n"},
         )
     )
     assert fine.task == "code_pytest" and fine.unsupported is None
-    other = FORMATS["guru"].draft(
+    other = FORMATS["guru"].parse(
         row("codegen__x", {"pytest": "import requests\ndef test_f():\n    assert requests\n"})
     )
     assert other.unsupported is not None and "requests" in other.unsupported
 
 
 def test_what_only_the_prompt_holds_is_unsupported() -> None:
-    codeio = FORMATS["guru"].draft(row("simulation__codeio", '"input": {"n": 3}'))
-    crux = FORMATS["guru"].draft(
+    codeio = FORMATS["guru"].parse(row("simulation__codeio", '"input": {"n": 3}'))
+    crux = FORMATS["guru"].parse(
         row("simulation__cruxeval-o", {"functional": "def f(x): return x"})
     )
     assert codeio.unsupported is not None and crux.unsupported is not None
     asked = "```python\nassert f(??) == 'ab'\n```"
-    found = FORMATS["guru"].draft(
+    found = FORMATS["guru"].parse(
         row("simulation__cruxeval-i", {"functional": "def f(x): return x"}, asked=asked)
     )
     assert found.payload["output"] == "'ab'" and found.unsupported is None
@@ -261,7 +261,7 @@ def test_graphs_of_npg_come_from_their_node_link_form(
         "problem_text": f"Ask.\n**Problem to Solve**\n{tail}",
         "exact_answer": "2",
     }
-    draft = FORMATS["npg"].draft(row(source, None, extra=extra))
+    draft = FORMATS["npg"].parse(row(source, None, extra=extra))
     assert isinstance(payload, dict)
     assert draft.payload == {**payload, "optimum": 2}
     assert draft.level is not None and 0 <= draft.level <= 1
@@ -273,14 +273,14 @@ def test_an_optimum_that_the_row_does_not_tell_is_found() -> None:
         "problem_text": "Ask.",
         "exact_answer": None,
     }
-    draft = FORMATS["npg"].draft(row("MIS_hard_binary", None, extra=extra))
+    draft = FORMATS["npg"].parse(row("MIS_hard_binary", None, extra=extra))
     assert (draft.payload["optimum"], draft.payload["proven"]) == (2, True)
     assert verdict(draft, "[Ann, Cy]") is Verdict.CORRECT
     assert verdict(draft, "[Ann, Ann]") is Verdict.WRONG
 
 
 def test_the_pass_rate_of_a_weak_model_is_the_level() -> None:
-    draft = FORMATS["guru"].draft(
+    draft = FORMATS["guru"].parse(
         {**row("math__x", "1"), "qwen2.5_7b_pass_rate": 0.25, "qwen3_30b_pass_rate": 0.9}
     )
     assert draft.level == 0.75
@@ -293,7 +293,7 @@ def test_a_raw_prompt_and_stored_responses_are_taken() -> None:
         "raw_prompt": "User: 1?",
         "responses": ["one", ""],
     }
-    draft = FORMATS["verl"].draft(given)
+    draft = FORMATS["verl"].parse(given)
     assert draft.prompt[0].content == "User: 1?"
     assert [answer.text for answer in draft.answers] == ["one"]
 
@@ -368,12 +368,12 @@ def test_what_a_reward_could_not_use_is_refused_with_what_would_be_right(
     change: dict[str, Json], sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        FORMATS["verl"].draft({**row("openai/gsm8k", "72"), **change})
+        FORMATS["verl"].parse({**row("openai/gsm8k", "72"), **change})
 
 
 def test_guru_knows_no_sources_of_others() -> None:
     with pytest.raises(DataError, match="data_source 'kk_logic' is not known"):
-        FORMATS["guru"].draft(row("kk_logic", {}))
+        FORMATS["guru"].parse(row("kk_logic", {}))
 
 
 def test_areal_loses_the_marks_of_its_template_and_its_boxes() -> None:
@@ -383,7 +383,7 @@ def test_areal_loses_the_marks_of_its_template_and_its_boxes() -> None:
         "query_id": "q1",
         "solutions": ["\\boxed{2}", "$\\boxed{\\frac{4}{2}}$"],
     }
-    draft = FORMATS["areal"].draft(given)
+    draft = FORMATS["areal"].parse(given)
     assert draft.prompt[0].content == "Find x.\nBox it."
     assert (draft.answer, draft.payload, draft.source_id) == (
         "2",
@@ -391,9 +391,9 @@ def test_areal_loses_the_marks_of_its_template_and_its_boxes() -> None:
         "q1",
     )
     tests: Json = {"inputs": ["1"], "outputs": ["2"]}
-    code = FORMATS["areal"].draft(
+    code = FORMATS["areal"].parse(
         {"prompt": "Add one.", "task": "code", "input_output": json.dumps(tests)}
     )
     assert code.payload["cases"] == [{"input": "1", "output": "2"}]
     with pytest.raises(DataError, match="task 'stem' is not known; known are math, code"):
-        FORMATS["areal"].draft({**given, "task": "stem"})
+        FORMATS["areal"].parse({**given, "task": "stem"})

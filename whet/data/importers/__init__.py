@@ -1,23 +1,35 @@
 """Formats of other systems' rows, by name; a benchmark has the name of its file.
 
-Each family is a file here. A format reads a row into a draft of a problem.
+`formats.md` lists them with their fields; each family has a file of functions that read its rows.
 """
 
-from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, tables, verl
+from importlib.resources import files
+
+from whet.data.importers import choice, code, graphs, logic, mapped, math, outputs, verl
 from whet.data.importers.base import Format
+from whet.data.importers.mapped import parse_split
 from whet.errors import ConfigError
 
-FORMATS: dict[str, Format] = {
-    **math.FORMATS,
-    **choice.FORMATS,
-    **logic.FORMATS,
-    **tables.FORMATS,
-    **graphs.FORMATS,
-    **code.FORMATS,
-    **outputs.FORMATS,
-    **verl.FORMATS,
-    **mapped.FORMATS,
-}
+
+def _read_table() -> dict[str, Format]:
+    families = (math, choice, logic, graphs, code, outputs, verl, mapped)
+    readers = {name: read for family in families for name, read in family.READERS.items()}
+    formats = {}
+    lines = files(__name__).joinpath("formats.md").read_text(encoding="utf-8").splitlines()
+    for line in lines[2:]:
+        name, split, about, fields = line.strip("| ").split(" | ")
+        required, _, optional = fields.removesuffix("]").partition("[")
+        formats[name] = Format(
+            about=about,
+            required=tuple(required.strip().split(", ")) if required else (),
+            optional=tuple(optional.split(", ")) if optional else (),
+            split=parse_split(split),
+            read=readers[name],
+        )
+    return formats
+
+
+FORMATS = _read_table()
 
 
 def find_format(name: str) -> Format:

@@ -1,4 +1,4 @@
-"""What an importer reads and makes: the fields of a row, and a draft of a problem.
+"""What an importer reads and makes: the fields of a row, and the problem it holds.
 
 A field that is missing, or of another kind than an importer expects, is refused in one sentence
 when the file is read.
@@ -6,7 +6,7 @@ when the file is read.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whet.errors import DataError
 from whet.types import Json, Message, Problem, Speaker, Split, content_id
@@ -15,6 +15,8 @@ BOXED = "Reason step by step and end with the final answer in \\boxed{}."
 """Added to a benchmark's own question: where the answer should be. The same for all benchmarks."""
 INDEX = "__index_level_0__"
 """The column that pandas adds to Parquet for its own index."""
+IDS = ("unique_id", "ID", "id", "idx", "puzzle_id", "task_id", "question_id", "query_id", "qid")
+"""Where a row's own id may be; the first that has one counts."""
 ROLES: dict[str, Speaker] = {
     "system": "system",
     "user": "user",
@@ -31,7 +33,7 @@ class Fields(dict[str, Json]):
         """Read a text that is not blank."""
         value = self._get(name)
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"field {name!r} should be text, not {show(value)}")
+            raise _mismatch(name, "text", value)
         return value
 
     def optional_text(self, name: str) -> str:
@@ -46,7 +48,7 @@ class Fields(dict[str, Json]):
         """
         value = self._get(name)
         if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
-            raise DataError(f"field {name!r} should be text or a number, not {show(value)}")
+            raise _mismatch(name, "text or a number", value)
         return to_text(value)
 
     def reference(self, name: str) -> str:
@@ -58,25 +60,25 @@ class Fields(dict[str, Json]):
         try:
             return float(self.scalar(name))
         except ValueError as error:
-            raise DataError(f"field {name!r} should be a number, not {show(self[name])}") from error
+            raise _mismatch(name, "a number", self[name]) from error
 
     def number(self, name: str) -> float:
         value = self._get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError(f"field {name!r} should be a number, not {show(value)}")
+            raise _mismatch(name, "a number", value)
         return float(value)
 
     def flag(self, name: str) -> bool:
         value = self._get(name)
         if not isinstance(value, bool):
-            raise DataError(f"field {name!r} should be true or false, not {show(value)}")
+            raise _mismatch(name, "true or false", value)
         return value
 
     def entries(self, name: str) -> list[Json]:
         """Read a list."""
         value = self._get(name)
         if not isinstance(value, list):
-            raise DataError(f"field {name!r} should be a list, not {show(value)}")
+            raise _mismatch(name, "a list", value)
         return value
 
     def texts(self, name: str) -> list[str]:
@@ -84,38 +86,41 @@ class Fields(dict[str, Json]):
         values = self.entries(name)
         texts = [value for value in values if isinstance(value, str)]
         if not texts or len(texts) < len(values):
-            raise DataError(f"field {name!r} should be a list of texts, not {show(values)}")
+            raise _mismatch(name, "a list of texts", values)
         return texts
 
     def table(self, name: str) -> "Fields":
         """Read an object, also one written as JSON text, as some datasets store nested fields."""
         value = parse_json(self._get(name))
         if not isinstance(value, dict):
-            raise DataError(f"field {name!r} should be an object like {{...}}, not {show(value)}")
+            raise _mismatch(name, "an object like {...}", value)
         return Fields(value)
 
-    def row_id(self, name: str) -> str | None:
-        """Read a row's own id as text; None if it has none."""
-        value = self.get(name)
-        if value is None or value == "":
-            return None
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise DataError(
-                f"field {name!r} should be an id, a text or a number, not {show(value)}"
-            )
-        return to_text(value)
+    def row_id(self, *names: str) -> str | None:
+        """Read a row's own id, from the first of some fields that has one; None if none has."""
+        for name in names:
+            value = self.get(name)
+            if value is not None and value != "":
+                if isinstance(value, bool) or not isinstance(value, str | int | float):
+                    raise _mismatch(name, "an id, a text or a number", value)
+                return to_text(value)
+        return None
 
     def messages(self, name: str) -> tuple[Message, ...]:
         """Read a chat: role and content, or from and value; content may be a list of text parts."""
         value = parse_json(self._get(name))
         if not isinstance(value, list) or not value:
-            raise DataError(f"field {name!r} should be a list of messages, not {show(value)}")
+            raise _mismatch(name, "a list of messages", value)
         return tuple(_message(item, name) for item in value)
 
     def _get(self, name: str) -> Json:
         if name not in self:
             raise DataError(f"has no field {name!r}; its fields are {', '.join(self)}")
         return self[name]
+
+
+def _mismatch(name: str, wanted: str, value: Json) -> DataError:
+    return DataError(f"field {name!r} should be {wanted}, not {show(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +135,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A problem before it has an id, a source and a split of its own."""
+class ParsedRow:
+    """What a row says: a problem that has no id, source and split of its own yet, and answers."""
 
     task: str
     prompt: tuple[Message, ...]
@@ -141,7 +146,7 @@ class Draft:
     split: Split | None = None
     """None takes the format's."""
     source_id: str | None = None
-    """None takes the file and line."""
+    """The row's own id; None takes the file and line."""
     id: str | None = None
     """Set if the task itself names the problem; None hashes prompt, answer and payload."""
     answers: tuple[Answer, ...] = ()
@@ -151,10 +156,10 @@ class Draft:
     def to_problem(
         self, *, split: Split, override: Split | None, source: str, place: str
     ) -> Problem:
-        """Name the problem; `split` is for drafts that have none, `place` for those without id."""
-        asked: Json = [[message.role, message.content] for message in self.prompt]
+        """Name the problem; `split` is for rows that name none, `place` for those without id."""
+        messages: Json = [[message.role, message.content] for message in self.prompt]
         return Problem(
-            id=self.id or content_id(self.task, [asked, self.answer, dict(self.payload)]),
+            id=self.id or content_id(self.task, [messages, self.answer, dict(self.payload)]),
             task=self.task,
             prompt=self.prompt,
             answer=self.answer,
@@ -166,39 +171,34 @@ class Draft:
         )
 
 
+Reader = Callable[[Fields], ParsedRow]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A layout of rows: the fields it must have, others it may have, and how a row is read."""
+    """A row of the table in formats.md, with the function that reads such rows."""
 
     about: str
-    needs: tuple[str, ...]
-    may: tuple[str, ...] = ()
-    read: Callable[[Fields], Draft]
-    split: Split = "test"
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    split: Split
+    read: Reader
 
-    def draft(self, row: Mapping[str, Json]) -> Draft:
+    def parse(self, row: Mapping[str, Json]) -> ParsedRow:
         """Read a row, once its fields are known to be those of the format."""
-        known = {*self.needs, *self.may, INDEX}
-        unknown = [name for name in row if name not in known and not name.endswith("_pass_rate")]
-        missing = [name for name in self.needs if name not in row]
-        if missing:
-            raise DataError(f"has no field {missing[0]!r}; its fields are {', '.join(row)}")
-        if unknown:
-            names = ", ".join([*self.needs, *self.may])
-            raise DataError(
-                f"has the unknown field {unknown[0]!r}; known are {names}; "
-                "for other columns use --map"
-            )
-        return self.read(Fields(row))
-
-
-def layout(
-    about: str, read: Callable[[Fields], Draft], needs: str, may: str = "", *, split: Split = "test"
-) -> Format:
-    """Describe a format by field names separated by spaces."""
-    return Format(
-        about=about, needs=tuple(needs.split()), may=tuple(may.split()), read=read, split=split
-    )
+        names = (*self.required, *self.optional)
+        for name in self.required:
+            if name not in row:
+                raise DataError(f"has no field {name!r}; its fields are {', '.join(row)}")
+        for name in row:
+            if name not in (*names, INDEX) and not name.endswith("_pass_rate"):
+                raise DataError(
+                    f"has the unknown field {name!r}; known are {', '.join(names)}; "
+                    "for other columns use --map"
+                )
+        fields = Fields(row)
+        parsed = self.read(fields)
+        return parsed if parsed.source_id else replace(parsed, source_id=fields.row_id(*IDS))
 
 
 def user(*parts: str) -> tuple[Message, ...]:

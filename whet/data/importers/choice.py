@@ -1,31 +1,25 @@
-"""Multiple choice and yes or no: AQuA, SAT, MMLU, Gaokao, BIG-Bench Hard, StrategyQA."""
+"""Multiple choice, yes or no, and tables: AQuA, MMLU, Gaokao, StrategyQA, TableBench and more."""
 
 import re
 
-from whet.data.importers.base import (
-    BOXED,
-    Draft,
-    Fields,
-    Format,
-    layout,
-    user,
-)
+from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
 from whet.errors import DataError
 from whet.types import Json
 
 LETTER = "Reason step by step and end with the letter of the right option in \\boxed{}."
 YES_NO = "Reason step by step and end with yes or no in \\boxed{}."
+CHART = "the answer is a chart, which a program would have to draw"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
 
 
-def aqua(row: Fields) -> Draft:
+def aqua(row: Fields) -> ParsedRow:
     """Read options such as `A)21`."""
     return choice(row.text("question"), _split_labels(row.texts("options")), row.text("correct"))
 
 
-def sat_math(row: Fields) -> Draft:
+def sat_math(row: Fields) -> ParsedRow:
     """Read options that are one text, `A) 2 B) 3` or `A. 2 B. 3`."""
     options = row.text("options")
     labels: list[re.Match[str]] = []
@@ -39,10 +33,10 @@ def sat_math(row: Fields) -> Draft:
         raise DataError(f"field 'options' should list A) … B) … in order, not {options[:80]!r}")
     ends = [*(label.start() for label in labels[1:]), len(options)]
     split = [options[label.end() : end].strip() for label, end in zip(labels, ends, strict=True)]
-    return choice(row.text("question"), by_letter(split), row.text("Answer"), id=row.row_id("id"))
+    return choice(row.text("question"), by_letter(split), row.text("Answer"))
 
 
-def mmlu(row: Fields) -> Draft:
+def mmlu(row: Fields) -> ParsedRow:
     """Read an answer that is an index into the choices, from 0."""
     options = by_letter(row.texts("choices"))
     index = row.number("answer")
@@ -53,60 +47,54 @@ def mmlu(row: Fields) -> Draft:
     return choice(row.text("question"), options, LETTERS[int(index)])
 
 
-def gaokao_qa(row: Fields) -> Draft:
+def gaokao_qa(row: Fields) -> ParsedRow:
     options = {letter: str(option) for letter, option in row.table("options").items()}
     passage = row.optional_text("passage")
     question = row.text("question")
     return choice(f"{passage}\n\n{question}" if passage else question, options, row.text("label"))
 
 
-def mixed_exam(row: Fields) -> Draft:
+def mixed_exam(row: Fields) -> ParsedRow:
     """Read multiple choice, whose options are in the question; without a letter, mathematics."""
     letter = row.optional_text("choice_answer")
-    return Draft(
+    return ParsedRow(
         task="choice" if letter else "math",
         prompt=user(row.text("question"), LETTER if letter else BOXED),
         answer=letter.strip() if letter else row.scalar("answer"),
-        source_id=row.row_id("idx"),
     )
 
 
-def bbh_logic(row: Fields) -> Draft:
+def bbh_logic(row: Fields) -> ParsedRow:
     """Read options below the question, one per line; the lies are questions of yes or no."""
     asked = row.text("input")
     target = row.text("target").strip()
     if row.text("task") == "web_of_lies":
-        return yes_no(
-            asked, {"yes": True, "no": False}[_check_answer(target.lower(), ("yes", "no"))]
-        )
+        return yes_no(asked, _check_answer(target.lower(), ("yes", "no")) == "yes")
     question, sign, listed = asked.partition("\nOptions:\n")
     if not sign:
         raise DataError("field 'input' should end with Options: and one option per line")
     return choice(question, _split_labels(listed.splitlines()), target.strip("()"))
 
 
-def strategyqa(row: Fields) -> Draft:
-    return yes_no(row.text("question"), row.flag("answer"), id=row.row_id("qid"))
+def strategyqa(row: Fields) -> ParsedRow:
+    return yes_no(row.text("question"), row.flag("answer"))
 
 
-def choice(question: str, options: dict[str, str], answer: str, *, id: str | None = None) -> Draft:
+def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
     """Ask a question with its options below it; several letters may be right together."""
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
-    return Draft(
+    return ParsedRow(
         task="choice",
         prompt=user(question, listed, LETTER),
         answer="".join(
             _check_answer(letter, tuple(options)) for letter in re.sub(r"[\s,]", "", answer)
         ),
         payload={"options": dict[str, Json](options)},
-        source_id=id,
     )
 
 
-def yes_no(question: str, answer: bool, *, id: str | None = None) -> Draft:
-    return Draft(
-        task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no", source_id=id
-    )
+def yes_no(question: str, answer: bool) -> ParsedRow:
+    return ParsedRow(task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no")
 
 
 def by_letter(options: list[str]) -> dict[str, str]:
@@ -131,28 +119,62 @@ def _check_answer(answer: str, names: tuple[str, ...]) -> str:
     return answer
 
 
-_STRATEGY = "qid term description facts decomposition evidence"
+def tablebench(row: Fields) -> ParsedRow:
+    """Leave out rows that ask for a chart, which cannot be compared."""
+    grid = row.table("table")
+    return ParsedRow(
+        task="table",
+        prompt=user(markdown(grid), row.text("question"), BOXED),
+        answer=row.scalar("answer"),
+        unsupported=CHART if row.text("qtype") == "Visualization" else None,
+    )
 
-FORMATS: dict[str, Format] = {
-    "aqua": layout(
-        "word problems with five options", aqua, "question options correct", "rationale"
-    ),
-    "sat_math": layout("SAT mathematics", sat_math, "question options Answer", "id"),
-    "mmlu_stem": layout("MMLU, the sciences", mmlu, "question choices answer", "type"),
-    "gaokao_math_qa": layout(
-        "Chinese entrance exam", gaokao_qa, "question options label", "passage answer other"
-    ),
-    "gaokao2024_mix": layout(
-        "Chinese entrance exam 2024", mixed_exam, "question answer choice_answer", "idx"
-    ),
-    "cn_middle_school": layout(
-        "Chinese middle school", mixed_exam, "question answer choice_answer", "idx"
-    ),
-    "bbh_logic": layout("BIG-Bench Hard: deduction and lies", bbh_logic, "task input target"),
-    "strategyqa_train": layout(
-        "questions of yes or no", strategyqa, "question answer", _STRATEGY, split="rl"
-    ),
-    "strategyqa_dev": layout(
-        "questions of yes or no", strategyqa, "question answer", _STRATEGY, split="dev"
-    ),
+
+def tabmwp(row: Fields) -> ParsedRow:
+    """Ask for the text of an option where there are options; a unit is part of the question."""
+    unit = row.optional_text("unit")
+    payload: dict[str, Json] = {"unit": unit} if unit else {}
+    choices = row.texts("choices") if row.get("choices") else []
+    return ParsedRow(
+        task="table",
+        prompt=user(
+            row.optional_text("table_title"),
+            row.text("table"),
+            row.text("question"),
+            f"(Unit: {unit})" if unit else "",
+            f"Choose one of: {'; '.join(choices)}" if choices else "",
+            BOXED,
+        ),
+        answer=row.scalar("answer"),
+        payload=payload,
+        level=to_level(row.number("grade"), 8) if row.get("grade") is not None else None,
+    )
+
+
+def markdown(grid: Fields) -> str:
+    """Write a table in Markdown.
+
+    >>> print(markdown(Fields(columns=["a", "b"], data=[[1, "x|y"]])))
+    | a | b |
+    |---|---|
+    | 1 | x/y |
+    """
+    columns = grid.entries("columns")
+    rows = [columns, *(row for row in grid.entries("data") if isinstance(row, list))]
+    lines = [f"| {' | '.join(str(cell).replace('|', '/') for cell in row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
+
+
+READERS: dict[str, Reader] = {
+    "aqua": aqua,
+    "sat_math": sat_math,
+    "mmlu_stem": mmlu,
+    "gaokao_math_qa": gaokao_qa,
+    "gaokao2024_mix": mixed_exam,
+    "cn_middle_school": mixed_exam,
+    "bbh_logic": bbh_logic,
+    "strategyqa_train": strategyqa,
+    "strategyqa_dev": strategyqa,
+    "tablebench": tablebench,
+    "tabmwp": tabmwp,
 }

@@ -9,16 +9,7 @@ import json
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import (
-    Draft,
-    Fields,
-    Format,
-    layout,
-    parse_json,
-    show,
-    to_level,
-    user,
-)
+from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
 from whet.errors import DataError
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
 from whet.tasks.code.prediction import Direction
@@ -41,21 +32,20 @@ GRADES = {"easy": 1, "medium": 3, "meidum": 3, "hard": 5}
 """One of the LeetCode files misspells its medium."""
 
 
-def humaneval(row: Fields) -> Draft:
+def humaneval(row: Fields) -> ParsedRow:
     """Complete a stub; its imports and helpers are there for the tests too."""
     stub = row.text("prompt")
     entry = row.text("entry_point")
-    return function_draft(
+    return function_problem(
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
         [row.text("test")],
         setup=_besides(stub, entry),
         answer=stub + row.text("canonical_solution"),
-        id=row.row_id("task_id"),
     )
 
 
-def mbpp(row: Fields) -> Draft:
+def mbpp(row: Fields) -> ParsedRow:
     """Show the first test, which alone has the function's name."""
     program = row.text("code")
     tests = row.texts("test_list")
@@ -65,56 +55,57 @@ def mbpp(row: Fields) -> Draft:
     entry = next((name for name in reversed(names) if name in used), "")
     imports = row.entries("test_imports") if "test_imports" in row else []
     shown = f"It should pass this test:\n\n```python\n{tests[0]}\n```"
-    return function_draft(
+    return function_problem(
         user(row.text("prompt"), shown, FUNCTION),
         entry,
         tests,
         setup="\n".join(str(line) for line in imports),
         answer=program,
-        id=row.row_id("task_id"),
     )
 
 
-def leetcode(row: Fields) -> Draft:
+def leetcode(row: Fields) -> ParsedRow:
     level = str(row.table("meta").get("difficulty", "")).lower() if "meta" in row else ""
-    draft = function_draft(
+    parsed = function_problem(
         user(row.text("query")),
         row.text("entry_point"),
         [row.text("test")],
         setup=row.optional_text("prompt"),
         answer=row.optional_text("completion") or None,
-        id=row.row_id("task_id"),
     )
-    return replace(draft, level=_level(level))
+    return replace(parsed, level=_level(level))
 
 
-def stdin_tests(row: Fields) -> Draft:
+def stdin_tests(row: Fields) -> ParsedRow:
     """Read a list of inputs and outputs, as rllm stores Codeforces."""
     cases = Fields(tests=parse_json(row.get("tests"))).entries("tests")
-    return with_cases(row.text("problem"), cases, row, row.row_id("id"))
+    return with_cases(row.text("problem"), cases, row)
 
 
-def livecodebench(row: Fields) -> Draft:
+def livecodebench(row: Fields) -> ParsedRow:
     """Read public tests, and hidden ones unless they are pickled: nothing is unpickled here."""
     cases = Fields(tests=parse_json(row.get("public_test_cases"))).entries("tests")
     hidden = parse_json(row.get("private_test_cases"))
     cases = [*cases, *hidden] if isinstance(hidden, list) else cases
     question = f"{row.text('question_title')}\n\n{row.text('question_content')}"
-    draft = with_cases(question, cases, row, row.row_id("question_id"))
-    return replace(draft, level=_level(row.optional_text("difficulty")))
+    parsed = with_cases(question, cases, row)
+    return replace(parsed, level=_level(row.optional_text("difficulty")))
 
 
-def taco(row: Fields) -> Draft:
+def taco(row: Fields) -> ParsedRow:
     """Read TACO and APPS: `input_output` names a function if one is to be called."""
     solutions = parse_json(row.get("solutions"))
     first = solutions[0] if isinstance(solutions, list) and solutions else None
-    id = row.row_id("problem_id") or row.row_id("id") or row.row_id("url")
     starter = row.optional_text("starter_code")
-    draft = in_and_out(row.text("question"), row.table("input_output"), starter, id)
-    return replace(draft, answer=first if isinstance(first, str) else None)
+    parsed = in_and_out(row.text("question"), row.table("input_output"), starter)
+    return replace(
+        parsed,
+        answer=first if isinstance(first, str) else None,
+        source_id=row.row_id("problem_id", "id", "url"),
+    )
 
 
-def in_and_out(question: str, tests: Fields, starter: str, id: str | None) -> Draft:
+def in_and_out(question: str, tests: Fields, starter: str) -> ParsedRow:
     """Read {"inputs": [...], "outputs": [...]}, with "fn_name" if a function is to be called."""
     inputs = tests.entries("inputs")
     outputs = tests.entries("outputs")
@@ -126,12 +117,12 @@ def in_and_out(question: str, tests: Fields, starter: str, id: str | None) -> Dr
         )
     pairs = list(zip(inputs, outputs, strict=True))
     if not tests.get("fn_name"):
-        return stdin_draft(question, pairs, id)
+        return stdin_problem(question, pairs)
     calls = [_write_call(given, wanted) for given, wanted in pairs]
-    return _calling(question, tests.text("fn_name"), calls, starter, id)
+    return _calling(question, tests.text("fn_name"), calls, starter)
 
 
-def with_cases(question: str, cases: list[Json], row: Fields, id: str | None) -> Draft:
+def with_cases(question: str, cases: list[Json], row: Fields) -> ParsedRow:
     """Read [{"input", "output", "testtype"}]; a functional input has one JSON argument per line."""
     objects = [case for case in cases if isinstance(case, dict)]
     pairs = [(c["input"], c["output"]) for c in objects if "input" in c and "output" in c]
@@ -140,7 +131,7 @@ def with_cases(question: str, cases: list[Json], row: Fields, id: str | None) ->
             f"tests should be a list of objects with input and output, not {show(cases)}"
         )
     if not any(case.get("testtype") == "functional" for case in objects):
-        return stdin_draft(question, pairs, id)
+        return stdin_problem(question, pairs)
     about = parse_json(row.get("metadata"))
     name = about.get("func_name") if isinstance(about, dict) else None
     if not isinstance(name, str):
@@ -149,47 +140,42 @@ def with_cases(question: str, cases: list[Json], row: Fields, id: str | None) ->
     for given, wanted in pairs:
         arguments = [parse_json(line) for line in _join_lines(given).splitlines()]
         calls.append(_write_call(arguments, parse_json(wanted), is_wrapped=False))
-    return _calling(question, name, calls, row.optional_text("starter_code"), id)
+    return _calling(question, name, calls, row.optional_text("starter_code"))
 
 
-def stdin_draft(question: str, pairs: list[tuple[Json, Json]], id: str | None) -> Draft:
+def stdin_problem(question: str, pairs: list[tuple[Json, Json]]) -> ParsedRow:
     """Ask for a program that turns the first text of each pair into the second."""
     cases: list[Json] = [{"input": _join_lines(a), "output": _join_lines(b)} for a, b in pairs]
     payload: dict[str, Json] = {"cases": cases, **code_stdin.policies(question)}
-    draft = Draft(
-        task="code_stdin",
-        prompt=user(question, PROGRAM),
-        answer=None,
-        payload=payload,
-        source_id=id,
+    parsed = ParsedRow(
+        task="code_stdin", prompt=user(question, PROGRAM), answer=None, payload=payload
     )
-    return replace(draft, unsupported=code_stdin.unsupported_reason(question, as_problem(draft)))
+    return replace(parsed, unsupported=code_stdin.unsupported_reason(question, as_problem(parsed)))
 
 
-def function_draft(
+def function_problem(
     prompt: tuple[Message, ...],
     entry: str,
     tests: list[str],
     *,
     setup: str,
     answer: str | None,
-    id: str | None,
-) -> Draft:
+) -> ParsedRow:
     payload: dict[str, Json] = {"entry": entry, "tests": list[Json](tests), "setup": setup}
-    draft = Draft(task="code_function", prompt=prompt, answer=answer, payload=payload, source_id=id)
-    return replace(draft, unsupported=code_tests.unsupported_reason(as_problem(draft)))
+    parsed = ParsedRow(task="code_function", prompt=prompt, answer=answer, payload=payload)
+    return replace(parsed, unsupported=code_tests.unsupported_reason(as_problem(parsed)))
 
 
-def as_problem(draft: Draft) -> Problem:
+def as_problem(parsed: ParsedRow) -> Problem:
     """Make a problem for a task to look at, without its origin."""
-    return draft.to_problem(split="test", override=None, source="", place="")
+    return parsed.to_problem(split="test", override=None, source="", place="")
 
 
-def _calling(question: str, name: str, calls: list[str], starter: str, id: str | None) -> Draft:
+def _calling(question: str, name: str, calls: list[str], starter: str) -> ParsedRow:
     entry = f"Solution().{name}" if "class Solution" in starter or not starter else name
     begin = f"Begin with:\n\n```python\n{starter.rstrip()}\n```"
     prompt = user(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
-    return function_draft(prompt, entry, [PLAIN, *calls], setup="", answer=None, id=id)
+    return function_problem(prompt, entry, [PLAIN, *calls], setup="", answer=None)
 
 
 def _level(grade: str) -> float | None:
@@ -227,29 +213,21 @@ def tree_of(source: str) -> ast.Module:
     return tree
 
 
-_LIVE = "contest_id contest_date platform difficulty starter_code metadata private_test_cases"
-_TACO = (
-    "problem_id id url solutions starter_code difficulty source name tags skill_types raw_tags "
-    "Expected"
-)
-
-
-def read_cruxeval(direction: Direction, row: Fields) -> Draft:
+def read_cruxeval(direction: Direction, row: Fields) -> ParsedRow:
     for name in ("code", "input", "output"):
         row.text(name)
     problem = prediction.problem_of({**row, "id": row.get("id", "")}, direction)
-    return Draft(
+    return ParsedRow(
         task="cruxeval",
         prompt=problem.prompt,
         answer=problem.answer,
         payload=problem.payload,
         id=problem.id,
-        source_id=row.row_id("id"),
         unsupported=prediction.unsupported_reason(problem),
     )
 
 
-def read_codeio(direction: Direction, row: Fields) -> Draft:
+def read_codeio(direction: Direction, row: Fields) -> ParsedRow:
     """Ask about the first of several pairs of input and output."""
     pairs = row.entries("ios")
     if not pairs or not isinstance(pairs[0], dict) or not {"input", "output"} <= pairs[0].keys():
@@ -259,7 +237,7 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
     if row.get("funcname"):
         payload["entry"] = row.text("funcname")
     shown = json.dumps(given, ensure_ascii=False)
-    draft = Draft(
+    parsed = ParsedRow(
         task="codeio",
         prompt=user(
             row.text("problem_description"),
@@ -270,46 +248,19 @@ def read_codeio(direction: Direction, row: Fields) -> Draft:
         ),
         answer=json.dumps(pairs[0][direction], ensure_ascii=False),
         payload=payload,
-        source_id=row.row_id("id"),
     )
-    return replace(draft, unsupported=prediction.unsupported_reason(as_problem(draft)))
+    return replace(parsed, unsupported=prediction.unsupported_reason(as_problem(parsed)))
 
 
-_CRUX: tuple[str, str] = ("code input output", "id")
-_CODEIO: tuple[str, str] = (
-    "problem_description refcode ios",
-    "io_requirements funcname id source category meta",
-)
-
-FORMATS: dict[str, Format] = {
-    "humaneval": layout(
-        "functions to complete", humaneval, "task_id prompt entry_point canonical_solution test"
-    ),
-    "mbpp_sanitized": layout(
-        "small functions", mbpp, "prompt code test_list", "source_file task_id test_imports"
-    ),
-    "leetcode": layout(
-        "LeetCode methods",
-        leetcode,
-        "query entry_point test",
-        "task_id prompt completion input_output meta",
-    ),
-    "codeforces_stdin": layout(
-        "programs with input and output", stdin_tests, "problem tests", "id metadata starter_code"
-    ),
-    "livecodebench": layout(
-        "LiveCodeBench",
-        livecodebench,
-        "question_title question_content question_id public_test_cases",
-        _LIVE,
-    ),
-    "taco": layout("TACO and APPS", taco, "question input_output", _TACO),
-    "cruxeval_i": layout("CRUXEval, find the input", partial(read_cruxeval, "input"), *_CRUX),
-    "cruxeval_o": layout("CRUXEval, tell the output", partial(read_cruxeval, "output"), *_CRUX),
-    "codeio_i": layout(
-        "CodeI/O, find the input", partial(read_codeio, "input"), *_CODEIO, split="rl"
-    ),
-    "codeio_o": layout(
-        "CodeI/O, tell the output", partial(read_codeio, "output"), *_CODEIO, split="rl"
-    ),
+READERS: dict[str, Reader] = {
+    "humaneval": humaneval,
+    "mbpp_sanitized": mbpp,
+    "leetcode": leetcode,
+    "codeforces_stdin": stdin_tests,
+    "livecodebench": livecodebench,
+    "taco": taco,
+    "cruxeval_i": partial(read_cruxeval, "input"),
+    "cruxeval_o": partial(read_cruxeval, "output"),
+    "codeio_i": partial(read_codeio, "input"),
+    "codeio_o": partial(read_codeio, "output"),
 }

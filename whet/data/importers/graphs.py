@@ -8,16 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from whet.data.importers.base import (
-    Draft,
-    Fields,
-    Format,
-    check_name,
-    layout,
-    parse_json,
-    show,
-    user,
-)
+from whet.data.importers.base import Fields, ParsedRow, Reader, check_name, parse_json, show, user
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
@@ -60,15 +51,9 @@ LEADS = {
     "diameter": "Find two entities that are furthest apart, and a shortest path between them. "
     "Answer [A, ..., B].",
 }
-KINDS = {
-    **{
-        kind: kind
-        for kind in ["connectivity", "cycle", "bipartite", "shortest", "topology", "triplet"]
-    },
-    **{kind: kind for kind in ["flow", "hamilton", "substructure", "matching"]},
-    "shortest_path": "shortest",
-    "GNN": "gnn",
-}
+_FIRST = ("connectivity", "cycle", "bipartite", "shortest", "topology", "triplet")
+_NEXT = ("flow", "hamilton", "substructure", "matching")
+KINDS = {kind: kind for kind in _FIRST + _NEXT} | {"shortest_path": "shortest", "GNN": "gnn"}
 """The tasks of GraphWiz and NLGraph, by their names in the payload."""
 LAYERS = {"one": 1, "two": 2, "three": 3}
 
@@ -88,13 +73,11 @@ LEVELS = {"easy": 0.1, "medium": 0.5, "hard": 0.9}
 _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 
 
-def grapharena(row: Fields) -> Draft:
+def grapharena(row: Fields) -> ParsedRow:
     """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
     task = TASKS[check_name("graph task", row.text("task"), TASKS)]
     graph = row.table("graph")
-    value = row.get("optimal_value")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"field 'optimal_value' should be a number, not {show(value)}")
+    row.number("optimal_value")
     if row.get("prompt") is None:
         pair = " and ".join(str(name) for name in graph.entries("pair")) if "pair" in graph else ""
         prompt = user(
@@ -102,26 +85,25 @@ def grapharena(row: Fields) -> Draft:
         )
     else:
         prompt = user(row.text("prompt"))
-    return Draft(
+    return ParsedRow(
         task=task,
         prompt=prompt,
         answer=_write_list(row.entries("one_optimal_answer")),
-        payload={**graph, "optimum": value},
+        payload={**graph, "optimum": row["optimal_value"]},
         level=level(task, graph),
-        source_id=row.row_id("id"),
     )
 
 
-def graphwiz(row: Fields) -> Draft:
+def graphwiz(row: Fields) -> ParsedRow:
     """Prefer the answer of an independent solver: some of the published ones are wrong."""
     answer = row.optional_text("checked_answer") or row.text("answer").removeprefix("###").strip()
     return _numbered_graph("graphwiz", row.text("input_prompt"), row, answer)
 
 
-def nlgraph(row: Fields) -> Draft:
+def nlgraph(row: Fields) -> ParsedRow:
     difficulty = check_name("difficulty", row.text("difficulty"), LEVELS)
-    draft = _numbered_graph("nlgraph", row.text("question"), row, row.text("answer"))
-    return replace(draft, level=LEVELS[difficulty])
+    parsed = _numbered_graph("nlgraph", row.text("question"), row, row.text("answer"))
+    return replace(parsed, level=LEVELS[difficulty])
 
 
 def node_link(task: str, extra: Fields) -> dict[str, Json]:
@@ -172,16 +154,15 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
     return [*best]
 
 
-def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Draft:
+def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> ParsedRow:
     kind = KINDS[check_name(f"{task} task", row.text("task"), KINDS)]
     payload = graph_in(kind, question)
-    return Draft(
+    return ParsedRow(
         task=task,
         prompt=user(question),
         answer=answer,
         payload=payload,
         level=level("", {"nodes": [0] * int(str(payload["nodes"]))}),
-        source_id=row.row_id("id"),
     )
 
 
@@ -313,20 +294,8 @@ def _convolution(asked: str, nodes: int) -> dict[str, Json]:
     }
 
 
-FORMATS: dict[str, Format] = {
-    "grapharena_problems": layout(
-        "GraphArena's ten tasks",
-        grapharena,
-        "task statement graph optimal_value one_optimal_answer",
-        "id kind objective prompt upstream_answer",
-    ),
-    "graphwiz": layout(
-        "GraphWiz's nine tasks",
-        graphwiz,
-        "task input_prompt answer",
-        "id index node_range edge_range origin rationale checked_answer answer_agrees",
-    ),
-    "nlgraph": layout(
-        "NLGraph's eight tasks", nlgraph, "task question answer difficulty", "id answer_checked"
-    ),
+READERS: dict[str, Reader] = {
+    "grapharena_problems": grapharena,
+    "graphwiz": graphwiz,
+    "nlgraph": nlgraph,
 }

@@ -2,16 +2,7 @@
 
 import json
 
-from whet.data.importers.base import (
-    Answer,
-    Draft,
-    Fields,
-    Format,
-    layout,
-    show,
-    to_level,
-    user,
-)
+from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, show, to_level, user
 from whet.errors import DataError
 from whet.tasks.game24 import Game24
 from whet.tasks.literals import Tree, parse
@@ -32,7 +23,7 @@ PRINTOUT = (
 TABLE = "End with the whole table as JSON between answer tags: "
 
 
-def knights(row: Fields) -> Draft:
+def knights(row: Fields) -> ParsedRow:
     """Read statements in machine form: nested tuples written as text, which become lists."""
     names = row.texts("names")
     roles = row.entries("solution")
@@ -46,17 +37,16 @@ def knights(row: Fields) -> Draft:
         raise DataError(
             f"field 'statements' should be a list of statements, not {show(row['statements'])}"
         )
-    return Draft(
+    return ParsedRow(
         task="knights",
         prompt=user(row.text("quiz"), PEOPLE),
         answer=row.text("solution_text_format"),
         payload={"names": list[Json](names), "statements": _statement(statements)},
         level=_level(len(names), (2, 3, 5, 7)),
-        source_id=row.row_id("id"),
     )
 
 
-def zebra(row: Fields) -> Draft:
+def zebra(row: Fields) -> ParsedRow:
     """Read Reasoning360's tables, whose levels are numbered from 1 to 20."""
     gold = row.table("ground_truth")
     clues = row.texts("clues")
@@ -64,55 +54,51 @@ def zebra(row: Fields) -> Draft:
     rows = '[["1", ...], ["2", ...], ...]'
     form = f'<answer>{{"header": {json.dumps(header)}, "rows": {rows}}}</answer>'
     listed = "\n".join(f"{index}. {clue}" for index, clue in enumerate(clues, start=1))
-    return Draft(
+    return ParsedRow(
         task="zebra",
         prompt=user(row.text("instruction"), f"The clues are:\n{listed}", TABLE + form),
         answer=json.dumps(
             {"header": list[Json](header), "rows": gold.entries("rows")}, ensure_ascii=False
         ),
         level=to_level(row.table("config").number("level"), 20),
-        source_id=row.row_id("id") or row.row_id("puzzle_id"),
     )
 
 
-def ordering(row: Fields) -> Draft:
+def ordering(row: Fields) -> ParsedRow:
     names = row.texts("ground_truth")
-    return Draft(
+    return ParsedRow(
         task="ordering",
         prompt=user(row.text("instruction"), row.text("input"), ORDER),
         answer=json.dumps(names, ensure_ascii=False),
         level=_level(len(names), (3, 5, 6, 8)),
-        source_id=row.row_id("id"),
     )
 
 
-def zebralogic(row: Fields) -> Draft:
+def zebralogic(row: Fields) -> ParsedRow:
     """Read ZebraLogic's puzzles, whose solutions are not published."""
     names = ", ".join(f'"{name}": "..."' for name in row.texts("header")[1:])
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
-    return Draft(
+    return ParsedRow(
         task="zebralogic",
         prompt=user(
             row.text("puzzle"), f"End with a JSON object of this form, with every house:\n{form}"
         ),
         answer=None,
-        source_id=row.row_id("id"),
     )
 
 
-def clrs(row: Fields) -> Draft:
+def clrs(row: Fields) -> ParsedRow:
     size = int(row.number("length"))
-    return Draft(
+    return ParsedRow(
         task="clrs",
         prompt=user(row.text("question"), PRINTOUT),
         answer=row.text("answer").strip(),
         payload={"algorithm": row.text("algo_name"), "size": size},
         level=_level(size, (4, 7, 10, 13)),
-        source_id=row.row_id("id"),
     )
 
 
-def game24(row: Fields) -> Draft:
+def game24(row: Fields) -> ParsedRow:
     """Read four numbers, a trace with its hand, or a line of the table of human solving rates."""
     output = row.get("output")
     hand = " ".join(str(card) for card in row.entries("values")) if "values" in row else ""
@@ -122,7 +108,7 @@ def game24(row: Fields) -> Draft:
         raise DataError(
             f"a hand of the 24 game is four whole numbers from 1 to 13, not {show(hand)}"
         )
-    return Draft(
+    return ParsedRow(
         task="game24",
         prompt=problem.prompt,
         answer=problem.answer,
@@ -149,35 +135,11 @@ def _level(size: int, tops: tuple[int, ...]) -> float:
     return to_level(1 + sum(size > top for top in tops))
 
 
-_HUMAN = ("Rank", "AMT (s)", "Solved rate", "1-sigma Mean (s)", "1-sigma STD (s)")
-
-FORMATS: dict[str, Format] = {
-    "knights_knaves": layout(
-        "Logic-RL islands",
-        knights,
-        "quiz names solution solution_text_format statements",
-        "id n_people solution_text cot_repeat_steps prompt",
-    ),
-    "zebra_puzzle": layout(
-        "Reasoning360 zebra tables",
-        zebra,
-        "instruction clues ground_truth config",
-        "id puzzle_id worker_id unique",
-    ),
-    "ordering_puzzle": layout(
-        "Reasoning360 orderings",
-        ordering,
-        "instruction input ground_truth",
-        "id num_objects n_solutions",
-    ),
-    "zebralogic_prompts": layout(
-        "ZebraLogic, without solutions", zebralogic, "puzzle header", "id size n_rows"
-    ),
-    "clrs_text": layout("CLRS-Text", clrs, "question answer algo_name length", "id use_hints seed"),
-    "game24": Format(
-        about="hands of the 24 game: lists, traces, or the table of human solving rates",
-        needs=(),
-        may=("values", "input", "output", "Puzzles", *_HUMAN),
-        read=game24,
-    ),
+READERS: dict[str, Reader] = {
+    "knights_knaves": knights,
+    "zebra_puzzle": zebra,
+    "ordering_puzzle": ordering,
+    "zebralogic_prompts": zebralogic,
+    "clrs_text": clrs,
+    "game24": game24,
 }

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from whet.data.importers.base import (
     Answer,
-    Draft,
     Fields,
-    Format,
+    ParsedRow,
+    Reader,
     check_name,
-    layout,
     parse_json,
     show,
     split_last,
@@ -56,7 +55,7 @@ class Mapped:
     columns: Mapping[str, str]
     task: str | None
 
-    def draft(self, row: Mapping[str, Json]) -> Draft:
+    def parse(self, row: Mapping[str, Json]) -> ParsedRow:
         fields = Fields({name: _column(row, column) for name, column in self.columns.items()})
         payload = {
             name.removeprefix("payload."): value
@@ -70,7 +69,7 @@ class Mapped:
         answer = references[0] if references else None
         if fields.get("answer") not in (None, ""):
             answer = fields.scalar("answer")
-        return Draft(
+        return ParsedRow(
             task=fields.scalar("task") if "task" in fields else self.task or UNGRADED,
             prompt=prompt,
             answer=answer,
@@ -189,29 +188,17 @@ def _column(row: Mapping[str, Json], path: str) -> Json:
     return value
 
 
-def _by_name(*names: str) -> Callable[[Fields], Draft]:
+def _by_name(*names: str) -> Callable[[Fields], ParsedRow]:
     """Read rows whose columns are named like fields, those that are there."""
 
-    def read(row: Fields) -> Draft:
+    def read(row: Fields) -> ParsedRow:
         columns = {name: name for name in names if row.get(name) is not None}
-        return Mapped(columns=columns, task=None).draft(row)
+        return Mapped(columns=columns, task=None).parse(row)
 
     return read
 
 
-FORMATS: dict[str, Format] = {
-    "messages": layout(
-        "chats; the last message is an answer to imitate",
-        _by_name("messages", "id", "model", "split"),
-        "messages",
-        "id model split source",
-        split="sft",
-    ),
-    "preferences": layout(
-        "pairs of a chosen and a rejected answer",
-        _by_name("prompt", "system", "chosen", "rejected", "id", "model", "split"),
-        "chosen rejected",
-        "prompt system id model split source score_chosen score_rejected",
-        split="sft",
-    ),
+READERS: dict[str, Reader] = {
+    "messages": _by_name("messages", "id", "model", "split"),
+    "preferences": _by_name("prompt", "system", "chosen", "rejected", "id", "model", "split"),
 }

@@ -12,16 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.data.importers import code, graphs
-from whet.data.importers.base import (
-    Answer,
-    Draft,
-    Fields,
-    Format,
-    check_name,
-    layout,
-    parse_json,
-    show,
-)
+from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, check_name, parse_json, show
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_box_text
 from whet.errors import DataError
@@ -31,23 +22,11 @@ from whet.types import Json, Message
 STYLES = ("rule", "rule-based", "model")
 PASS_RATES = ("low_pass_rate", "qwen2.5_7b_pass_rate")
 """How often a weak model solves the row; the rest is its level."""
-TESTS = [
-    "functional",
-    "pytest",
-    "inputs",
-    "outputs",
-    "fn_name",
-    "complete_inputs",
-    "complete_outputs",
-]
+TESTS = ("functional", "pytest", "inputs", "outputs", "fn_name")
+MORE_TESTS = ("complete_inputs", "complete_outputs")
 SUBJECTS = (
-    "Algebra",
-    "Counting",
-    "Geometry",
-    "Intermediate Algebra",
-    "Number Theory",
-    "Prealgebra",
-    "Precalculus",
+    *("Algebra", "Counting", "Geometry", "Intermediate Algebra"),
+    *("Number Theory", "Prealgebra", "Precalculus"),
 )
 """NPG-Muse validates on MATH under the names of its subjects."""
 METRICS = ("default", "prime_math", "math_llm_judge")
@@ -61,33 +40,32 @@ _CHAT_MARKS = re.compile(
 _OPEN_THOUGHT = re.compile(r"\s*<think>\s*$")
 
 
-class Truth(Fields):
-    """The field `ground_truth` of a row, with what else it may need."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row's ground truth, with what else may be needed to grade it."""
 
-    def __init__(
-        self, value: Json, *, extra: Fields, prompt: tuple[Message, ...], source: str
-    ) -> None:
-        super().__init__(ground_truth=value)
-        self.value = value
-        self.extra = extra
-        self.prompt = prompt
-        self.source = source
+    source: str
+    truth: Fields
+    """The field `reward_model`, which has a `ground_truth`."""
+    extra: Fields
+    prompt: tuple[Message, ...]
+
+    @property
+    def value(self) -> Json:
+        return self.truth["ground_truth"]
 
     @property
     def question(self) -> str:
         return self.prompt[-1].content
 
 
-Build = Callable[[Truth], Draft]
+Build = Callable[[Row], ParsedRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Router:
+def by_source(builders: Mapping[str, Build]) -> Reader:
     """Read rows by their source: by its whole name, or by the longest known beginning."""
 
-    routes: Mapping[str, Build]
-
-    def __call__(self, row: Fields) -> Draft:
+    def read(row: Fields) -> ParsedRow:
         source = row.text("data_source")
         extra = row.table("extra_info") if row.get("extra_info") is not None else Fields()
         prompt = _prompt(row)
@@ -97,31 +75,29 @@ class Router:
             raise DataError(
                 f"reward_model should have a ground_truth and the style rule, not {show(truth)}"
             )
-        build = self._find(source)
-        draft = build(Truth(truth["ground_truth"], extra=extra, prompt=prompt, source=source))
+        build = _find_builder(builders, source)
+        parsed = build(Row(source=source, truth=truth, extra=extra, prompt=prompt))
         split = extra.get("split")
-        ids = [extra.row_id(name) for name in ("index", "idx", "id")]
         responses = row.get("responses")
         texts = responses if isinstance(responses, list) else []
         return replace(
-            draft,
+            parsed,
             prompt=prompt,
-            level=draft.level if draft.level is not None else _level(row),
+            level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
-            source_id=next((id for id in ids if id is not None), None),
+            source_id=extra.row_id("index", "idx", "id"),
             answers=tuple(Answer(text=t) for t in texts if isinstance(t, str) and t.strip()),
         )
 
-    def _find(self, source: str) -> Build:
-        if source in self.routes:
-            return self.routes[source]
-        prefixes = [name[:-1] for name in self.routes if name.endswith("*")]
-        known = [prefix for prefix in prefixes if source.startswith(prefix)]
-        if not known:
-            raise DataError(
-                f"data_source {source!r} is not known; known are {', '.join(self.routes)}"
-            )
-        return self.routes[max(known, key=len) + "*"]
+    return read
+
+
+def _find_builder(builders: Mapping[str, Build], source: str) -> Build:
+    prefixes = [name for name in builders if name[-1] == "*" and source.startswith(name[:-1])]
+    name = source if source in builders else max(prefixes, key=len, default="")
+    if not name:
+        raise DataError(f"data_source {source!r} is not known; known are {', '.join(builders)}")
+    return builders[name]
 
 
 def _prompt(row: Fields) -> tuple[Message, ...]:
@@ -144,144 +120,143 @@ def _check_fields(owner: str, table: Fields, known: Sequence[str]) -> None:
         )
 
 
-def mathematics(truth: Truth) -> Draft:
+def mathematics(row: Row) -> ParsedRow:
     """Read one reference answer, or a list of which any is right."""
-    metric = truth.extra.get("reward_metric")
+    metric = row.extra.get("reward_metric")
     if metric is not None and metric not in METRICS:
         raise DataError(
             f"extra_info.reward_metric {show(metric)} is not known; known are {', '.join(METRICS)}"
         )
-    value = truth.value
+    value = row.value
     if isinstance(value, str) and value.startswith("["):
         value = parse_json(value)
     if isinstance(value, list) and value and all(isinstance(answer, str) for answer in value):
-        return _draft("math", str(value[0]), {"answers": value} if len(value) > 1 else {})
-    return _draft("math", truth.scalar("ground_truth"))
+        return _graded("math", str(value[0]), {"answers": value} if len(value) > 1 else {})
+    return _graded("math", row.truth.scalar("ground_truth"))
 
 
-def program(truth: Truth) -> Draft:
+def program(row: Row) -> ParsedRow:
     """Read tests: a source that calls the program, pytest, or inputs and outputs."""
-    tests = truth.table("ground_truth")
-    _check_fields("ground_truth", tests, TESTS)
+    tests = row.truth.table("ground_truth")
+    _check_fields("ground_truth", tests, TESTS + MORE_TESTS)
     if "functional" in tests:
         source, entry = _find_entry(tests.text("functional"))
-        prefix = truth.extra.get("prefix")
+        prefix = row.extra.get("prefix")
         setup = prefix if isinstance(prefix, str) else ""
-        return code.function_draft(truth.prompt, entry, [source], setup=setup, answer=None, id=None)
+        return code.function_problem(row.prompt, entry, [source], setup=setup, answer=None)
     if "pytest" in tests:
-        draft = _draft("code_pytest", None, {"tests": tests.text("pytest")})
-        return replace(draft, unsupported=code_tests.unsupported_reason(code.as_problem(draft)))
-    starter = truth.extra.get("starter_code")
-    plain = Fields({k: v for k, v in tests.items() if not k.startswith("complete_")})
-    return code.in_and_out(truth.question, plain, starter if isinstance(starter, str) else "", None)
+        parsed = _graded("code_pytest", None, {"tests": tests.text("pytest")})
+        return replace(parsed, unsupported=code_tests.unsupported_reason(code.as_problem(parsed)))
+    starter = row.extra.get("starter_code")
+    plain = Fields({k: v for k, v in tests.items() if k not in MORE_TESTS})
+    return code.in_and_out(row.question, plain, starter if isinstance(starter, str) else "")
 
 
-def codeio(truth: Truth) -> Draft:
+def codeio(row: Row) -> ParsedRow:
     """Read one pair, `"output": value`; the program itself is in the prompt only."""
-    pair = parse_json("{" + truth.text("ground_truth") + "}")
+    pair = parse_json("{" + row.truth.text("ground_truth") + "}")
     if not isinstance(pair, dict) or len(pair) != 1 or not pair.keys() <= {"input", "output"}:
         raise DataError(
-            f'ground_truth should be "input": value or "output": value, not {show(truth.value)}'
+            f'ground_truth should be "input": value or "output": value, not {show(row.value)}'
         )
     ((direction, value),) = pair.items()
     answer = json.dumps(value, ensure_ascii=False)
-    draft = _draft("codeio", answer, {"direction": direction, direction: value})
-    if direction == "output":
-        return draft
     reason = "the program to try a predicted input on is not in the row by itself"
-    return replace(draft, unsupported=reason)
+    return replace(
+        _graded("codeio", answer, {"direction": direction, direction: value}),
+        unsupported=None if direction == "output" else reason,
+    )
 
 
-def cruxeval(truth: Truth) -> Draft:
+def cruxeval(row: Row) -> ParsedRow:
     """Read GURU's rows, which keep the function; the question is in the prompt."""
-    source = truth.table("ground_truth").text("functional")
-    outputs = _ASKED_INPUT.findall(truth.question)
-    if not truth.source.endswith("-i") or not outputs:
+    source = row.truth.table("ground_truth").text("functional")
+    outputs = _ASKED_INPUT.findall(row.question)
+    if not row.source.endswith("-i") or not outputs:
         reason = "the row does not record the function's output"
-        return replace(_draft("cruxeval", None), unsupported=reason)
+        return replace(_graded("cruxeval", None), unsupported=reason)
     payload: dict[str, Json] = {"program": source, "direction": "input", "input": ""}
-    return _draft("cruxeval", None, {**payload, "output": outputs[-1].strip()})
+    return _graded("cruxeval", None, {**payload, "output": outputs[-1].strip()})
 
 
-def cruxeval_in_box(truth: Truth) -> Draft:
-    output = truth.text("ground_truth")
-    return _draft("cruxeval", output, {"direction": "output", "output": output})
+def cruxeval_in_box(row: Row) -> ParsedRow:
+    output = row.truth.text("ground_truth")
+    return _graded("cruxeval", output, {"direction": "output", "output": output})
 
 
-def grid(truth: Truth) -> Draft:
-    value = Fields(ground_truth=parse_json(truth.value))
-    return _draft("arc", json.dumps(value.entries("ground_truth")))
+def grid(row: Row) -> ParsedRow:
+    value = Fields(ground_truth=parse_json(row.value))
+    return _graded("arc", json.dumps(value.entries("ground_truth")))
 
 
-def zebra(truth: Truth) -> Draft:
-    gold = truth.table("ground_truth")
-    solution: dict[str, Json] = {"header": gold.entries("header"), "rows": gold.entries("rows")}
-    return _draft("zebra", json.dumps(solution, ensure_ascii=False))
+def zebra(row: Row) -> ParsedRow:
+    gold = row.truth.table("ground_truth")
+    solution = {name: gold.entries(name) for name in ("header", "rows")}
+    return _graded("zebra", json.dumps(solution, ensure_ascii=False))
 
 
-def ordering(truth: Truth) -> Draft:
-    names = Fields(names=parse_json(truth.value)).texts("names")
-    return _draft("ordering", json.dumps(names, ensure_ascii=False))
+def ordering(row: Row) -> ParsedRow:
+    names = Fields(names=parse_json(row.value)).texts("names")
+    return _graded("ordering", json.dumps(names, ensure_ascii=False))
 
 
-def word(truth: Truth) -> Draft:
-    return _draft("graph_logic", truth.text("ground_truth"))
+def word(row: Row) -> ParsedRow:
+    return _graded("graph_logic", row.truth.text("ground_truth"))
 
 
-def knights(truth: Truth) -> Draft:
-    return _draft("knights", truth.table("ground_truth").text("solution_text_format"))
+def knights(row: Row) -> ParsedRow:
+    return _graded("knights", row.truth.table("ground_truth").text("solution_text_format"))
 
 
-def countdown(truth: Truth) -> Draft:
-    gold = truth.table("ground_truth")
+def countdown(row: Row) -> ParsedRow:
+    gold = row.truth.table("ground_truth")
     numbers = gold.entries("numbers" if "numbers" in gold else "nums")
     target = int(gold.number("target"))
-    return _draft("countdown", None, {"numbers": numbers, "target": target, "use": "all"})
+    return _graded("countdown", None, {"numbers": numbers, "target": target, "use": "all"})
 
 
-def tabular(truth: Truth) -> Draft:
+def tabular(row: Row) -> ParsedRow:
     """Join several answers by bars; FinQA's are results of a calculation, never rounded."""
-    values = truth.value if isinstance(truth.value, list) else [truth.value]
+    values = row.value if isinstance(row.value, list) else [row.value]
     answers = [Fields(ground_truth=value).scalar("ground_truth") for value in values]
     parts = [part.strip() for answer in answers for part in answer.split("|")]
-    tolerance: dict[str, Json] = {"tolerance": 1e-3} if "finqa" in truth.source else {}
-    return _draft("table", " | ".join(parts), tolerance)
+    return _graded("table", " | ".join(parts), {"tolerance": 1e-3} if "finqa" in row.source else {})
 
 
-def letter(truth: Truth) -> Draft:
-    option = truth.scalar("ground_truth").strip("() ")
+def letter(row: Row) -> ParsedRow:
+    option = row.truth.scalar("ground_truth").strip("() ")
     if not re.fullmatch("[A-J]", option):
-        raise DataError(f"ground_truth should be a letter from A to J, not {show(truth.value)}")
-    return _draft("choice", option)
+        raise DataError(f"ground_truth should be a letter from A to J, not {show(row.value)}")
+    return _graded("choice", option)
 
 
-def yes_or_no(truth: Truth) -> Draft:
-    answer = YES_NO.get(str(truth.value).strip().lower())
+def yes_or_no(row: Row) -> ParsedRow:
+    answer = YES_NO.get(str(row.value).strip().lower())
     if answer is None:
-        raise DataError(f"ground_truth should be true or false, yes or no, not {show(truth.value)}")
-    return _draft("yes_no", answer)
+        raise DataError(f"ground_truth should be true or false, yes or no, not {show(row.value)}")
+    return _graded("yes_no", answer)
 
 
-def judge(truth: Truth) -> Draft:
-    question = truth.extra.get("question")
-    payload: dict[str, Json] = {"question": question} if isinstance(question, str) else {}
-    return _draft("judge", truth.scalar("ground_truth"), payload)
+def judge(row: Row) -> ParsedRow:
+    question = row.extra.get("question")
+    payload = {"question": question} if isinstance(question, str) else {}
+    return _graded("judge", row.truth.scalar("ground_truth"), payload)
 
 
-def graph(truth: Truth) -> Draft:
+def graph(row: Row) -> ParsedRow:
     """Read NPG-Muse's source `Task[_easy|_hard]_reward`; whet's settings choose the reward."""
-    task = graphs.TASKS[truth.source.split("_")[0]]
-    payload = graphs.node_link(task, truth.extra)
-    if truth.extra.get("exact_answer") is not None:
-        best = truth.extra.amount("exact_answer")
+    task = graphs.TASKS[row.source.split("_")[0]]
+    payload = graphs.node_link(task, row.extra)
+    if row.extra.get("exact_answer") is not None:
+        best = row.extra.amount("exact_answer")
         payload["optimum"] = int(best) if best.is_integer() else best
     else:
         payload |= graphs.optimum(task, payload)
-    return replace(_draft(task, None, payload), level=graphs.level(task, payload))
+    return replace(_graded(task, None, payload), level=graphs.level(task, payload))
 
 
-def _draft(task: str, answer: str | None, payload: dict[str, Json] | None = None) -> Draft:
-    return Draft(task=task, prompt=(), answer=answer, payload=payload or {})
+def _graded(task: str, answer: str | None, payload: Mapping[str, Json] | None = None) -> ParsedRow:
+    return ParsedRow(task=task, prompt=(), answer=answer, payload=payload or {})
 
 
 def _find_entry(source: str) -> tuple[str, str]:
@@ -296,10 +271,9 @@ def _find_entry(source: str) -> tuple[str, str]:
     return source, "Solution" if "Solution" in free else next(iter(names), "")
 
 
-def areal(row: Fields) -> Draft:
+def areal(row: Fields) -> ParsedRow:
     """Read AReaL's rows, without the marks of the chat template that their prompts hold."""
     task = check_name("task", row.text("task"), ("math", "code")) if "task" in row else "math"
-    id = row.row_id("query_id")
     if isinstance(row["prompt"], list):
         prompt = row.messages("prompt")
     else:
@@ -308,20 +282,20 @@ def areal(row: Fields) -> Draft:
     if task == "code":
         tests = row.table("input_output")
         starter = row.optional_text("starter_code")
-        return code.in_and_out(prompt[-1].content, tests, starter, id)
+        return code.in_and_out(prompt[-1].content, tests, starter)
     answers = [
         last_box_text(solution) if "\\boxed" in solution else solution.strip()
         for solution in row.texts("solutions")
     ]
     payload: dict[str, Json] = {"answers": list[Json](answers)} if len(answers) > 1 else {}
-    return Draft(task="math", prompt=prompt, answer=answers[0], payload=payload, source_id=id)
+    return ParsedRow(task="math", prompt=prompt, answer=answers[0], payload=payload)
 
 
-def _routes(table: Mapping[Build, str]) -> dict[str, Build]:
+def _by_name(table: Mapping[Build, str]) -> dict[str, Build]:
     return {source: build for build, sources in table.items() for source in sources.split()}
 
 
-STOCK = _routes(
+STOCK = _by_name(
     {
         mathematics: "openai/gsm8k lighteval/MATH DigitalLearningGmbH/MATH-lighteval "
         "HuggingFaceH4/MATH-500 math_dapo* aime* numina_*",
@@ -330,7 +304,7 @@ STOCK = _routes(
         countdown: "countdown",
     }
 )
-TANGO = _routes(
+TANGO = _by_name(
     {
         mathematics: "PRIME-RL/Eurus-2-RL-Data Eurus-2-RL-Data zwhe99/DeepMath-103K DeepMath-103K "
         "MATH500 AMC2023 AIME2024 AIME2025 OlympiadBench",
@@ -339,7 +313,7 @@ TANGO = _routes(
         yes_or_no: "StrategyQA",
     }
 )
-GURU = _routes(
+GURU = _by_name(
     {
         mathematics: "math*",
         program: "codegen*",
@@ -360,26 +334,10 @@ NPG: dict[str, Build] = {
 }
 
 
-def _format(about: str, routes: Mapping[str, Build]) -> Format:
-    return layout(
-        about,
-        Router(routes=routes),
-        "data_source prompt reward_model",
-        "ability extra_info apply_chat_template raw_prompt responses is_unique agent_name level",
-        split="rl",
-    )
-
-
-FORMATS: dict[str, Format] = {
-    "verl": _format("verl rows of any known source", {**STOCK, **TANGO, **GURU, **NPG}),
-    "guru": _format("Reasoning360's GURU rows", GURU),
-    "tango": _format("Tango's rows, for training and evaluation", {**STOCK, **TANGO}),
-    "npg": _format("NPG-Muse's graph rows", NPG),
-    "areal": layout(
-        "AReaL's rows",
-        areal,
-        "prompt",
-        "task query_id solutions input_output starter_code source",
-        split="rl",
-    ),
+READERS: dict[str, Reader] = {
+    "verl": by_source({**STOCK, **TANGO, **GURU, **NPG}),
+    "guru": by_source(GURU),
+    "tango": by_source({**STOCK, **TANGO}),
+    "npg": by_source(NPG),
+    "areal": areal,
 }

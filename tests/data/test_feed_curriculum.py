@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from whet.data.feed import Band, Mixed, Stage, Staged
+from whet.data.feed import PassRateCurriculum, Stage, StagedCurriculum
 from whet.testing.fakes import sum_problem
 
-STAGES = Staged(
+STAGES = StagedCurriculum(
     kind="staged",
     stages=[Stage(max_tokens=100, temperature=0.5), Stage(), Stage(max_tokens=900)],
     easy_tokens=60,
@@ -52,14 +52,17 @@ def test_a_problem_without_a_level_is_in_no_stage() -> None:
 
 
 def test_the_band_wants_rates_between_its_ends() -> None:
-    assert [Band(kind="band").is_wanted(rate) for rate in (0.0, 0.1, 1.0)] == [False, True, False]
-    assert Mixed().is_wanted(1.0)
+    assert [PassRateCurriculum(kind="band").is_wanted(rate) for rate in (0.0, 0.1, 1.0)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_bounds_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"low = 0.7 should be below high = 0.3"):
-        Band(kind="band", low=0.7, high=0.3)
+        PassRateCurriculum(kind="band", low=0.7, high=0.3)
     with pytest.raises(
         ValidationError, match=r"stages.0.min_level = 0.7 should not be above its max_level = 0.3"
     ):
-        Staged(kind="staged", stages=[Stage(min_level=0.7, max_level=0.3)])
+        StagedCurriculum(kind="staged", stages=[Stage(min_level=0.7, max_level=0.3)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.views import Fault, PairRule, PairView, preferences
+from whet.data.views import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.tasks.base import StepNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -49,8 +49,8 @@ def view(
     per_problem: int = 99,
     max_tokens: int = 64,
     seed: int = 0,
-) -> PairView:
-    return preferences(
+) -> PreferencePairs:
+    return make_preference_pairs(
         rollouts,
         CHAT,
         rules,
@@ -150,6 +150,18 @@ def test_a_last_step_keeps_its_stop_token_and_one_cut_at_the_limit_is_no_step() 
 def test_a_right_answer_whose_step_there_is_wrong_too_is_no_example() -> None:
     rollouts = [answer("1 - 1\n3"), answer("2 - 2\n3", Verdict.WRONG)]
     assert view(rollouts, "first_wrong").rules["first_wrong"].num_barren == 1
+
+
+def test_an_answer_on_which_the_grader_notes_no_line_gives_no_pair_and_its_problem_is_counted() -> (
+    None
+):
+    other = sum_problem(4, 5)
+    unmarked = [answer("\n", Verdict.WRONG, problem=other), answer("9", problem=other)]
+    rollouts = [answer("1 + 1\n3"), answer("7 - 7\n3", Verdict.WRONG), *unmarked]
+
+    counted = view(rollouts, "first_wrong").rules["first_wrong"]
+
+    assert (counted.num_pairs, counted.num_barren) == (1, 1)
 
 
 def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:

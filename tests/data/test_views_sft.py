@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whet.data.views import imitation, texts
+from whet.data.views import make_sft_examples, texts
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -19,7 +19,7 @@ def _rollouts() -> list[Rollout]:
 def test_an_example_is_prompt_then_answer_then_stop() -> None:
     chat = ChatFormat(tiny_tokenizer())
 
-    view = imitation(_rollouts(), chat, max_tokens=64)
+    view = make_sft_examples(_rollouts(), chat, max_tokens=64)
 
     assert view.num_too_long == 0
     for item, source in zip(view.examples, _rollouts(), strict=True):
@@ -31,7 +31,7 @@ def test_an_example_is_prompt_then_answer_then_stop() -> None:
 
 def test_a_number_is_one_target_and_the_stop_another() -> None:
     chat = ChatFormat(tiny_tokenizer())
-    [item] = imitation(_rollouts()[:1], chat, max_tokens=64).examples
+    [item] = make_sft_examples(_rollouts()[:1], chat, max_tokens=64).examples
 
     assert item.num_targets == 2
     assert item.sampling_logprob is None
@@ -39,13 +39,15 @@ def test_a_number_is_one_target_and_the_stop_another() -> None:
 
 def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:
     chat = ChatFormat(tiny_tokenizer())
-    lengths = [len(item.tokens) for item in imitation(_rollouts(), chat, max_tokens=64).examples]
+    lengths = [
+        len(item.tokens) for item in make_sft_examples(_rollouts(), chat, max_tokens=64).examples
+    ]
     assert lengths[0] < lengths[1]
 
-    view = imitation(_rollouts(), chat, max_tokens=lengths[1] - 1)
+    view = make_sft_examples(_rollouts(), chat, max_tokens=lengths[1] - 1)
 
     assert ([len(item.tokens) for item in view.examples], view.num_too_long) == ([lengths[0]], 1)
-    assert imitation(_rollouts(), chat, max_tokens=lengths[1]).num_too_long == 0
+    assert make_sft_examples(_rollouts(), chat, max_tokens=lengths[1]).num_too_long == 0
 
 
 def test_texts_are_every_prompt_once_and_every_answer() -> None:

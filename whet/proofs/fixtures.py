@@ -1,7 +1,5 @@
 """What proofs run on: a tiny model with random weights, its policy, and sequences for it."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
@@ -14,7 +12,7 @@ from whet.models.transformer import Transformer, initialise
 from whet.rng import derive, numpy_stream
 from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.policy import Policy, build_policy
-from whet.types import Completion, Finish, Message, Problem, Role, Rollout, Tokens
+from whet.types import Message, Problem
 
 POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
@@ -115,28 +113,3 @@ def problem(name: str) -> Problem:
         split="rl",
         source="made",
     )
-
-
-def rollout(
-    asked: Problem, number: int, tokens: Sequence[int], logprobs: Sequence[float], reward: float
-) -> Rollout:
-    return Rollout(
-        id=f"{asked.id}:0/{number}",
-        group=f"{asked.id}:0",
-        problem=asked,
-        role=Role.SOLVER,
-        model="specimen",
-        prompt_tokens=_tokens([1]),
-        completion=Completion(
-            tokens=_tokens(tokens),
-            logprobs=np.array(logprobs, dtype=np.float32),
-            finish=Finish.STOP,
-            version=0,
-        ),
-        text="",
-        reward=reward,
-    )
-
-
-def _tokens(values: Sequence[int]) -> Tokens:
-    return np.array(values, dtype=np.int32)
