@@ -30,9 +30,10 @@ import torch
 from torch import Tensor
 
 from whet.algos import advantages
-from whet.algos.catalog import AlgoConfig, Objective, build
+from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import TokenTerms
-from whet.algos.objectives import PreferenceConfig, preference_objective
+from whet.algos.objectives import Objective, PreferenceConfig, preference_objective
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, PreferencePair
 from whet.models.load import named_views
 from whet.models.transformer import Transformer
@@ -327,7 +328,7 @@ class World:
     def by_whet(self, case: Case) -> Found:
         if case.trainer == "dpo":
             return self.pairs_by_whet(case)
-        algo = build(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
+        algo = build_algorithm(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
             algo = replace(algo, advantage=advantages.each(zscore))
@@ -575,7 +576,7 @@ def answers(vocab_size: int) -> list[Group]:
 
 def engine_logprobs(model: Transformer, groups: Sequence[Group]) -> list[np.ndarray]:
     """What an engine of other rounding would have sampled at: near the learner's, not equal."""
-    algo = build(AlgoConfig(), max_tokens=MAX_TOKENS)
+    algo = build_algorithm(AlgoConfig(), max_tokens=MAX_TOKENS)
     noise = np.random.default_rng(3)
     own = score_examples(model, flatten(select(groups, algo), temperature=1.0), 4096)
     return [(logprobs + noise.normal(0, 0.1, len(logprobs))).astype(np.float32) for logprobs in own]

@@ -28,7 +28,8 @@ from speed.shapes import config_of, drawn
 from speed.sides.ours import credited, engine_of, requests_of
 from speed.work import Spec, Work
 
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
@@ -211,7 +212,10 @@ def step(
     meter: "Meter",
     number: int,
 ) -> dict[str, Measured]:
-    algo, found = build(AlgoConfig(kl=pair.kl), max_tokens=pair.new), dict[str, Measured]()
+    algo, found = (
+        build_algorithm(AlgoConfig(kl=pair.kl), max_tokens=pair.new),
+        dict[str, Measured](),
+    )
     requests = requests_of(spec, number)
     done, found["sample"] = meter.of(lambda: dict(engine.generate(requests)))
     examples = credited(spec, requests, done)

@@ -13,8 +13,9 @@ from statistics import fmean
 
 import whet
 from whet.algos.advantages import zscore
-from whet.algos.catalog import AlgoConfig, policy_objective, sft_objective
 from whet.algos.losses import sequence_mean, token_mean
+from whet.algos.objectives import policy_objective, sft_objective
+from whet.algos.settings import AlgoConfig
 from whet.data.views import imitation
 from whet.rng import stream
 from whet.train.credit import to_example, weigh

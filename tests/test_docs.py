@@ -15,8 +15,8 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from whet.algos.catalog import AlgoConfig
-from whet.algos.catalog import build as build_algorithm
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load
 from whet.grading.check_task import check_grader

@@ -15,7 +15,8 @@ import torch
 from small import Pipeline, whet
 from torch import Tensor
 
-from whet.algos import catalog, losses
+from whet.algos import algorithm, losses
+from whet.algos.settings import AlgoConfig
 from whet.commands.doctor import PROOFS
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
@@ -150,12 +151,12 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
 
 
 def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:
-    right = catalog.build
+    right = algorithm.build_algorithm
 
-    def build(cfg: catalog.AlgoConfig, *, max_tokens: int) -> catalog.Algorithm:
+    def build(cfg: AlgoConfig, *, max_tokens: int) -> algorithm.Algorithm:
         return replace(right(cfg, max_tokens=max_tokens), kl_in_reward=cfg.kl, kl_estimator="k1")
 
-    patch.setattr(catalog, "build", build)
+    patch.setattr(algorithm, "build_algorithm", build)
 
 
 def _double_the_kl(patch: pytest.MonkeyPatch) -> None:

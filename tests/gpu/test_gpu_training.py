@@ -9,8 +9,8 @@ import torch
 from gpu_models import DEVICE, FAMILIES, move, native, requests, sampled, small_model
 from torch import Tensor
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.engine.native import NativeEngine
 from whet.models.lora import LoraConfig, LoraTransformer

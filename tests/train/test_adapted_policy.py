@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.engine.base import Request, Sampling
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError, DataError

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import DataError
 from whet.models.load import load_model

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
@@ -30,7 +31,7 @@ from whet.train.optim import TrainConfig
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
 TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
-PPO = build(AlgoConfig(name="ppo"), max_tokens=8)
+PPO = build_algorithm(AlgoConfig(name="ppo"), max_tokens=8)
 
 
 def examples() -> list[Example]:
@@ -242,7 +243,7 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
     """Rewards 1 and 0 at the last of three tokens, values 0: both advantages and targets are the
     rewards to go."""
     groups = [group([1.0, 0.0])]
-    plain = build(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
+    plain = build_algorithm(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
     selection = select(groups, plain)
     valued = with_values(flatten(selection, temperature=1.0), critic())
     found, _ = credit(selection, valued, plain, {})
@@ -281,7 +282,7 @@ def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
 
 def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
     cfg = CriticConfig(head_start=3)
-    grpo = build(AlgoConfig(minibatches=2), max_tokens=8)
+    grpo = build_algorithm(AlgoConfig(minibatches=2), max_tokens=8)
     assert build_critic(grpo, tiny_policy(), cfg, TRAIN, steps=2) is None
     assert policy_steps(grpo, cfg, 5) == 10
     assert policy_steps(PPO, cfg, 5) == 2

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, Objective, policy_objective, sft_objective
 from whet.algos.losses import (
     TokenTerms,
     Weights,
@@ -19,6 +18,8 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
+from whet.algos.objectives import Objective, policy_objective, sft_objective
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, pack, to_batch
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine

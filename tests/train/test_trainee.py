@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.models.source import ModelSource

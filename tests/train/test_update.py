@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, Algorithm, Objective, build
+from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import (
     EarlyStop,
     Staleness,
@@ -17,7 +17,9 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.rows import ROWS, AlgoName
+from whet.algos.objectives import Objective
+from whet.algos.presets import PRESETS, AlgoName
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
@@ -75,7 +77,7 @@ class Descent(LocalLearner):
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: int) -> None:
-    algo = build(
+    algo = build_algorithm(
         AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32
     )
 
@@ -106,7 +108,9 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
             return super().accumulate(examples, objective)
 
     algo = replace(
-        build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean
+        build_algorithm(AlgoConfig(), max_tokens=32),
+        objective=Objective(loss=loss),
+        weights=sequence_mean,
     )
     update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
 
@@ -117,7 +121,9 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
 def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
-    metrics = update(learner, _examples((0.0,) * 4), build(AlgoConfig(), max_tokens=32), seed=3)
+    metrics = update(
+        learner, _examples((0.0,) * 4), build_algorithm(AlgoConfig(), max_tokens=32), seed=3
+    )
 
     assert metrics == {"step/empty": 1.0}
     assert learner.num_steps == 0
@@ -128,14 +134,16 @@ def test_no_example_at_all_is_an_empty_step() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
-        assert update(learner, [], build(cfg, max_tokens=32), seed=3) == {"step/empty": 1.0}
+        assert update(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
+            "step/empty": 1.0
+        }
 
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
     examples = with_reference(_examples((0.0,) * 4), Reference(tiny_model(seed=9)), 64)
 
-    weights, metrics = _updated(build(cfg, max_tokens=32), examples)
+    weights, metrics = _updated(build_algorithm(cfg, max_tokens=32), examples)
 
     assert metrics["step/empty"] == 0.0
     assert (weights - _weights(tiny_model())).abs().max() > 5e-5
@@ -155,7 +163,9 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     seen: list[list[float]] = []
     learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
-    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
+    algo = replace(
+        build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+    )
 
     metrics = update(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
 
@@ -175,7 +185,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
             totals.append(sum(item.weight * item.num_targets for item in examples))
             return super().accumulate(examples, objective)
 
-    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
+    algo = replace(build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
     update(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
 
     assert totals == pytest.approx([1.0, 1.0, 1.0])
@@ -184,7 +194,12 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
 def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=9)
 
-    update(learner, _examples((1.0, -1.0)), build(AlgoConfig(minibatches=5), max_tokens=32), seed=3)
+    update(
+        learner,
+        _examples((1.0, -1.0)),
+        build_algorithm(AlgoConfig(minibatches=5), max_tokens=32),
+        seed=3,
+    )
 
     assert learner.num_steps == 2
 
@@ -192,7 +207,9 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
     learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
-    algo = replace(build(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios))
+    algo = replace(
+        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios)
+    )
 
     update(learner, _examples((1.0,) * 4), algo, seed=3)
 
@@ -204,7 +221,9 @@ def test_the_seed_decides_the_mini_batches() -> None:
     orders = []
     for seed in (3, 3, 4):
         seen: list[list[float]] = []
-        algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
+        algo = replace(
+            build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+        )
         update(
             LocalLearner(tiny_model(), CFG, steps=3),
             _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
@@ -233,7 +252,9 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
 
 
 def test_metrics_of_mini_batches_are_averaged() -> None:
-    _, metrics = _updated(build(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6))
+    _, metrics = _updated(
+        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6)
+    )
 
     assert metrics["step/empty"] == 0.0
     assert {"loss", "policy/entropy", "policy/clip_fraction", "train/grad_norm"} <= set(metrics)
@@ -261,7 +282,7 @@ def _stale(seed: int = 5) -> list[Example]:
     ]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: AlgoName) -> None:
     cfg = AlgoConfig(
         name=name,
@@ -271,7 +292,7 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
         staleness=Staleness(rule="mask", level="sequence", high=0.9),
         clip_low=0.02,
     )
-    algo = build(cfg, max_tokens=32)
+    algo = build_algorithm(cfg, max_tokens=32)
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
         learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
@@ -298,7 +319,7 @@ def _micro(micro_tokens: int) -> TrainConfig:
 def _stopping(**settings: object) -> Algorithm:
     """Four mini-batches at a rate at which the first step moves the ratio's mean off 1."""
     stop = EarlyStop.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
-    return build(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
+    return build_algorithm(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
 
 
 FAST = TrainConfig(lr=1e-2, micro_tokens=10**6)
@@ -345,7 +366,7 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
     plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     without = update(
-        plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3
+        plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
     )
     metrics = update(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
 
@@ -372,8 +393,13 @@ def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]
 
-    assert update(learner, still, build(AlgoConfig(), max_tokens=32), seed=3) == {"step/empty": 1.0}
+    assert update(learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3) == {
+        "step/empty": 1.0
+    }
     moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
     assert (
-        update(learner, [moving], build(AlgoConfig(), max_tokens=32), seed=3)["step/empty"] == 0.0
+        update(learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3)[
+            "step/empty"
+        ]
+        == 0.0
     )

@@ -7,7 +7,7 @@ from functools import partial
 
 from rich.table import Table
 
-from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.engine.build import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
@@ -179,7 +179,7 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolve(algo).advantage == "gae" and job.train is not None:
+    if resolve_algorithm(algo).advantage == "gae" and job.train is not None:
         own = cost.width * trained + (
             0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
         )

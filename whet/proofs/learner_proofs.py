@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos import catalog, losses
+from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, TokenTerms
-from whet.algos.rows import ROWS, KlPlace, WeightsName
+from whet.algos.objectives import Objective, policy_objective
+from whet.algos.presets import PRESETS, KlPlace, WeightsName
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
 from whet.models.transformer import Transformer
@@ -44,7 +46,7 @@ def divisor() -> Measure:
     }
     off: dict[str, float] = {}
     for name, wanted in expected.items():
-        algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
+        algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
         weights = [
             example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)
         ]
@@ -70,7 +72,7 @@ def targets() -> Measure:
             return 0.0 * terms.logprob_M, {}
 
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
-        learner.accumulate(examples, catalog.Objective(loss=loss))
+        learner.accumulate(examples, Objective(loss=loss))
         scored = sum(len(scores) for scores in learner.logprobs(examples))
         missing[tokens] = max(abs(total - sum(seen)), abs(total - scored))
     worst = max(missing, key=lambda tokens: missing[tokens])
@@ -102,8 +104,8 @@ LIMIT = 1e-5
 """Of the norm, in float32: what another order of adding up may change."""
 CLOSE = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
-PENALISED = catalog.AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
-SEQUENCES = catalog.AlgoConfig(name="gspo")
+PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
+SEQUENCES = AlgoConfig(name="gspo")
 
 
 @torch.no_grad()
@@ -156,14 +158,14 @@ def ratio() -> Measure:
     examples = specimen.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     off = {}
-    names = [name for name, row in ROWS.items() if row.steps is None and row.advantage != "gae"]
+    names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
     for name in names:
-        algo = catalog.build(catalog.AlgoConfig(name=name), max_tokens=16)
+        algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = credit.weigh(examples, algo.weights)
         metrics = divide(learner.accumulate(weighed, algo.objective))
         learner.discard()
         off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
-        if ROWS[name].surrogate == "clip":
+        if PRESETS[name].surrogate == "clip":
             expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
             off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
     worst = max(off, key=lambda name: off[name])
@@ -171,8 +173,8 @@ def ratio() -> Measure:
     return Measure(gap=off[worst], limit=0.0, text=text + (f" ({worst})" if off[worst] > 0 else ""))
 
 
-def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:
-    return catalog.build(cfg, max_tokens=16)
+def _algo(cfg: AlgoConfig) -> algorithm.Algorithm:
+    return algorithm.build_algorithm(cfg, max_tokens=16)
 
 
 def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
@@ -200,7 +202,7 @@ def _ways(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]
 def _gradient(
     model: Transformer,
     parts: Sequence[Sequence[Example]],
-    objective: catalog.Objective,
+    objective: Objective,
     *,
     tokens: int = 10_000,
     one_by_one: bool = False,
@@ -243,7 +245,7 @@ def kl() -> Measure:
         # k2 is made for its gradient, and biased as a value.
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
         meant = {"k1": torch.zeros_like(slope_V), "k2": slope_V, "k3": forward_V}[name]
-        direct = catalog.AlgoConfig(
+        direct = AlgoConfig(
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
         gradient = _in_loss(direct, theta_V, reference_V)
@@ -266,10 +268,10 @@ def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
     return torch.autograd.grad(value, theta_V, retain_graph=True)[0]
 
 
-def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
+def _in_loss(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """The expected gradient of an objective whose tokens have no advantage: that of its penalty."""
     logprob_V = theta_V.log_softmax(0)
-    loss_V, _ = catalog.policy_objective(cfg).loss(
+    loss_V, _ = policy_objective(cfg).loss(
         _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
     )
     return _kl_gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
@@ -277,8 +279,8 @@ def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> T
 
 def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """The expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
-    cfg = catalog.AlgoConfig(name="rloo", kl=BETA, kl_in=place)
-    algo = catalog.build(cfg, max_tokens=1)
+    cfg = AlgoConfig(name="rloo", kl=BETA, kl_in=place)
+    algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _pairs(logprob_V.detach().tolist())
     selection = credit.select(groups, algo)

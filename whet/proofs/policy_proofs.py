@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos import catalog
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.engine.base import Counts, Request, Sampling
 from whet.grading.grader import Grader
@@ -121,7 +121,7 @@ def rewards() -> Measure:
             chat_engine, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
         )
     groups = RewardSpec().apply(groups)
-    algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)
+    algo = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=8)
     selection = credit.select(groups, algo)
     examples, _ = credit.credit(selection, credit.flatten(selection, temperature=1.0), algo, {})
     wrong = len(IS_RIGHT) * samples - len(examples)
@@ -160,7 +160,7 @@ def publish() -> Measure:
     policy = specimen.policy()
     before = specimen.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
-    update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
+    update(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     moved = float(
         np.abs(np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)).mean()
     )
@@ -197,7 +197,7 @@ def _rounding(policy: Policy) -> float:
 
 
 STEPS = 4
-ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
+ALGO = build_algorithm(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
 
 
 def resume() -> Measure:

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig, resolve
-from whet.algos.catalog import build as build_algorithm
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, Mixed
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
@@ -95,7 +95,7 @@ class RLConfig(TrainingConfig):
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
                 "is nothing to compare: set it above 0"
             )
-        if resolve(self.algo).steps is not None:
+        if resolve_algorithm(self.algo).steps is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
@@ -108,7 +108,7 @@ class RLConfig(TrainingConfig):
         }
         if self.algo.kl > 0:
             del unused["train.offload_reference"]
-        if resolve(self.algo).advantage == "gae":
+        if resolve_algorithm(self.algo).advantage == "gae":
             del unused["critic"]
         if self.curriculum.sets_temperature:
             unused["final_temperature"] = (

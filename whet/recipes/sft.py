@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.data.views import imitation, texts
 from whet.recipes.training import (
     STEPS_PER_LINE,

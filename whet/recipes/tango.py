@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from whet.algos.advantages import State
-from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
 from whet.data.problems import problems_of, some_problems_of
@@ -120,11 +120,11 @@ class TangoConfig(TrainingConfig):
                 f"steps = {self.steps} should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if resolve(algo).advantage == "gae":
+            if resolve_algorithm(algo).advantage == "gae":
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolve(self.verifier_algo).steps is not None:
+        if resolve_algorithm(self.verifier_algo).steps is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"

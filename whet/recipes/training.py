@@ -9,7 +9,7 @@ from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from whet.algos.advantages import Array, State, whiten
-from whet.algos.catalog import Algorithm
+from whet.algos.algorithm import Algorithm
 from whet.algos.losses import Weights, kl
 from whet.algos.verifier import blend
 from whet.data.examples import Example

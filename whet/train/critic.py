@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.algos.advantages import explained_variance
-from whet.algos.catalog import Algorithm
+from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
 from whet.data.examples import Batch, Example

@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from whet.algos.catalog import Algorithm, Objective
+from whet.algos.algorithm import Algorithm
 from whet.algos.losses import TokenTerms, is_too_far
+from whet.algos.objectives import Objective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.rng import derive, numpy_stream

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.algos.advantages import State
-from whet.algos.catalog import AlgoConfig, Algorithm
-from whet.algos.catalog import build as build_algorithm
+from whet.algos.algorithm import Algorithm, build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.engine.base import Sampling
 from whet.engine.build import EngineConfig
 from whet.models.source import ModelSource, open_model, torch_dtype

@@ -16,7 +16,8 @@ from speed.serve import Round, serve  # noqa: E402
 from speed.shapes import drawn  # noqa: E402
 from speed.work import Spec  # noqa: E402
 from whet.algos.advantages import zscore  # noqa: E402
-from whet.algos.catalog import AlgoConfig, build  # noqa: E402
+from whet.algos.algorithm import build_algorithm  # noqa: E402
+from whet.algos.settings import AlgoConfig  # noqa: E402
 from whet.data.examples import Example  # noqa: E402
 from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
@@ -92,7 +93,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
         replace(example, sampling_logprob=logprob)
         for example, logprob in zip(unscored, found, strict=True)
     ]
-    algo = build(AlgoConfig(), max_tokens=work.cap)
+    algo = build_algorithm(AlgoConfig(), max_tokens=work.cap)
 
     def round_of(number: int) -> dict[str, float]:
         began = time.perf_counter()
@@ -107,7 +108,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
 def rl_step_round(spec: Spec, model: Transformer) -> Round:
     engine = engine_of(spec, model)
     learner = learner_of(spec, model, engine)
-    algo = build(AlgoConfig(), max_tokens=spec.work.cap)
+    algo = build_algorithm(AlgoConfig(), max_tokens=spec.work.cap)
 
     def round_of(number: int) -> dict[str, float]:
         requests = requests_of(spec, number)
