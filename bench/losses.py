@@ -40,10 +40,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.credit import credit, flatten, select, to_example, weigh
-from whet.train.learner import LocalLearner, divide, score_examples
+from whet.train.learner import LocalLearner, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import score_pairs, weigh_pairs
+from whet.train.rl_step import credit, flatten, select, to_example
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24

@@ -34,10 +34,11 @@ from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import CARDS, GB, Cost
-from whet.train.learner import LocalLearner, update
+from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, reference_of, with_reference
+from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
 T = TypeVar("T")
@@ -227,7 +228,7 @@ def step(
             lambda: with_reference(examples, reference, learner.cfg.micro_tokens)
         )
         examples = read
-    _, found["update"] = meter.of(lambda: update(learner, examples, algo, seed=number))
+    _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)
     return found
 

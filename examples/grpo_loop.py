@@ -18,7 +18,8 @@ from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.settings import AlgoConfig
 from whet.data.views import imitation
 from whet.rng import stream
-from whet.train.credit import to_example, weigh
+from whet.train.learner import weigh
+from whet.train.rl_step import to_example
 
 
 def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:

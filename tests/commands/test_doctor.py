@@ -26,7 +26,7 @@ from whet.proofs.base import Measure, Proof, try_proof
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat
-from whet.train import credit, learner
+from whet.train import learner, rl_step
 from whet.train.learner import LocalLearner
 from whet.train.optim import Optimizer
 from whet.train.policy import Policy
@@ -73,14 +73,14 @@ def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
 
 
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
-    right = credit.weigh
+    right = learner.weigh
 
     def weigh(examples: Sequence[Any], rule: losses.Weights) -> list[Any]:
         return [
             item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
         ]
 
-    patch.setattr(credit, "weigh", weigh)
+    patch.setattr(learner, "weigh", weigh)
 
 
 def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
 
 
 def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
-    right = credit.credit
+    right = rl_step.credit
 
     def shifted(*args: Any, **settings: Any) -> Any:
         examples, state = right(*args, **settings)
@@ -108,7 +108,7 @@ def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
             replace(one, advantage=two.advantage) for one, two in zip(examples, around, strict=True)
         ], state
 
-    patch.setattr(credit, "credit", shifted)
+    patch.setattr(rl_step, "credit", shifted)
 
 
 def _keep_stale_weights(patch: pytest.MonkeyPatch) -> None:

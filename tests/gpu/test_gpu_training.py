@@ -18,8 +18,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.checkpoint import load_training, save_training
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, score_examples
+from whet.train.learner import LocalLearner, score_examples, weigh
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, reference_of, set_determinism

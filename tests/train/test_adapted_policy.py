@@ -20,8 +20,7 @@ from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.checkpoint import load_training, save_training
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, score_examples
+from whet.train.learner import LocalLearner, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, reference_of
 

@@ -17,9 +17,8 @@ from whet.models.load import load_model
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
-from whet.train.checkpoint import Trained, load_training, save_training
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner
+from whet.train.checkpoint import load_training, save_training
+from whet.train.learner import LocalLearner, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
@@ -160,11 +159,11 @@ def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
 
 def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     (policy, learner), (second, its) = _trained(1), _trained(3)
-    save_training(tmp_path, policy, learner, {"told": 1}, {"second": Trained(second, its)})
+    save_training(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
     resumed, its_resumed = other.learner(CFG, steps=10), another.learner(CFG, steps=10)
 
-    state = load_training(tmp_path, other, resumed, {"second": Trained(another, its_resumed)})
+    state = load_training(tmp_path, other, resumed, {"second": (another, its_resumed)})
 
     assert (state["told"], resumed.num_steps, its_resumed.num_steps) == (1, 1, 3)
     _assert_identical(_state(resumed), _state(learner))

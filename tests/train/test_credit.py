@@ -14,9 +14,10 @@ from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.gather import GatherConfig
+from whet.rollout.collect import GatherConfig
 from whet.testing.fakes import example, group, rollout
-from whet.train.credit import credit, flatten, select, weigh
+from whet.train.learner import weigh
+from whet.train.rl_step import credit, flatten, select
 from whet.types import Finish, Floats, Group, Step
 
 DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)

@@ -25,8 +25,7 @@ from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, Sums, micro_batches, score_batch, score_examples
+from whet.train.learner import LocalLearner, Sums, micro_batches, score_batch, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.types import PerToken
 

@@ -17,8 +17,7 @@ from whet.models.transformer import Transformer
 from whet.plan.cost import SHARE_OF_MEMORY, Cost, update_bytes
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner
+from whet.train.learner import LocalLearner, weigh
 from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig
 from whet.train.policy import Policy

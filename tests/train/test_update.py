@@ -25,10 +25,10 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, Sums, divide, score_examples, update, with_old
+from whet.train.learner import LocalLearner, Sums, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, with_reference
+from whet.train.rl_step import update_policy, with_old
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
@@ -54,7 +54,7 @@ def _updated(
     algo: Algorithm, examples: list[Example], learner: type[LocalLearner] = LocalLearner
 ) -> tuple[Tensor, dict[str, float]]:
     model = tiny_model()
-    metrics = update(learner(model, CFG, steps=1), examples, algo, seed=3)
+    metrics = update_policy(learner(model, CFG, steps=1), examples, algo, seed=3)
     return _weights(model), metrics
 
 
@@ -112,7 +112,7 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
         objective=Objective(loss=loss),
         weights=sequence_mean,
     )
-    update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
+    update_policy(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
 
     # Six sequences divide, though only three are run: those with 4, 14 and 24 targets.
     assert seen == pytest.approx([1 / (6 * 4), 1 / (6 * 14), 1 / (6 * 24)])
@@ -121,7 +121,7 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
 def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
-    metrics = update(
+    metrics = update_policy(
         learner, _examples((0.0,) * 4), build_algorithm(AlgoConfig(), max_tokens=32), seed=3
     )
 
@@ -134,7 +134,7 @@ def test_no_example_at_all_is_an_empty_step() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
-        assert update(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
+        assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
             "step/empty": 1.0
         }
 
@@ -167,7 +167,7 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
         build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
     )
 
-    metrics = update(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
+    metrics = update_policy(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
 
     parts = [set(values) for values in seen]
     assert sorted(len(part) for part in parts) == [2, 2, 3]
@@ -186,7 +186,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
             return super().accumulate(examples, objective)
 
     algo = replace(build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
-    update(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
+    update_policy(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
 
     assert totals == pytest.approx([1.0, 1.0, 1.0])
 
@@ -194,7 +194,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
 def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
     learner = LocalLearner(tiny_model(), CFG, steps=9)
 
-    update(
+    update_policy(
         learner,
         _examples((1.0, -1.0)),
         build_algorithm(AlgoConfig(minibatches=5), max_tokens=32),
@@ -211,7 +211,7 @@ def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
         build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios)
     )
 
-    update(learner, _examples((1.0,) * 4), algo, seed=3)
+    update_policy(learner, _examples((1.0,) * 4), algo, seed=3)
 
     assert ratios[0] == pytest.approx([1.0] * len(ratios[0]), abs=1e-5)
     assert max(abs(ratio - 1) for ratio in ratios[1]) > 1e-2
@@ -224,7 +224,7 @@ def test_the_seed_decides_the_mini_batches() -> None:
         algo = replace(
             build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
         )
-        update(
+        update_policy(
             LocalLearner(tiny_model(), CFG, steps=3),
             _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
             algo,
@@ -342,7 +342,9 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
             return super().accumulate(examples, objective)
 
     learner = Spy(tiny_model(), FAST, steps=4)
-    metrics = update(learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3)
+    metrics = update_policy(
+        learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3
+    )
 
     # The first mini-batch has ratio 1; after its step the others are too far.
     assert (learner.num_steps, len(passes)) == (num_steps, num_passes)
@@ -353,8 +355,8 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
     stopped, alone = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
-    update(stopped, _examples(EIGHT), _stopping(), seed=3)
-    update(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
+    update_policy(stopped, _examples(EIGHT), _stopping(), seed=3)
+    update_policy(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
 
     assert torch.equal(_weights(stopped.model), _weights(alone.model))
     assert all(
@@ -365,10 +367,10 @@ def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
 def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
     plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
-    without = update(
+    without = update_policy(
         plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
     )
-    metrics = update(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
+    metrics = update_policy(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
 
     assert torch.equal(_weights(plain.model), _weights(guarded.model))
     assert metrics["step/skipped"] == 0.0
@@ -378,7 +380,7 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 def test_zeroed_micro_batches_are_counted() -> None:
     learner = LocalLearner(tiny_model(), FAST, steps=4)
 
-    metrics = update(
+    metrics = update_policy(
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
     )
 
@@ -393,12 +395,12 @@ def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]
 
-    assert update(learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3) == {
+    assert update_policy(learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3) == {
         "step/empty": 1.0
     }
     moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
     assert (
-        update(learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3)[
+        update_policy(learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3)[
             "step/empty"
         ]
         == 0.0

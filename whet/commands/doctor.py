@@ -34,7 +34,7 @@ PROOFS = (
         fault="shifted rewards",
         remedy=(
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
-            "whet/train/credit.py"
+            "whet/train/rl_step.py"
         ),
         measure=policy_proofs.rewards,
     ),

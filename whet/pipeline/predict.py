@@ -21,7 +21,7 @@ from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
-from whet.recipes.tango import TangoConfig, Turn, num_turns
+from whet.recipes.tango import Side, TangoConfig, num_steps
 from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig
 from whet.track.progress import printer
@@ -126,7 +126,7 @@ def _sides(
         samples=stage.group_size,
         prompt=prompt,
         new=new,
-        steps=num_turns(stage, Turn.GENERATOR, stage.steps),
+        steps=num_steps(stage, Side.GENERATOR, stage.steps),
     )
     verify = _job(
         stages,
@@ -137,7 +137,7 @@ def _sides(
         samples=stage.verifier_group_size,
         prompt=prompt + new,
         new=words,
-        steps=num_turns(stage, Turn.VERIFIER, stage.steps),
+        steps=num_steps(stage, Side.VERIFIER, stage.steps),
     )
     solve = _add_companions(solve, stage.algo)
     verify = _add_companions(verify, stage.verifier_algo)

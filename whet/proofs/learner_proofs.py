@@ -23,7 +23,8 @@ from whet.models.transformer import Transformer
 from whet.proofs import specimen
 from whet.proofs.base import Measure
 from whet.rng import stream
-from whet.train import credit
+from whet.train import learner as learner_module
+from whet.train import rl_step
 from whet.train.learner import LocalLearner, divide, score_batch
 from whet.train.optim import TrainConfig
 from whet.types import Group
@@ -48,7 +49,8 @@ def divisor() -> Measure:
     for name, wanted in expected.items():
         algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
         weights = [
-            example.weight for example in credit.weigh(specimen.make_examples(), algo.weights)
+            example.weight
+            for example in learner_module.weigh(specimen.make_examples(), algo.weights)
         ]
         off[name] = max(abs(ours / right - 1) for ours, right in zip(weights, wanted, strict=True))
     worst = max(off, key=lambda name: off[name])
@@ -112,7 +114,7 @@ SEQUENCES = AlgoConfig(name="gspo")
 def packing() -> Measure:
     """Score examples laid end to end and one by one."""
     model = specimen.model(dtype=torch.float32)
-    examples = credit.weigh(specimen.make_examples(), _algo(PENALISED).weights)
+    examples = learner_module.weigh(specimen.make_examples(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
@@ -131,7 +133,7 @@ def splits() -> Measure:
     model = specimen.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = credit.weigh(specimen.make_examples(), algo.weights)
+        examples = learner_module.weigh(specimen.make_examples(), algo.weights)
         expected = _gradient(
             model, [[example] for example in examples], algo.objective, one_by_one=True
         )
@@ -161,7 +163,7 @@ def ratio() -> Measure:
     names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
-        weighed = credit.weigh(examples, algo.weights)
+        weighed = learner_module.weigh(examples, algo.weights)
         metrics = divide(learner.accumulate(weighed, algo.objective))
         learner.discard()
         off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
@@ -283,15 +285,15 @@ def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tenso
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _pairs(logprob_V.detach().tolist())
-    selection = credit.select(groups, algo)
-    examples = credit.flatten(selection, temperature=1.0)
+    selection = rl_step.select(groups, algo)
+    examples = rl_step.flatten(selection, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
         replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
     ]
-    examples, _ = credit.credit(selection, examples, algo, {})
-    shares = credit.weigh(examples[:2], algo.weights)
+    examples, _ = rl_step.credit(selection, examples, algo, {})
+    shares = learner_module.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
     loss_M, _ = algo.objective.loss(_terms(logprob_V[tokens], advantage_M, reference_V[tokens]))
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)

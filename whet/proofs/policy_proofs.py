@@ -25,10 +25,11 @@ from whet.rng import stream
 from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
-from whet.train import checkpoint, credit
-from whet.train.learner import LocalLearner, update
+from whet.train import checkpoint, rl_step
+from whet.train.learner import LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
+from whet.train.rl_step import update_policy
 from whet.train.selftest import check_exact, compare
 from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens, Verdict
 
@@ -122,8 +123,8 @@ def rewards() -> Measure:
         )
     groups = RewardSpec().apply(groups)
     algo = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=8)
-    selection = credit.select(groups, algo)
-    examples, _ = credit.credit(selection, credit.flatten(selection, temperature=1.0), algo, {})
+    selection = rl_step.select(groups, algo)
+    examples, _ = rl_step.credit(selection, rl_step.flatten(selection, temperature=1.0), algo, {})
     wrong = len(IS_RIGHT) * samples - len(examples)
     for example in examples:
         first, number = map(int, chat.message(example.tokens[example.start :]).split())
@@ -160,7 +161,7 @@ def publish() -> Measure:
     policy = specimen.policy()
     before = specimen.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
-    update(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
+    update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     moved = float(
         np.abs(np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)).mean()
     )
@@ -232,6 +233,6 @@ def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
     was_settled = torch.are_deterministic_algorithms_enabled()
     set_determinism(True)
     try:
-        update(learner, examples, ALGO, seed=step)
+        update_policy(learner, examples, ALGO, seed=step)
     finally:
         set_determinism(was_settled)

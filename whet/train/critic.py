@@ -24,16 +24,14 @@ from whet.errors import ConfigError, DataError
 from whet.models.lora import twin
 from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
-from whet.train.credit import weigh
 from whet.train.learner import (
-    Learner,
     LocalLearner,
     Metrics,
     average,
     backward,
     divide,
     read_tokens,
-    update,
+    weigh,
 )
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
@@ -216,13 +214,3 @@ def with_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
         replace(example, value=value)
         for example, value in zip(examples, critic.values(examples), strict=True)
     ]
-
-
-def update_with_critic(
-    learner: Learner, critic: Critic, examples: Sequence[Example], algo: Algorithm, *, seed: int
-) -> Metrics:
-    """Let the critic learn first, and alone while its head start lasts; then update the policy."""
-    metrics = critic.update(examples, seed=seed)
-    if critic.is_alone:
-        return metrics | {"step/empty": 0.0}
-    return metrics | update(learner, examples, algo, seed=seed)

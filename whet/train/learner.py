@@ -1,7 +1,7 @@
 """The learner: sums weight times loss over packed sequences, and steps the optimiser.
 
-It knows no algorithm: an objective says what the loss of a token is, `update` in what portions an
-algorithm takes its examples.
+It knows no algorithm: an objective computes the loss of each token. `whet/train/rl_step.py` decides
+which examples an optimiser step takes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from whet.algos.algorithm import Algorithm
-from whet.algos.losses import TokenTerms, is_too_far
+from whet.algos.losses import TokenTerms, Weights
 from whet.algos.objectives import Objective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels.head import token_logprobs
 from whet.kernels.switch import uses_triton
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
-from whet.rng import stream
-from whet.train.credit import weigh
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
@@ -269,60 +266,12 @@ def read_tokens(
     return [arrays[index] for index in range(len(examples))]
 
 
-def update(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
-    """Take one optimiser step per mini-batch. Groups of equal reward keep their share of divisors.
-
-    Where an advantage of zero means a gradient of zero, those examples are not run at all: it
-    changes nothing. Once the early stop finds the policy too far from the start of the step, it
-    leaves out what its settings name, and that is counted.
-    """
-    if algo.needs_old:
-        examples = with_old(examples, learner)
-    collected: list[Metrics] = []
-    batches = _minibatches(examples, algo.minibatches, seed)
-    num_skipped = 0
-    for index, batch in enumerate(batches):
-        live = [
-            example
-            for example in weigh(batch, algo.weights)
-            if np.any(example.advantage) or algo.trains_on_zero_advantage
-        ]
-        if not live:
-            continue
-        metrics, is_skipped = _step(learner, live, algo)
-        collected.append(metrics)
-        num_skipped += is_skipped
-        if is_skipped and algo.early_stop.action == "stop":
-            num_skipped += len(batches) - index - 1
-            break
-    if not collected:
-        return {"step/empty": 1.0}
-    skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
-    return average(collected) | skipped | {"step/empty": 0.0}
-
-
-def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
-    """Add the log-probabilities at the start of a step, which later mini-batches compare with."""
+def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
+    """Give every example the weight of its tokens; takes all examples of an optimiser step."""
+    values = weights([example.num_targets for example in examples])
     return [
-        replace(example, old_logprob=logprob)
-        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
+        replace(example, weight=weight) for example, weight in zip(examples, values, strict=True)
     ]
-
-
-def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
-    """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
-    metrics = divide(learner.accumulate(examples, algo.objective))
-    stop = algo.early_stop
-    is_skipped = (
-        stop.limit is not None
-        and stop.scope != "micro_batch"
-        and is_too_far(metrics["policy/stop_signal"], stop)
-    )
-    if is_skipped:
-        learner.discard()
-    if is_skipped and stop.action != "zero":
-        return metrics, True
-    return metrics | learner.optim_step(), is_skipped
 
 
 def average(collected: Sequence[Metrics]) -> Metrics:
@@ -332,10 +281,3 @@ def average(collected: Sequence[Metrics]) -> Metrics:
         for name, value in metrics.items():
             columns.setdefault(name, []).append(value)
     return {name: sum(values) / len(values) for name, values in columns.items()}
-
-
-def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
-    order = list(examples)
-    if count > 1:
-        stream(seed, "minibatches").shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]

@@ -23,13 +23,10 @@ from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import (  # noqa: E402
-    LocalLearner,
-    score_examples,
-    update,
-)
+from whet.train.learner import LocalLearner, score_examples  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
+from whet.train.rl_step import update_policy  # noqa: E402
 from whet.types import Completion  # noqa: E402
 
 NUM_CHECKED = 16
@@ -98,7 +95,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
     def round_of(number: int) -> dict[str, float]:
         began = time.perf_counter()
         learner.make_room(examples)
-        update(learner, examples, algo, seed=number)
+        update_policy(learner, examples, algo, seed=number)
         tokens = float(sum(len(example.tokens) for example in examples))
         return {"seconds": elapsed(spec, began), "tokens": tokens} | memory(spec)
 
@@ -117,7 +114,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
         learner.make_room(examples)
-        metrics = update(learner, examples, algo, seed=number)
+        metrics = update_policy(learner, examples, algo, seed=number)
         engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
         row["tokens"] = float(sum(len(c.tokens) for c in done.values()))
