@@ -54,6 +54,14 @@ class Preset:
     source: Mapping[str, float | str] = field(default_factory=dict)
 
 
+TANGO_SOURCE: Mapping[str, float | str] = {
+    "kl": 0.001,
+    "kl_estimator": "k3",
+    "kl_gradient": "direct",
+    "entropy": 0.001,
+    "group_size": 5,
+}
+
 PRESETS: Mapping[AlgoName, Preset] = {
     "grpo": Preset(
         paper="Shao et al. 2024, DeepSeekMath, eq. 3 and 4",
@@ -181,26 +189,14 @@ PRESETS: Mapping[AlgoName, Preset] = {
         advantage="zscore",
         steps="zscore",
         alpha=0.1,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k3",
-            "kl_gradient": "direct",
-            "entropy": 0.001,
-            "group_size": 5,
-        },
+        source=TANGO_SOURCE,
     ),
     "tango_rloo": Preset(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
         steps="leave_one_out",
         alpha=0.1,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k3",
-            "kl_gradient": "direct",
-            "entropy": 0.001,
-            "group_size": 5,
-        },
+        source=TANGO_SOURCE,
     ),
     "tango_reinforce_pp": Preset(
         paper="Zha et al. 2025, RL Tango, with REINFORCE++",
@@ -208,12 +204,6 @@ PRESETS: Mapping[AlgoName, Preset] = {
         whiten=True,
         steps="whiten",
         alpha=0.5,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k2",
-            "kl_gradient": "direct",
-            "entropy": 0.0,
-            "group_size": 5,
-        },
+        source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy": 0.0},
     ),
 }

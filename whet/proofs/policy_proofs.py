@@ -26,7 +26,7 @@ from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
 from whet.train import checkpoint, rl_step
-from whet.train.learner import LocalLearner
+from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
@@ -227,7 +227,7 @@ def resume() -> Measure:
     return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
 
 
-def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
+def _step(policy: Policy, learner: Learner, step: int) -> None:
     policy.publish(step)
     examples = specimen.sample_examples(policy)
     was_settled = torch.are_deterministic_algorithms_enabled()

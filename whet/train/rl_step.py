@@ -23,7 +23,7 @@ from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, Metrics, average, divide, weigh
+from whet.train.learner import Learner, Metrics, average, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, reference_of, with_reference
 from whet.types import Group, Json, Rollout
@@ -116,7 +116,7 @@ class Selection:
 
     groups: list[Group]
     masked: frozenset[str] = frozenset()
-    """Ids of those that count for their siblings and have no loss of their own."""
+    """Ids of those whose reward counts for their group, and which have no loss themselves."""
 
     @property
     def rollouts(self) -> list[Rollout]:
@@ -126,10 +126,10 @@ class Selection:
 def select(
     groups: Sequence[Group], algo: Algorithm, gather: GatherConfig | None = None
 ) -> Selection:
-    """Choose what a step trains on, in the one place where rollouts are left out.
+    """Choose what a step trains on; nothing is left out anywhere else.
 
-    Left out are groups of equal reward where others were asked in their place, rollouts without a
-    score, and what remains of a group where it is a single rollout and siblings are compared.
+    Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
+    groups with a single rollout left where rollouts of a group are compared.
     """
     gather = gather or GatherConfig()
     fewest = 1 if algo.advantage is None else 2
@@ -142,12 +142,12 @@ def select(
 
 
 def flatten(selection: Selection, *, temperature: float) -> list[Example]:
-    """Turn each rollout into an example, to which a reference or a critic may add."""
+    """Turn each rollout into an example, without an advantage yet."""
     return [to_example(rollout, temperature) for rollout in selection.rollouts]
 
 
 def to_example(rollout: Rollout, temperature: float) -> Example:
-    """Take a rollout as it was sampled, before anything is known of its worth."""
+    """Turn a rollout into an example with the log-probabilities it was sampled at."""
     completion = rollout.completion
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
@@ -167,9 +167,9 @@ def credit(
     *,
     progress: float = 0.0,
 ) -> tuple[list[Example], State]:
-    """Give each example that `flatten` made its advantage; return those that have a loss.
+    """Give each example of `flatten` its advantage; return those that have a loss.
 
-    `progress`, from 0 to 1, is how much of the run is done: with it the share of step credit falls.
+    `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
     """
     assert [item.rollout for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
@@ -195,7 +195,7 @@ def credit(
 def _credit_outcome(
     groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, state: State
 ) -> tuple[list[Example], list[bool], State]:
-    """Credit the reward of the whole answer; say of each example whether its group differs."""
+    """Credit the reward of the whole answer; also tell for each example if its group's differ."""
     rewards = [[float(rollout.reward or 0.0) for rollout in group] for group in groups]
     penalties = [_penalty(example, algo) for example in examples]
     if algo.advantage is None:
@@ -213,7 +213,7 @@ def _credit_outcome(
 
 
 def _spread(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
-    """Spread the reward, which comes with the last token, over the tokens before."""
+    """Spread the reward, which belongs to the last token, over the tokens before it."""
     assert algo.spread is not None
     if algo.needs_values and example.value is None:
         raise ConfigError(
@@ -231,7 +231,7 @@ def _spread(example: Example, reward: float, penalty: Array, algo: Algorithm) ->
 
 
 def _penalty(example: Example, algo: Algorithm) -> Array:
-    """What the KL to the reference takes off the reward of each token."""
+    """Compute what the KL to the reference subtracts from the reward of each token."""
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
     assert example.sampling_logprob is not None and example.ref_logprob is not None, (
@@ -255,11 +255,10 @@ def _with_advantage(example: Example, advantage: Array) -> Example:
 def update_policy(
     learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int
 ) -> Metrics:
-    """Take one optimiser step per mini-batch. Groups of equal reward keep their share of divisors.
+    """Take one optimiser step per mini-batch.
 
-    Where an advantage of zero means a gradient of zero, those examples are not run at all: it
-    changes nothing. Once the early stop finds the policy too far from the start of the step, it
-    leaves out what its settings name, and that is counted.
+    Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
+    in the divisors. Updates that the early stop skips are counted.
     """
     if algo.needs_old:
         examples = with_old(examples, learner)
@@ -287,7 +286,7 @@ def update_policy(
 
 
 def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
-    """Add the log-probabilities at the start of a step, which later mini-batches compare with."""
+    """Add the log-probabilities at the start of a step, with which ratios compare."""
     return [
         replace(example, old_logprob=logprob)
         for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
@@ -295,8 +294,8 @@ def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
 
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
-    """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
-    metrics = divide(learner.accumulate(examples, algo.objective))
+    """Take the optimiser step of a mini-batch, unless the early stop skips it."""
+    metrics = learner.accumulate(examples, algo.objective)
     stop = algo.early_stop
     is_skipped = (
         stop.limit is not None
