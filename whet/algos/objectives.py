@@ -37,6 +37,7 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     """Build the loss of the named algorithm with its penalties, and what to log."""
     preset = resolve_algorithm(cfg)
     surrogate = _build_surrogate(preset, cfg)
+    estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
     def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
@@ -58,9 +59,11 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
         if terms.ref_logprob is not None:
             metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.ref_logprob, "k3")
             if preset.kl_in == "loss":
-                loss_M = loss_M + cfg.kl * _kl_penalty(
-                    cfg, terms.logprob_M, terms.ref_logprob, token_M
-                )
+                if cfg.kl_gradient == "direct":
+                    kl_M = losses.kl(terms.logprob_M, terms.ref_logprob, estimator)
+                else:
+                    kl_M = losses.exact_kl(terms.logprob_M, terms.ref_logprob, token_M, estimator)
+                loss_M = loss_M + cfg.kl * kl_M
         if cfg.entropy:
             loss_M = loss_M - cfg.entropy * terms.entropy_M
         if stop.limit is not None:
@@ -106,15 +109,6 @@ def _surrogate(
     else:
         loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, most=cfg.dual_clip)
     return loss_M, {"policy/clip_fraction": (is_above_M | (ratio_M < 1 - low)).float()}
-
-
-def _kl_penalty(
-    cfg: AlgoConfig, logprob_M: Tensor, ref_logprob_M: Tensor, ratio_M: Tensor
-) -> Tensor:
-    estimator = resolve_kl_estimator(cfg)
-    if cfg.kl_gradient == "direct":
-        return losses.kl(logprob_M, ref_logprob_M, estimator)
-    return losses.exact_kl(logprob_M, ref_logprob_M, ratio_M, estimator)
 
 
 def sft_objective() -> Objective:
