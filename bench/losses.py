@@ -331,7 +331,7 @@ class World:
         algo = build_algorithm(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
-            algo = replace(algo, advantage=advantages.each(zscore))
+            algo = replace(algo, advantage=advantages.per_group(zscore))
         selection = select(self.groups, algo)
         examples = flatten(selection, temperature=1.0)
         # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.

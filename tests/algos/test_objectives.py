@@ -71,7 +71,7 @@ MEAN, SUM, TOKENS, CONSTANT = [1 / 2, 1 / 6], [1 / 2, 1 / 2], [1 / 4, 1 / 4], [1
 def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[float]) -> None:
     algo = build_algorithm(AlgoConfig(name=name), max_tokens=10)
 
-    assert algo.advantage is not None and algo.spread is None
+    assert algo.advantage is not None and algo.token_advantage is None
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
     assert algo.weights([1, 3]) == pytest.approx(weights)
@@ -87,9 +87,9 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
 def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None:
     algo = build_algorithm(AlgoConfig(name=name, gamma=0.5, gae_decay=0.0), max_tokens=10)
 
-    assert algo.advantage is None and algo.spread is not None and algo.whitens
+    assert algo.advantage is None and algo.token_advantage is not None and algo.whitens
     assert algo.needs_values == (name == "ppo")
-    advantage, target = algo.spread(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
+    advantage, target = algo.token_advantage(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
     # To go: ½ and 1. One step of the critic: .5 × .5 - .25 = 0 and 1 - .5.
     assert advantage.tolist() == ([0.0, 0.5] if name == "ppo" else [0.5, 1.0])
     assert (target is None) == (name != "ppo")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.advantages import State, center, each
+from whet.algos.advantages import State, center, per_group
 from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
@@ -116,7 +116,7 @@ def test_weights_come_from_the_lengths_of_responses_alone() -> None:
 
 
 def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
-    assert each(center)([[2.0, 0.0], [1.0, 1.0]], {})[0] == [[1.0, -1.0], [0.0, 0.0]]
+    assert per_group(center)([[2.0, 0.0], [1.0, 1.0]], {})[0] == [[1.0, -1.0], [0.0, 0.0]]
 
 
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:

@@ -10,7 +10,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.base import Request, Sampling
 from whet.testing.tiny import tiny_policy
-from whet.train.selftest import Exactness, check_exact, compare
+from whet.train.selftest import Exactness, check_exact, compare_logprobs
 
 EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
 CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
@@ -51,7 +51,7 @@ def test_greedy_requests_are_scored_at_temperature_one() -> None:
     sampling = Sampling(temperature=0.0, max_tokens=4)
     request = Request(id="a", prompt=np.array([5, 9], dtype=np.int32), sampling=sampling, seed=0)
 
-    assert compare(policy, [request]).largest_gap < 1e-4
+    assert compare_logprobs(policy, [request]).largest_gap < 1e-4
 
 
 def test_a_short_context_leaves_room_to_sample() -> None:

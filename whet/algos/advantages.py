@@ -60,7 +60,7 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
-def each(rule: GroupRule) -> Advantage:
+def per_group(rule: GroupRule) -> Advantage:
     """Apply a rule to each group by itself."""
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
@@ -91,7 +91,7 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-Spread = Callable[[Array, Array | None], tuple[Array, Array | None]]
+TokenAdvantage = Callable[[Array, Array | None], tuple[Array, Array | None]]
 """Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
@@ -125,23 +125,23 @@ def gae(
     return advantage, advantage + value
 
 
-def to_go(*, gamma: float) -> Spread:
+def to_go(*, gamma: float) -> TokenAdvantage:
     """Use rewards to go as advantages, without values."""
 
-    def spread(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
         return rewards_to_go(reward, gamma=gamma), None
 
-    return spread
+    return advantage
 
 
-def by_values(*, gamma: float, decay: float) -> Spread:
+def by_values(*, gamma: float, decay: float) -> TokenAdvantage:
     """Use GAE with a critic's values."""
 
-    def spread(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
         assert value is not None, "GAE needs the values of a critic"
         return gae(reward, value, gamma=gamma, decay=decay)
 
-    return spread
+    return advantage
 
 
 def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:

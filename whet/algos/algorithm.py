@@ -16,8 +16,8 @@ from whet.user_code import is_reference
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
     advantage: advantages.Advantage | None
-    """Of whole answers, group by group; None where `spread` credits single tokens."""
-    spread: advantages.Spread | None
+    """Of whole answers, group by group; None where `token_advantage` credits single tokens."""
+    token_advantage: advantages.TokenAdvantage | None
     whitens: bool
     step_credit: verifier.StepCredit | None
     alpha: Callable[[float], float]
@@ -43,7 +43,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     in_loss = preset.kl_in == "loss"
     return Algorithm(
         advantage=_build_advantage(preset, cfg),
-        spread=_build_spread(preset, cfg),
+        token_advantage=_build_token_advantage(preset, cfg),
         whitens=preset.whiten,
         step_credit=verifier.step_credit(preset.steps) if preset.steps else None,
         alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
@@ -71,10 +71,10 @@ def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | 
         "leave_one_out": advantages.leave_one_out,
     }
     rule = by_group.get(preset.advantage)
-    return None if rule is None else advantages.each(rule)
+    return None if rule is None else advantages.per_group(rule)
 
 
-def _build_spread(preset: Preset, cfg: AlgoConfig) -> advantages.Spread | None:
+def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
     if preset.advantage == "to_go":
         return advantages.to_go(gamma=cfg.gamma)
     if preset.advantage == "gae":

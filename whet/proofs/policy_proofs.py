@@ -30,7 +30,7 @@ from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
-from whet.train.selftest import check_exact, compare
+from whet.train.selftest import check_exact, compare_logprobs
 from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens, Verdict
 
 
@@ -146,7 +146,7 @@ ROUGH = 0.25
 def engine() -> Measure:
     """Sample more requests than slots, some sharing a prompt, and score them packed."""
     policy = specimen.policy()
-    exactness = compare(policy, specimen.requests(policy.model.cfg.vocab_size))
+    exactness = compare_logprobs(policy, specimen.requests(policy.model.cfg.vocab_size))
     return Measure(gap=exactness.largest_gap, limit=_limit(policy), text=exactness.summary)
 
 

@@ -344,14 +344,14 @@ class WandbTracker(Tracker):
         self._session.log(dict(metrics), step=step)
 
     def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        table = self._wandb.Table(columns=list(COLUMNS), data=[_cells(r) for r in rollouts])
+        table = self._wandb.Table(columns=list(ANSWER_COLUMNS), data=[_cells(r) for r in rollouts])
         self._session.log({"answers": table}, step=step)
 
     def close(self) -> None:
         self._session.finish()
 
 
-COLUMNS = ("task", "prompt", "answer", "verdict", "note")
+ANSWER_COLUMNS = ("task", "prompt", "answer", "verdict", "note")
 
 
 def _cells(rollout: Rollout) -> list[str]:
@@ -362,7 +362,11 @@ def _cells(rollout: Rollout) -> list[str]:
 
 
 def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rows = [list(COLUMNS), ["---"] * len(COLUMNS), *(_cells(rollout) for rollout in rollouts)]
+    rows = [
+        list(ANSWER_COLUMNS),
+        ["---"] * len(ANSWER_COLUMNS),
+        *(_cells(rollout) for rollout in rollouts),
+    ]
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
 

@@ -200,7 +200,9 @@ def _credit_outcome(
     penalties = [_penalty(example, algo) for example in examples]
     if algo.advantage is None:
         flat = [reward for group in rewards for reward in group]
-        credited = [_spread(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)]
+        credited = [
+            _credit_tokens(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)
+        ]
         return credited, [True] * len(credited), state
     rest = iter(penalties)
     totals = [[reward - float(next(rest).sum()) for reward in group] for group in rewards]
@@ -212,9 +214,9 @@ def _credit_outcome(
     return credited, [max(group) > min(group) for group in totals for _ in group], state
 
 
-def _spread(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
+def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
     """Spread the reward, which belongs to the last token, over the tokens before it."""
-    assert algo.spread is not None
+    assert algo.token_advantage is not None
     if algo.needs_values and example.value is None:
         raise ConfigError(
             "this algorithm needs a critic, and there is none: set algo.name to another, "
@@ -223,7 +225,7 @@ def _spread(example: Example, reward: float, penalty: Array, algo: Algorithm) ->
     at_tokens = -penalty
     at_tokens[-1] += reward
     value = None if example.value is None else example.value.astype(np.float64)
-    advantage, target = algo.spread(at_tokens, value)
+    advantage, target = algo.token_advantage(at_tokens, value)
     return replace(
         _with_advantage(example, advantage),
         value_target=None if target is None else target.astype(np.float32),

@@ -76,10 +76,10 @@ def check_exact(policy: Policy) -> Exactness:
                 id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)
             )
         )
-    return compare(policy, requests)
+    return compare_logprobs(policy, requests)
 
 
-def compare(policy: Policy, requests: Sequence[Request]) -> Exactness:
+def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
     """Sample all requests, score the completions in packed batches, and compare."""
     done = dict(policy.engine.generate(requests))
     examples = [
