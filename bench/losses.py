@@ -30,18 +30,19 @@ import torch
 from torch import Tensor
 
 from whet.algos import advantages
-from whet.algos.catalog import AlgoConfig, Objective, build
+from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import TokenTerms
-from whet.algos.objectives import PreferenceConfig, preference_objective
+from whet.algos.objectives import Objective, PreferenceConfig, preference_objective
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, PreferencePair
 from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.credit import credit, flatten, select, to_example, weigh
-from whet.train.learner import LocalLearner, divide, score_examples
+from whet.train.learner import Learner, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import score_pairs, weigh_pairs
+from whet.train.rl_step import credit, flatten, select, to_example
 from whet.types import Group, Json, Rollout
 
 MAX_TOKENS = 24
@@ -326,10 +327,10 @@ class World:
     def by_whet(self, case: Case) -> Found:
         if case.trainer == "dpo":
             return self.pairs_by_whet(case)
-        algo = build(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
+        algo = build_algorithm(AlgoConfig.model_validate(case.whet), max_tokens=MAX_TOKENS)
         if not case.has_own_epsilon and case.whet["name"] in ("grpo", "dapo", "gspo", "cispo"):
             zscore = partial(advantages.zscore, epsilon=TRL_EPSILON)
-            algo = replace(algo, advantage=advantages.each(zscore))
+            algo = replace(algo, advantage=advantages.per_group(zscore))
         selection = select(self.groups, algo)
         examples = flatten(selection, temperature=1.0)
         # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.
@@ -377,14 +378,14 @@ class World:
 
         cfg = TrainConfig(micro_tokens=micro_tokens)
         own = copy.deepcopy(model)
-        metrics = divide(LocalLearner(own, cfg, steps=1).accumulate(examples, objective))
-        sized = LocalLearner(copy.deepcopy(model), cfg, steps=1).accumulate(
+        metrics = Learner(own, cfg, steps=1).accumulate(examples, objective)
+        sized = Learner(copy.deepcopy(model), cfg, steps=1).accumulate(
             examples, replace(objective, loss=size)
         )
         return Found(
             loss=metrics["loss"],
             gradient=joined(gradients(own)),
-            loss_size=sized["loss"].total,
+            loss_size=sized["loss"],
             clip_fraction=metrics.get("policy/clip_fraction", 0.0),
         )
 
@@ -574,7 +575,7 @@ def answers(vocab_size: int) -> list[Group]:
 
 def engine_logprobs(model: Transformer, groups: Sequence[Group]) -> list[np.ndarray]:
     """What an engine of other rounding would have sampled at: near the learner's, not equal."""
-    algo = build(AlgoConfig(), max_tokens=MAX_TOKENS)
+    algo = build_algorithm(AlgoConfig(), max_tokens=MAX_TOKENS)
     noise = np.random.default_rng(3)
     own = score_examples(model, flatten(select(groups, algo), temperature=1.0), 4096)
     return [(logprobs + noise.normal(0, 0.1, len(logprobs))).astype(np.float32) for logprobs in own]

@@ -28,15 +28,17 @@ from speed.shapes import config_of, drawn
 from speed.sides.ours import credited, engine_of, requests_of
 from speed.work import Spec, Work
 
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import CARDS, GB, Cost
-from whet.train.learner import LocalLearner, update
+from whet.train.learner import Learner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, reference_of, with_reference
+from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
 T = TypeVar("T")
@@ -191,7 +193,7 @@ def measure(
     reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
-    learner = LocalLearner(model, train, steps=1000, memory=memory)
+    learner = Learner(model, train, steps=1000, memory=memory)
     meter = Meter(spec.work.device, engine, before)
     meter.settle()
     start = time.perf_counter() - began
@@ -207,11 +209,14 @@ def step(
     spec: Spec,
     engine: NativeEngine,
     reference: Reference | None,
-    learner: LocalLearner,
+    learner: Learner,
     meter: "Meter",
     number: int,
 ) -> dict[str, Measured]:
-    algo, found = build(AlgoConfig(kl=pair.kl), max_tokens=pair.new), dict[str, Measured]()
+    algo, found = (
+        build_algorithm(AlgoConfig(kl=pair.kl), max_tokens=pair.new),
+        dict[str, Measured](),
+    )
     requests = requests_of(spec, number)
     done, found["sample"] = meter.of(lambda: dict(engine.generate(requests)))
     examples = credited(spec, requests, done)
@@ -223,7 +228,7 @@ def step(
             lambda: with_reference(examples, reference, learner.cfg.micro_tokens)
         )
         examples = read
-    _, found["update"] = meter.of(lambda: update(learner, examples, algo, seed=number))
+    _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)
     return found
 

@@ -13,11 +13,13 @@ from statistics import fmean
 
 import whet
 from whet.algos.advantages import zscore
-from whet.algos.catalog import AlgoConfig, policy_objective, sft_objective
 from whet.algos.losses import sequence_mean, token_mean
+from whet.algos.objectives import policy_objective, sft_objective
+from whet.algos.settings import AlgoConfig
 from whet.data.views import make_sft_examples
 from whet.rng import stream
-from whet.train.credit import to_example, weigh
+from whet.train.learner import weigh
+from whet.train.rl_step import to_example
 
 
 def main(sft_steps: int = 200, rl_steps: int = 40) -> list[dict[str, float]]:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,3 +179,25 @@ def cut_after(folder: Path, step: int) -> None:
     for path in (folder / "checkpoints").iterdir():
         if path.name.isdigit() and int(path.name) > step:
             shutil.rmtree(path)
+
+
+def documented_metrics() -> dict[str, tuple[set[str], bool]]:
+    """Read docs/metrics.md: the stages that log each metric, and whether they always do."""
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+    table = re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \| (.+) \|$", page, re.MULTILINE)
+    assert len(table) == len({name for name, _, _ in table})
+    return {name: (set(stages.split(", ")), "only " not in text) for name, stages, text in table}
+
+
+def check_metrics(folder: Path, stage: str, *, also: str = "all") -> None:
+    """Compare what a run logged with what docs/metrics.md says its stage logs, and may log also."""
+    logged = {name for row in RunStore.view(folder).metrics() for name in row} - {"step"}
+    logged = {name.removeprefix("verifier_") for name in logged}
+    documented = documented_metrics()
+    known = {name for name, (stages, _) in documented.items() if stages & {stage, also, "all"}}
+    always = {name for name in known if documented[name][1] and also not in documented[name][0]}
+    if "score/process" not in logged:  # parts of a score are the task's
+        logged = {name for name in logged if not name.startswith("score/") or name in known}
+        always = {name for name in always if not name.startswith("score/")}
+    assert logged - known == set(), "these are logged and not documented"
+    assert always - logged == set(), "these are documented and not logged"

@@ -7,32 +7,30 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
+from small import Pipeline, check_metrics, documented_metrics
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from whet.algos.catalog import AlgoConfig
-from whet.algos.catalog import build as build_algorithm
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.cli import app
 from whet.config import Config, kind_of, load
 from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
 from whet.pipeline.pipeline import PipelineConfig
 from whet.pipeline.stages import KINDS
-from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
 from whet.testing.tiny import tiny_model
-from whet.track.metrics import rollup
-from whet.train.credit import credit, flatten, select
-from whet.train.learner import LocalLearner, update
+from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
-from whet.types import SPLITS, Completion, Finish, Role, Rollout, Verdict
+from whet.train.rl_step import credit, flatten, select, update_policy
+from whet.types import SPLITS, Verdict
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -188,25 +186,32 @@ def test_the_readme_names_every_command() -> None:
     assert listed is not None and set(re.split(r",\s+", listed[1])) == set(verbs().commands)
 
 
-def test_the_rl_step_in_the_readme_is_that_of_the_recipe() -> None:
+def test_the_rl_step_in_the_readme_is_that_of_the_code() -> None:
     section = (ROOT / "README.md").read_text().split("## One RL step")[1].split("\n## ")[0]
-    source = (ROOT / "whet" / "recipes" / "rl.py").read_text()
-    calls = {
-        ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
-    }
-    named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`", "", section))
-    assert len(named) >= 9
-    assert [name for name in named if name not in calls] == []
-    steps = [name for name in named if name in _loop_calls(source)]
-    assert len(steps) >= 8
-    assert steps == sorted(steps, key=_loop_calls(source).index), "the order is that of the loop"
+    loop, step = section.split("`RLTrainer.step`")
+    recipe = ast.parse((ROOT / "whet" / "recipes" / "rl.py").read_text())
+    trainer = ast.parse((ROOT / "whet" / "train" / "rl_step.py").read_text())
+    body = next(node for node in ast.walk(recipe) if isinstance(node, ast.For))
+    method = next(
+        node
+        for node in ast.walk(trainer)
+        if isinstance(node, ast.FunctionDef) and node.name == "step"
+    )
+    assert ast.unparse(body.target) == "step"
+    for text, whole, part, fewest in ((loop, recipe, body, 6), (step, method, method, 6)):
+        named = re.findall(r"`([a-z_.]+)`", re.sub(r"`\w+/\S*`|`group_size`|`tango`", "", text))
+        named = [name for name in named if name != "policy_objective"]
+        assert [name for name in named if name not in calls_in(whole)] == []
+        in_order = [name for name in named if name in calls_in(part)]
+        assert len(in_order) >= fewest
+        assert in_order == sorted(in_order, key=calls_in(part).index), (
+            "the order is that of the code"
+        )
 
 
-def _loop_calls(source: str) -> list[str]:
-    """List what the loop over steps calls, from its top to its bottom."""
-    loops = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For)]
-    loop = next(node for node in loops if ast.unparse(node.target) == "step")
-    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+def calls_in(tree: ast.AST) -> list[str]:
+    """List what a piece of code calls, from its top to its bottom."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [
         ast.unparse(node.func)
         for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset))
@@ -229,20 +234,14 @@ def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
     file = tmp_path / "my_algo.py"
     file.write_text(next(block.text for block in blocks("python") if "soft_clip" in block.text))
     cfg = AlgoConfig(advantage=f"{file}:median_advantage", surrogate=f"{file}:soft_clip")
-    learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
+    learner = Learner(tiny_model(), TrainConfig(), steps=1)
     algo = build_algorithm(cfg, max_tokens=8)
     selection = select([fake_group([1.0, 0.25, 0.0])], algo)
 
     examples, state = credit(selection, flatten(selection, temperature=1.0), algo, {})
 
     assert ([item.advantage for item in examples], state) == ([0.75, 0.0, -0.25], {"steps": 1.0})
-    assert update(learner, examples, algo, seed=0)["train/grad_norm"] > 0
-
-
-def documented_metrics() -> set[str]:
-    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
-    assert len(rows) == len(set(rows))
-    return set(rows)
+    assert update_policy(learner, examples, algo, seed=0)["train/grad_norm"] > 0
 
 
 def written_metrics() -> set[str]:
@@ -257,32 +256,17 @@ def _constants(file: Path) -> Iterator[str]:
             yield node.value
 
 
-def rolled_up_metrics() -> set[str]:
-    """Ask the rollup itself, since the parts of a score are named by the task."""
-    task = Game24()
-    problem = next(task.problems("dev"))
-    text = task.solve(problem, 0)
-    nothing = np.zeros(0, dtype=np.int32)
-    rollout = Rollout(
-        id="r",
-        group="g",
-        problem=problem,
-        role=Role.SOLVER,
-        model="m",
-        prompt_tokens=nothing,
-        completion=Completion(
-            tokens=nothing, logprobs=np.zeros(0, np.float32), finish=Finish.STOP, version=0
-        ),
-        text=text,
-        score=task.score(problem, text),
-    )
-    return set(rollup(RewardSpec().apply([(rollout, replace(rollout, id="s"))])))
-
-
 def test_every_metric_in_the_code_is_documented_and_no_other() -> None:
-    found = written_metrics() | rolled_up_metrics()
-    assert {"reward/mean", "score/process", "validation/pass@1"} <= found
-    assert documented_metrics() == found
+    scores = {name for name in documented_metrics() if name.startswith("score/")}
+    assert {"reward/mean", "validation/pass@1"} <= written_metrics()
+    assert set(documented_metrics()) - scores == written_metrics() - scores
+
+
+@pytest.mark.parametrize(("folder", "stage"), [("03-sft", "sft"), ("05-rl", "rl")])
+def test_a_run_logs_the_metrics_that_are_documented(
+    tiny: Pipeline, folder: str, stage: str
+) -> None:
+    check_metrics(tiny.folder / folder, stage)
 
 
 def test_every_trace_in_the_formats_is_right_in_every_line() -> None:

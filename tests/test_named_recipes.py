@@ -10,8 +10,8 @@ import pytest
 import torch
 from small import gradient_norms, whet
 
-from whet.algos.catalog import resolve
-from whet.algos.rows import ROWS, AlgoName
+from whet.algos.presets import PRESETS, AlgoName
+from whet.algos.settings import resolve_algorithm
 from whet.config import differences, to_table
 from whet.pipeline.pipeline import STAND_INS, load_pipeline, load_smoke, load_stages
 from whet.recipes.distill import DistillConfig
@@ -101,7 +101,7 @@ def num_steps(
             "verifier_train/grad_norm": num_turns(stage, Turn.VERIFIER, stage.steps),
         }
     models = ["train"]
-    if isinstance(stage, RLConfig) and resolve(stage.algo).advantage == "gae":
+    if isinstance(stage, RLConfig) and resolve_algorithm(stage.algo).advantage == "gae":
         models.append("value")
     return {f"{model}/grad_norm": stage.steps for model in models}
 
@@ -177,6 +177,6 @@ def test_the_numbers_that_the_catalogue_gives_of_a_source_are_those_of_its_file(
     file: str, stage: str, name: AlgoName
 ) -> None:
     values = flat(to_table(load_pipeline(EXPERIMENTS / f"{file}.toml", []).config.stages[stage]))
-    source = ROWS[name].source
+    source = PRESETS[name].source
 
     assert {key: values.get(f"algo.{key}", values.get(key)) for key in source} == source

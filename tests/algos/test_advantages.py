@@ -4,7 +4,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from whet.algos.advantages import center, each, leave_one_out, momentum, zscore
+from whet.algos.advantages import center, leave_one_out, momentum, per_group, zscore
 
 GOLDEN = [1.0, 0.0, 0.0, 1.0]
 
@@ -45,7 +45,7 @@ def test_leave_one_out_refuses_a_group_of_one() -> None:
 
 
 def test_each_looks_at_one_group_at_a_time_and_keeps_the_state() -> None:
-    assert each(center)([[1.0, 0.0], [5.0, 7.0]], {"m": 0.5}) == (
+    assert per_group(center)([[1.0, 0.0], [5.0, 7.0]], {"m": 0.5}) == (
         [[0.5, -0.5], [-1.0, 1.0]],
         {"m": 0.5},
     )

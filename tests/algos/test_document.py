@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.algos.rows import ROWS, Row
+from whet.algos.presets import PRESETS, Preset
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "algorithms.md").read_text()
@@ -23,7 +23,7 @@ def _table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in body]
 
 
-def _choices(row: Row) -> list[str]:
+def _choices(row: Preset) -> list[str]:
     advantage = row.advantage + (", whitened" if row.whiten else "")
     steps = f", steps {row.steps} α {row.alpha:g}" if row.steps else ""
     bounds = {
@@ -37,7 +37,7 @@ def _choices(row: Row) -> list[str]:
 
 def test_the_catalogue_in_the_document_is_that_of_the_code() -> None:
     assert _table("name | advantage") == [
-        [f"`{name}`", *_choices(row)] for name, row in ROWS.items()
+        [f"`{name}`", *_choices(row)] for name, row in PRESETS.items()
     ]
 
 
@@ -49,7 +49,7 @@ def test_the_numbers_of_the_sources_in_the_document_are_those_of_the_code() -> N
                 f"{k} {v}" if isinstance(v, str) else f"{k} {v:g}" for k, v in row.source.items()
             ),
         ]
-        for name, row in ROWS.items()
+        for name, row in PRESETS.items()
     ]
     assert _table("name | the source sets") == expected
 

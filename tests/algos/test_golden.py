@@ -13,13 +13,16 @@ from whet.algos.losses import (
     TokenTerms,
     cispo,
     clip,
+    dpo,
     dual_clip,
+    ipo,
     kl,
+    reverse_kl,
     sequence_mean,
     sequence_ratio,
+    teacher_advantage,
     token_mean,
 )
-from whet.algos.objectives import dpo, ipo, reverse_kl, teacher_advantage
 from whet.evals.stats import pass_at_k
 
 GROUP = [1.0, 0.0, 0.0, 1.0]

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.losses import TokenTerms
-from whet.algos.objectives import PreferenceConfig, dpo, ipo, pair_log_ratios, preference_objective
+from whet.algos.losses import TokenTerms, dpo, ipo, pair_log_ratios
+from whet.algos.objectives import PreferenceConfig, preference_objective
 
 REFERENCE = (-2.0, -3.0, -1.0, -1.0, -4.0)
 

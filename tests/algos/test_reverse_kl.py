@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from whet.algos.losses import TokenTerms
-from whet.algos.objectives import distill_objective, reverse_kl, teacher_advantage
+from whet.algos.losses import TokenTerms, reverse_kl, teacher_advantage
+from whet.algos.objectives import distill_objective
 
 POLICY = torch.tensor([0.5, -1.0, 0.3, 1.2], dtype=torch.float64)
 TEACHER = torch.log_softmax(torch.tensor([1.0, 0.2, -0.7, 0.1], dtype=torch.float64), -1)

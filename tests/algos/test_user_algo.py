@@ -1,13 +1,15 @@
 """Estimators and losses of the user's own, by file and name."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from whet import config
-from whet.algos.catalog import AlgoConfig, build, resolve
+from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import TokenTerms
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import ConfigError
 
 CODE = """
@@ -27,6 +29,18 @@ def clip(ratio_M, terms):
 
 def mean(ratio_M, terms):
     return ratio_M.mean()
+
+def one_argument(rewards):
+    return rewards
+
+def raises(rewards, state):
+    return 1 / 0, state
+
+def no_state(rewards, state):
+    return 3
+
+def too_deep(ratio_M, terms):
+    return torch.cat([ratio_M, 5])
 
 number = 3
 """
@@ -53,8 +67,8 @@ def terms() -> TokenTerms:
 
 
 def test_a_users_centred_advantage_is_the_shipped_one_bit_for_bit(file: str) -> None:
-    shipped = build(AlgoConfig(advantage="center"), max_tokens=8).advantage
-    own = build(AlgoConfig(advantage=f"{file}:center"), max_tokens=8).advantage
+    shipped = build_algorithm(AlgoConfig(advantage="center"), max_tokens=8).advantage
+    own = build_algorithm(AlgoConfig(advantage=f"{file}:center"), max_tokens=8).advantage
     assert shipped is not None and own is not None
 
     assert own(REWARDS, {})[0] == shipped(REWARDS, {})[0]
@@ -66,7 +80,7 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
     for surrogate in ("clip", f"{file}:clip"):
         given = terms()
         cfg = AlgoConfig(surrogate=surrogate, minibatches=2)
-        loss_M, _ = build(cfg, max_tokens=8).objective.loss(given)
+        loss_M, _ = build_algorithm(cfg, max_tokens=8).objective.loss(given)
         loss_M.sum().backward()
         found.append((loss_M.tolist(), given.logprob_M.grad.tolist()))
 
@@ -75,13 +89,13 @@ def test_a_users_clip_is_the_shipped_loss_and_gradient_bit_for_bit(file: str) ->
 
 
 def test_a_function_of_the_users_changes_nothing_else_of_the_row(file: str) -> None:
-    row = resolve(AlgoConfig(name="dapo", advantage=f"{file}:center"))
+    row = resolve_algorithm(AlgoConfig(name="dapo", advantage=f"{file}:center"))
 
     assert (row.clip_high, row.weights, row.surrogate) == (0.28, "token_mean", "clip")
 
 
 def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
-    algo = build(AlgoConfig(advantage=f"{file}:one_group"), max_tokens=8)
+    algo = build_algorithm(AlgoConfig(advantage=f"{file}:one_group"), max_tokens=8)
     assert algo.advantage is not None
 
     with pytest.raises(ConfigError, match="as many numbers as each group has rewards"):
@@ -89,17 +103,45 @@ def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
 
 
 def test_a_loss_that_is_not_one_per_token_is_refused(file: str) -> None:
-    objective = build(AlgoConfig(surrogate=f"{file}:mean"), max_tokens=8).objective
+    objective = build_algorithm(AlgoConfig(surrogate=f"{file}:mean"), max_tokens=8).objective
 
     with pytest.raises(ConfigError, match="should return a loss per token"):
         objective.loss(terms())
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("one_argument", "raised TypeError: one_argument() takes 1 positional argument"),
+        ("raises", "raised ZeroDivisionError in line 23: division by zero"),
+        ("no_state", "should return advantages, a list per group, and the next state"),
+    ],
+)
+def test_an_advantage_that_fails_is_one_sentence_with_its_name(
+    file: str, name: str, sentence: str
+) -> None:
+    advantage = build_algorithm(AlgoConfig(advantage=f"{file}:{name}"), max_tokens=8).advantage
+    assert advantage is not None
+
+    with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
+        advantage(REWARDS, {})
+    assert str(error.value).startswith(f"algo.advantage = '{file}:{name}' ")
+
+
+def test_a_loss_that_raises_is_one_sentence_with_its_name_and_the_line_of_the_file(
+    file: str,
+) -> None:
+    objective = build_algorithm(AlgoConfig(surrogate=f"{file}:too_deep"), max_tokens=8).objective
+
+    with pytest.raises(ConfigError, match=r"my_algo.py:too_deep' raised TypeError in line 29: "):
+        objective.loss(terms())
+
+
 def test_what_is_no_function_or_not_there_is_named(file: str) -> None:
     with pytest.raises(ConfigError, match="should name a function"):
-        build(AlgoConfig(advantage=f"{file}:number"), max_tokens=8)
+        build_algorithm(AlgoConfig(advantage=f"{file}:number"), max_tokens=8)
     with pytest.raises(ConfigError, match="has no median; it has center"):
-        build(AlgoConfig(advantage=f"{file}:median"), max_tokens=8)
+        build_algorithm(AlgoConfig(advantage=f"{file}:median"), max_tokens=8)
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import torch
 from small import Pipeline, whet
 from torch import Tensor
 
-from whet.algos import catalog, losses
+from whet.algos import algorithm, losses
+from whet.algos.settings import AlgoConfig
 from whet.commands.doctor import PROOFS
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
@@ -25,8 +26,8 @@ from whet.proofs.base import Measure, Proof, try_proof
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat
-from whet.train import credit, learner
-from whet.train.learner import LocalLearner
+from whet.train import learner, rl_step
+from whet.train.learner import Learner
 from whet.train.optim import Optimizer
 from whet.train.policy import Policy
 from whet.types import Group, Tokens
@@ -72,14 +73,14 @@ def _divide_by_the_longest(patch: pytest.MonkeyPatch) -> None:
 
 
 def _divide_pair_by_pair(patch: pytest.MonkeyPatch) -> None:
-    right = credit.weigh
+    right = learner.weigh
 
     def weigh(examples: Sequence[Any], rule: losses.Weights) -> list[Any]:
         return [
             item for at in range(0, len(examples), 2) for item in right(examples[at : at + 2], rule)
         ]
 
-    patch.setattr(credit, "weigh", weigh)
+    patch.setattr(learner, "weigh", weigh)
 
 
 def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +99,7 @@ def _shift_rewards(patch: pytest.MonkeyPatch) -> None:
 
 
 def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
-    right = credit.credit
+    right = rl_step.credit
 
     def shifted(*args: Any, **settings: Any) -> Any:
         examples, state = right(*args, **settings)
@@ -107,7 +108,7 @@ def _shift_advantages(patch: pytest.MonkeyPatch) -> None:
             replace(one, advantage=two.advantage) for one, two in zip(examples, around, strict=True)
         ], state
 
-    patch.setattr(credit, "credit", shifted)
+    patch.setattr(rl_step, "credit", shifted)
 
 
 def _keep_stale_weights(patch: pytest.MonkeyPatch) -> None:
@@ -150,12 +151,12 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
 
 
 def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:
-    right = catalog.build
+    right = algorithm.build_algorithm
 
-    def build(cfg: catalog.AlgoConfig, *, max_tokens: int) -> catalog.Algorithm:
+    def build(cfg: AlgoConfig, *, max_tokens: int) -> algorithm.Algorithm:
         return replace(right(cfg, max_tokens=max_tokens), kl_in_reward=cfg.kl, kl_estimator="k1")
 
-    patch.setattr(catalog, "build", build)
+    patch.setattr(algorithm, "build_algorithm", build)
 
 
 def _double_the_kl(patch: pytest.MonkeyPatch) -> None:
@@ -187,12 +188,12 @@ def _drop_the_last_micro_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def _average_over_micro_batches(patch: pytest.MonkeyPatch) -> None:
-    right = LocalLearner.forward_backward
+    right = Learner.forward_backward
 
-    def forward_backward(self: LocalLearner, batch: Any, objective: Any) -> Any:
+    def forward_backward(self: Learner, batch: Any, objective: Any) -> Any:
         return right(self, replace(batch, weight_M=batch.weight_M / len(batch.label_M)), objective)
 
-    patch.setattr(LocalLearner, "forward_backward", forward_backward)
+    patch.setattr(Learner, "forward_backward", forward_backward)
 
 
 def _forget_the_moments(patch: pytest.MonkeyPatch) -> None:

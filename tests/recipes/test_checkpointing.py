@@ -13,10 +13,17 @@ from whet.engine.base import Sampling
 from whet.engine.native import NativeConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
-from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource, open_model
-from whet.recipes.checkpointing import CheckpointManager, CollapseGuard, GuardConfig, SaveConfig
+from whet.recipes.checkpointing import (
+    CheckpointManager,
+    CollapseGuard,
+    EmptyStepLimit,
+    GuardConfig,
+    SaveConfig,
+    ValidationConfig,
+    Validator,
+)
 from whet.recipes.evaluate import SAMPLED
 from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
@@ -75,12 +82,16 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
     model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    return CheckpointManager(SaveConfig(every=3), run, policy, learner, validator)
+    parts = {"patience": EmptyStepLimit()}
+    return CheckpointManager(
+        SaveConfig(every=3), run, policy, learner, validator, steps=10, parts=parts
+    )
 
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
-        kept.after(step, 10, {"told": step}, Notes())
+        kept.parts["patience"].num_empty = step
+        kept.after(step, Notes())
 
 
 def open_run(folder: Path, *, resume: bool = False) -> RunStore:
@@ -92,7 +103,7 @@ def test_the_checkpoint_with_the_best_validation_is_handed_on_and_kept(
 ) -> None:
     with open_run(tmp_path / "run") as run:
         kept = manager(tiny, run, Scripted([0.1, 0.5, 0.3, 0.2, 0.4], example))
-        assert kept.resume() == (0, {})
+        assert kept.resume() == 0
         walk(kept, 0, 10)
         assert kept.result() == (4, run.checkpoint_folder / "000004")
         assert kept.checkpoints.steps() == [4, 9, 10]
@@ -118,8 +129,8 @@ def test_a_resumed_run_knows_the_best_validation_of_the_past(
         walk(manager(tiny, run, Scripted([0.1, 0.5, 0.3], example)), 0, 7)
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([0.2, 0.4], example))
-        start, state = kept.resume()
-        assert (start, state["told"]) == (6, 6)
+        start = kept.resume()
+        assert (start, kept.parts["patience"].num_empty) == (6, 6)
         walk(kept, start, 10)
         assert kept.result()[0] == 4
         assert kept.best.value == 0.5
@@ -134,7 +145,7 @@ def test_a_best_that_came_after_the_checkpoint_resumed_from_is_forgotten(
         (run.checkpoint_folder / "000004" / "model.safetensors").write_bytes(b"")
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([], example))
-        assert kept.resume()[0] == 3
+        assert kept.resume() == 3
         assert (kept.best.step, kept.best.value) == (2, 0.1)
         assert kept.result()[0] == 2
 
@@ -156,7 +167,7 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        manager(tiny, run, Scripted([0.5], example, groups)).after(2, 10, {}, notes)
+        manager(tiny, run, Scripted([0.5], example, groups)).after(2, notes)
 
         assert run.metrics() == [], "the run's own file is one of the trackers"
     source = f"source/{sums[0].source}"
@@ -194,18 +205,19 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             policy,
             learner,
             before.validator,
+            steps=10,
             guard=guard,
             critic=critic,
         )
-        kept.before(0, {}, Notes())
+        kept.before(0, Notes())
         head, norm = critic.model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
-        kept.after(2, 10, {}, Notes())
+        kept.after(2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
         critic.learner.num_steps, critic.num_updates = 4, 4
-        kept.after(4, 10, {}, Notes())
+        kept.after(4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, check_clock, whet, write
+from small import Pipeline, Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
 from whet.store.run import RunStore
@@ -150,3 +150,7 @@ def test_a_teacher_in_host_memory_teaches_the_same(tiny: Pipeline, tmp_path: Pat
         assert said.code == 0, said.err
         found.append(rows(tmp_path / name / "run"))
     assert found[0] == found[1]
+
+
+def test_the_metrics_of_a_run_are_those_documented(place: Path) -> None:
+    check_metrics(place / "run", "distill")

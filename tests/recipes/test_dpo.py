@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, Said, check_clock, whet, write
+from small import Pipeline, Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
 from whet.store.run import RunStore
@@ -201,3 +201,7 @@ def test_settings_that_cannot_be_meant_are_refused(
     said = whet("dpo", file, "--out", tmp_path / "run")
     assert said.code == 2
     assert reason in said.last
+
+
+def test_the_metrics_of_a_run_are_those_documented(place: Path) -> None:
+    check_metrics(place / "run", "dpo")

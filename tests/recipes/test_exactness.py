@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
 from whet.recipes.rl import RLConfig

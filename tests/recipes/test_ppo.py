@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small import Pipeline, whet, write
+from small import Pipeline, check_metrics, whet, write
 
 from whet.store.run import RunStore
 
@@ -98,3 +98,7 @@ def test_a_head_start_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -
         2,
         "whet: critic.head_start = 14 leaves the policy none of 14 steps; lower it",
     )
+
+
+def test_the_metrics_of_a_run_are_those_documented(ppo: Path) -> None:
+    check_metrics(ppo / "run", "rl")

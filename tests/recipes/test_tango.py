@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
-from small import Said, check_clock, whet, write
+from small import Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
 from whet.config import load
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
-from whet.recipes.tango import Memory, TangoConfig, Turn, TurnResult, num_turns, turn_at
+from whet.recipes.tango import Side, TangoConfig, is_stuck, num_steps, side_at
 from whet.store.files import sha256
 from whet.store.run import RunStore
 from whet.tasks.verify import Verify
@@ -216,15 +216,15 @@ def test_the_turns_of_rl_tango_are_300_and_140() -> None:
     """440 steps: 40 of warm-up, then 3 to 1, starting with the generator."""
     plan = cfg(steps=440, warmup=40, generator_turns=3, verifier_turns=1)
 
-    assert num_turns(plan, Turn.GENERATOR, 440) == 300
-    assert num_turns(plan, Turn.VERIFIER, 440) == 140
-    assert [turn_at(plan, step).value[0] for step in range(38, 46)] == list("vvgggvgg")
+    assert num_steps(plan, Side.GENERATOR, 440) == 300
+    assert num_steps(plan, Side.VERIFIER, 440) == 140
+    assert [side_at(plan, step).value[0] for step in range(38, 46)] == list("vvgggvgg")
 
 
 def test_without_verifier_turns_the_verifier_stays_as_it_is_after_its_warm_up() -> None:
     plan = cfg(steps=9, warmup=2, verifier_turns=0)
 
-    assert [turn_at(plan, step).value[0] for step in range(9)] == list("vvggggggg")
+    assert [side_at(plan, step).value[0] for step in range(9)] == list("vvggggggg")
 
 
 def test_every_step_logs_where_its_time_went(danced: Danced) -> None:
@@ -573,12 +573,7 @@ def test_a_verifier_that_is_right_has_nothing_to_learn_and_ends_no_run() -> None
     perfect = {"step/empty": 1.0, "verifier_reward/mean": 1.8, "verifier/accuracy": 1.0}
     silent = {"step/empty": 1.0, "verifier_reward/mean": 0.0, "verifier/accuracy": 0.0}
 
-    stuck = [
-        TurnResult(groups=[], metrics=metrics, memory=Memory()).is_stuck
-        for metrics in (perfect, silent)
-    ]
-
-    assert stuck == [False, True]
+    assert [is_stuck(metrics) for metrics in (perfect, silent)] == [False, True]
 
 
 def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:
@@ -619,3 +614,7 @@ def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:
 def danced_config(folder: Path) -> Path:
     [found] = [path / "config.toml" for path in folder.iterdir() if path.name.endswith("-tango")]
     return found
+
+
+def test_the_metrics_of_a_run_are_those_documented(danced: Danced) -> None:
+    check_metrics(danced.run, "tango", also="rl")

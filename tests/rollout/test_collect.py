@@ -9,7 +9,7 @@ import pytest
 from whet.engine.base import Request, Sampling
 from whet.grading.grader import Grader
 from whet.proofs.policy_proofs import ScriptedEngine
-from whet.rollout.collect import ChatEngine, collect
+from whet.rollout.collect import ChatEngine, GroupRequest, collect, collect_groups
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -104,15 +104,12 @@ def test_progress_hears_of_every_rollout() -> None:
     heard: list[int] = []
     chat_engine = ChatEngine(engine=ScriptedEngine(_say_42), chat=CHAT, name="script")
 
-    collect(
-        chat_engine,
-        Grader(SumTask()),
-        PROBLEMS,
-        Sampling(),
-        samples=2,
-        seed=0,
-        progress=heard.append,
-    )
+    requests = [
+        GroupRequest(index=index, problem=problem, sampling=Sampling(), numbers=range(2))
+        for index, problem in enumerate(PROBLEMS)
+    ]
+
+    collect_groups(chat_engine, Grader(SumTask()), requests, seed=0, progress=heard.append)
 
     assert heard == [1] * 6
 

@@ -125,10 +125,10 @@ def test_tensorboard_shows_sample_answers_as_a_table(run: RunStore) -> None:
 def test_a_sink_that_is_not_installed_is_named(run: RunStore) -> None:
     if importlib.util.find_spec("wandb"):
         pytest.skip("wandb is installed here")
-    with pytest.raises(
-        ConfigError, match=r'track.sinks names "wandb", which is not installed: pip install wandb'
-    ):
-        open_trackers(TrackConfig(sinks=("wandb",)), run, {})
+    sentence = r'track.sinks names "wandb", which is not installed: pip install wandb'
+    trackers = open_trackers(TrackConfig(sinks=("wandb",)), run, {})
+    with pytest.raises(ConfigError, match=sentence), trackers:
+        pass
 
 
 def test_wandb_gets_the_project_the_runs_id_and_every_step(tmp_path: Path) -> None:

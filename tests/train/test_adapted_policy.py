@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
@@ -20,8 +20,7 @@ from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.checkpoint import load_training, save_training
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, score_examples
+from whet.train.learner import Learner, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, reference_of
 
@@ -48,7 +47,7 @@ def opened(
     return build_policy(model, tokenizer, NativeConfig(slots=4), name="adapted")
 
 
-def trained(policy: Policy, steps: int = 3) -> LocalLearner:
+def trained(policy: Policy, steps: int = 3) -> Learner:
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
         learner.update(

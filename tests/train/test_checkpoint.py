@@ -9,29 +9,28 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import DataError
 from whet.models.load import load_model
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
-from whet.train.checkpoint import Trained, load_training, save_training
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner
+from whet.train.checkpoint import load_training, save_training
+from whet.train.learner import Learner, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
 CFG = TrainConfig(lr=1e-3, warmup=3, schedule="cosine", weight_decay=0.1, micro_tokens=64)
 
 
-def _step(learner: LocalLearner, seed: int) -> dict[str, float]:
+def _step(learner: Learner, seed: int) -> dict[str, float]:
     examples = [example(length=8 + 3 * index, seed=10 * seed + index) for index in range(5)]
     return learner.update(weigh(examples, token_mean), sft_objective())
 
 
-def _trained(steps: int) -> tuple[Policy, LocalLearner]:
+def _trained(steps: int) -> tuple[Policy, Learner]:
     policy = tiny_policy(seed=1)
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
@@ -39,7 +38,7 @@ def _trained(steps: int) -> tuple[Policy, LocalLearner]:
     return policy, learner
 
 
-def _state(learner: LocalLearner) -> dict[str, Tensor]:
+def _state(learner: Learner) -> dict[str, Tensor]:
     weights = {name: weight.detach().clone() for name, weight in learner.model.named_parameters()}
     return weights | {name: tensor.clone() for name, tensor in learner.optimizer.tensors().items()}
 
@@ -160,11 +159,11 @@ def test_engine_and_learner_share_their_weights(tmp_path: Path) -> None:
 
 def test_another_policy_comes_back_with_the_first(tmp_path: Path) -> None:
     (policy, learner), (second, its) = _trained(1), _trained(3)
-    save_training(tmp_path, policy, learner, {"told": 1}, {"second": Trained(second, its)})
+    save_training(tmp_path, policy, learner, {"told": 1}, {"second": (second, its)})
     other, another = tiny_policy(seed=2), tiny_policy(seed=3)
     resumed, its_resumed = other.learner(CFG, steps=10), another.learner(CFG, steps=10)
 
-    state = load_training(tmp_path, other, resumed, {"second": Trained(another, its_resumed)})
+    state = load_training(tmp_path, other, resumed, {"second": (another, its_resumed)})
 
     assert (state["told"], resumed.num_steps, its_resumed.num_steps) == (1, 1, 3)
     _assert_identical(_state(resumed), _state(learner))

@@ -7,18 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.advantages import State, center, each
-from whet.algos.catalog import AlgoConfig, Algorithm, build
+from whet.algos.advantages import State, center, per_group
+from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
+from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.gather import GatherConfig
+from whet.rollout.collect import GatherConfig
 from whet.testing.fakes import example, group, rollout
-from whet.train.credit import credit, flatten, select, weigh
+from whet.train.learner import weigh
+from whet.train.rl_step import credit, flatten, select
 from whet.types import Finish, Floats, Group, Step
 
-DR_GRPO: Algorithm = build(AlgoConfig(name="dr_grpo"), max_tokens=10)
+DR_GRPO: Algorithm = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=10)
 
 
 def _credited(
@@ -96,7 +98,7 @@ def test_greedy_rollouts_are_trained_at_temperature_one() -> None:
 
 
 def test_the_running_statistics_go_through_the_state() -> None:
-    algo = build(AlgoConfig(name="game24", max_momentum=0.2), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="game24", max_momentum=0.2), max_tokens=10)
 
     _, first = _credited([group([1.0, 0.0])], algo, {}, temperature=1.0)
     examples, second = _credited([group([0.5, 0.0])], algo, first, temperature=1.0)
@@ -114,11 +116,11 @@ def test_weights_come_from_the_lengths_of_responses_alone() -> None:
 
 
 def test_an_advantage_made_of_a_group_rule_serves_all_groups() -> None:
-    assert each(center)([[2.0, 0.0], [1.0, 1.0]], {})[0] == [[1.0, -1.0], [0.0, 0.0]]
+    assert per_group(center)([[2.0, 0.0], [1.0, 1.0]], {})[0] == [[1.0, -1.0], [0.0, 0.0]]
 
 
 def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
-    algo = build(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="rloo", kl=0.5), max_tokens=10)
     selection = select([_pair()], algo)
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
@@ -137,7 +139,7 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
 
 
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
-    algo = build(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
     selection = select([_pair()], algo)
     noted = [
         replace(item, ref_logprob=reference)
@@ -157,11 +159,11 @@ def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> N
 
 def test_a_kl_in_the_reward_without_a_reference_is_an_error() -> None:
     with pytest.raises(AssertionError, match="needs a reference"):
-        _credited([_pair()], build(AlgoConfig(name="rloo", kl=0.1), max_tokens=10), {})
+        _credited([_pair()], build_algorithm(AlgoConfig(name="rloo", kl=0.1), max_tokens=10), {})
 
 
 def test_reinforce_pp_whitens_over_all_tokens_and_needs_no_siblings() -> None:
-    algo = build(AlgoConfig(name="reinforce_pp"), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="reinforce_pp"), max_tokens=10)
 
     # Rewards 1, 1, 1 and 0 by tokens: mean .75, deviation √(3/16) = .4330. A group of one takes
     # part.
@@ -174,7 +176,7 @@ def test_reinforce_pp_whitens_over_all_tokens_and_needs_no_siblings() -> None:
 
 
 def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
-    algo = build(AlgoConfig(name="rlinf"), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="rlinf"), max_tokens=10)
 
     examples, _ = _credited([_pair(), _pair(rewards=(1.0, 1.0))], algo, {})
 
@@ -185,7 +187,7 @@ def test_a_second_normalisation_leaves_groups_of_equal_reward_at_zero() -> None:
 
 
 def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
-    algo = build(AlgoConfig(name="ppo", whiten=False), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name="ppo", whiten=False), max_tokens=10)
     selection = select([(_pair()[0],)], algo)
     [item] = flatten(selection, temperature=1.0)
 
@@ -198,7 +200,7 @@ def test_gae_gives_advantages_and_targets_and_needs_values() -> None:
 
 
 def test_judged_steps_are_blended_in_by_their_share() -> None:
-    algo = build(
+    algo = build_algorithm(
         AlgoConfig(
             name="tango_grpo", steps=StepCreditConfig(alpha=0.5, final_alpha=0.1, decay="linear")
         ),

@@ -9,28 +9,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example, group
 from whet.testing.tiny import tiny_model, tiny_policy
-from whet.train.credit import credit, flatten, select
 from whet.train.critic import (
     Critic,
     CriticConfig,
     build_critic,
     policy_steps,
-    update_with_critic,
     with_values,
 )
-from whet.train.learner import LocalLearner, update
 from whet.train.optim import TrainConfig
+from whet.train.rl_step import RLTrainer, credit, flatten, select, update_policy
 
 SHAPES = [(2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4)]
 TRAIN = TrainConfig(lr=1e-3, micro_tokens=64, schedule="cosine", warmup=2)
-PPO = build(AlgoConfig(name="ppo"), max_tokens=8)
+PPO = build_algorithm(AlgoConfig(name="ppo"), max_tokens=8)
 
 
 def examples() -> list[Example]:
@@ -242,7 +241,7 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
     """Rewards 1 and 0 at the last of three tokens, values 0: both advantages and targets are the
     rewards to go."""
     groups = [group([1.0, 0.0])]
-    plain = build(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
+    plain = build_algorithm(AlgoConfig(name="ppo", whiten=False), max_tokens=8)
     selection = select(groups, plain)
     valued = with_values(flatten(selection, temperature=1.0), critic())
     found, _ = credit(selection, valued, plain, {})
@@ -251,37 +250,44 @@ def test_credit_takes_the_values_and_leaves_targets() -> None:
         assert item.value_target.tolist() == np.asarray(item.advantage).tolist() == [reward] * 3
 
 
-def credited(made: Critic) -> list[Example]:
-    groups = [group([1.0, 0.0, 0.5]), group([0.0, 0.0, 1.0])]
-    selection = select(groups, PPO)
-    valued = with_values(flatten(selection, temperature=1.0), made)
-    return credit(selection, valued, PPO, {})[0]
+GROUPS = [group([1.0, 0.0, 0.5]), group([0.0, 0.0, 1.0])]
+
+
+def ppo_trainer(**settings: float) -> RLTrainer:
+    cfg = CriticConfig.model_validate({"lr": 3e-3, **settings})
+    return RLTrainer(
+        tiny_policy(), AlgoConfig(name="ppo"), TRAIN, max_tokens=8, steps=8, critic=cfg
+    )
 
 
 def test_in_its_head_start_the_critic_learns_alone() -> None:
-    model = tiny_model()
-    learner, made = LocalLearner(model, TRAIN, steps=8), critic(model, head_start=2)
-    before = model.embed.weight.detach().clone()
+    trainer = ppo_trainer(head_start=2)
+    weight = trainer.policy.model.embed.weight
+    before = weight.detach().clone()
     for number in range(3):
-        metrics = update_with_critic(learner, made, credited(made), PPO, seed=number)
+        metrics = trainer.step(GROUPS, temperature=1.0, seed=number)
         assert metrics["step/empty"] == 0.0 and "value/loss" in metrics
         assert ("loss" in metrics) == (number == 2)
-        assert torch.equal(model.embed.weight, before) == (number < 2)
-    assert (learner.num_steps, made.learner.num_steps) == (1, 3)
+        assert torch.equal(weight, before) == (number < 2)
+    assert trainer.critic is not None
+    assert (trainer.learner.num_steps, trainer.critic.learner.num_steps) == (1, 3)
 
 
 def test_a_policy_step_is_the_same_with_the_critic_beside_it() -> None:
-    first, second = tiny_model(), tiny_model()
-    made = critic(first)
-    found = credited(made)
-    update_with_critic(LocalLearner(first, TRAIN, steps=8), made, found, PPO, seed=0)
-    update(LocalLearner(second, TRAIN, steps=8), found, PPO, seed=0)
-    assert torch.equal(first.embed.weight, second.embed.weight)
+    trainer, alone = ppo_trainer(), tiny_policy()
+    selection = select(GROUPS, PPO)
+    valued = with_values(flatten(selection, temperature=1.0), critic(alone.model))
+    examples, _ = credit(selection, valued, PPO, {})
+
+    trainer.step(GROUPS, temperature=1.0, seed=0)
+    update_policy(alone.learner(TRAIN, steps=8), examples, PPO, seed=0)
+
+    assert torch.equal(trainer.policy.model.embed.weight, alone.model.embed.weight)
 
 
 def test_only_an_algorithm_that_needs_values_gets_a_critic() -> None:
     cfg = CriticConfig(head_start=3)
-    grpo = build(AlgoConfig(minibatches=2), max_tokens=8)
+    grpo = build_algorithm(AlgoConfig(minibatches=2), max_tokens=8)
     assert build_critic(grpo, tiny_policy(), cfg, TRAIN, steps=2) is None
     assert policy_steps(grpo, cfg, 5) == 10
     assert policy_steps(PPO, cfg, 5) == 2

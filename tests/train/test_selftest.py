@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.engine.base import Request, Sampling
 from whet.testing.tiny import tiny_policy
-from whet.train.selftest import Exactness, check_exact, compare
+from whet.train.selftest import Exactness, check_exact, compare_logprobs
 
 EXACT = Exactness(num_tokens=128, equal_share=1.0, largest_gap=0.0)
 CLOSE = Exactness(num_tokens=128, equal_share=0.5, largest_gap=2e-6)
@@ -50,7 +51,7 @@ def test_greedy_requests_are_scored_at_temperature_one() -> None:
     sampling = Sampling(temperature=0.0, max_tokens=4)
     request = Request(id="a", prompt=np.array([5, 9], dtype=np.int32), sampling=sampling, seed=0)
 
-    assert compare(policy, [request]).largest_gap < 1e-4
+    assert compare_logprobs(policy, [request]).largest_gap < 1e-4
 
 
 def test_a_short_context_leaves_room_to_sample() -> None:
@@ -92,7 +93,7 @@ def test_the_sentence_is_true_of_the_algorithm(
 ) -> None:
     cfg = AlgoConfig(minibatches=minibatches)
     needs_old, said = (
-        build(found.apply(cfg, lag=lag), max_tokens=8).needs_old,
+        build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old,
         found.sentence(cfg, lag=lag),
     )
 
@@ -115,4 +116,4 @@ def test_only_exact_log_probabilities_save_the_pass_for_old_ones(
     cfg = found.apply(AlgoConfig(minibatches=minibatches), lag=lag)
 
     assert cfg.old == old
-    assert build(cfg, max_tokens=8).needs_old == needs_old
+    assert build_algorithm(cfg, max_tokens=8).needs_old == needs_old

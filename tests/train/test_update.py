@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.algos.catalog import AlgoConfig, Algorithm, Objective, build
+from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import (
     EarlyStop,
     Staleness,
@@ -17,16 +17,18 @@ from whet.algos.losses import (
     token_mean,
     token_ratio,
 )
-from whet.algos.rows import ROWS, AlgoName
+from whet.algos.objectives import Objective
+from whet.algos.presets import PRESETS, AlgoName
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.credit import weigh
-from whet.train.learner import LocalLearner, Sums, divide, score_examples, update, with_old
+from whet.train.learner import Learner, Metrics, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, with_reference
+from whet.train.rl_step import update_policy, with_old
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
 ADVANTAGES = (1.0, 0.0, -0.5, 0.0, 2.0, 0.0)
@@ -49,14 +51,14 @@ def _gradient_bound(examples: list[Example]) -> float:
 
 
 def _updated(
-    algo: Algorithm, examples: list[Example], learner: type[LocalLearner] = LocalLearner
+    algo: Algorithm, examples: list[Example], learner: type[Learner] = Learner
 ) -> tuple[Tensor, dict[str, float]]:
     model = tiny_model()
-    metrics = update(learner(model, CFG, steps=1), examples, algo, seed=3)
+    metrics = update_policy(learner(model, CFG, steps=1), examples, algo, seed=3)
     return _weights(model), metrics
 
 
-class Descent(LocalLearner):
+class Descent(Learner):
     """Moves by a tenth of the gradient. Adam moves a weight by its learning rate however small the
     gradient, so the weights it leaves show how a sum near zero was rounded.
     """
@@ -75,7 +77,7 @@ class Descent(LocalLearner):
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_leaving_out_zero_advantages_changes_no_weight(name: str, minibatches: int) -> None:
-    algo = build(
+    algo = build_algorithm(
         AlgoConfig.model_validate({"name": name, "minibatches": minibatches}), max_tokens=32
     )
 
@@ -99,25 +101,29 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         return -terms.logprob_M, {}
 
-    class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+    class Spy(Learner):
+        def accumulate(self, examples: object, objective: Objective) -> Metrics:
             assert isinstance(examples, list)
             seen.extend(item.weight for item in examples)
             return super().accumulate(examples, objective)
 
     algo = replace(
-        build(AlgoConfig(), max_tokens=32), objective=Objective(loss=loss), weights=sequence_mean
+        build_algorithm(AlgoConfig(), max_tokens=32),
+        objective=Objective(loss=loss),
+        weights=sequence_mean,
     )
-    update(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
+    update_policy(Spy(tiny_model(), CFG, steps=1), _examples(), algo, seed=3)
 
     # Six sequences divide, though only three are run: those with 4, 14 and 24 targets.
     assert seen == pytest.approx([1 / (6 * 4), 1 / (6 * 14), 1 / (6 * 24)])
 
 
 def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
-    learner = LocalLearner(tiny_model(), CFG, steps=1)
+    learner = Learner(tiny_model(), CFG, steps=1)
 
-    metrics = update(learner, _examples((0.0,) * 4), build(AlgoConfig(), max_tokens=32), seed=3)
+    metrics = update_policy(
+        learner, _examples((0.0,) * 4), build_algorithm(AlgoConfig(), max_tokens=32), seed=3
+    )
 
     assert metrics == {"step/empty": 1.0}
     assert learner.num_steps == 0
@@ -125,17 +131,19 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
 
 
 def test_no_example_at_all_is_an_empty_step() -> None:
-    learner = LocalLearner(tiny_model(), CFG, steps=1)
+    learner = Learner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
-        assert update(learner, [], build(cfg, max_tokens=32), seed=3) == {"step/empty": 1.0}
+        assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
+            "step/empty": 1.0
+        }
 
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
     examples = with_reference(_examples((0.0,) * 4), Reference(tiny_model(seed=9)), 64)
 
-    weights, metrics = _updated(build(cfg, max_tokens=32), examples)
+    weights, metrics = _updated(build_algorithm(cfg, max_tokens=32), examples)
 
     assert metrics["step/empty"] == 0.0
     assert (weights - _weights(tiny_model())).abs().max() > 5e-5
@@ -154,10 +162,12 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
 
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     seen: list[list[float]] = []
-    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
-    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
+    learner = Learner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
+    algo = replace(
+        build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+    )
 
-    metrics = update(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
+    metrics = update_policy(learner, _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)), algo, seed=3)
 
     parts = [set(values) for values in seen]
     assert sorted(len(part) for part in parts) == [2, 2, 3]
@@ -169,32 +179,39 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
 def test_mini_batches_are_weighed_each_for_itself() -> None:
     totals: list[float] = []
 
-    class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+    class Spy(Learner):
+        def accumulate(self, examples: object, objective: Objective) -> Metrics:
             assert isinstance(examples, list)
             totals.append(sum(item.weight * item.num_targets for item in examples))
             return super().accumulate(examples, objective)
 
-    algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
-    update(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
+    algo = replace(build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), weights=token_mean)
+    update_policy(Spy(tiny_model(), CFG, steps=3), _examples((1.0,) * 6), algo, seed=3)
 
     assert totals == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
-    learner = LocalLearner(tiny_model(), CFG, steps=9)
+    learner = Learner(tiny_model(), CFG, steps=9)
 
-    update(learner, _examples((1.0, -1.0)), build(AlgoConfig(minibatches=5), max_tokens=32), seed=3)
+    update_policy(
+        learner,
+        _examples((1.0, -1.0)),
+        build_algorithm(AlgoConfig(minibatches=5), max_tokens=32),
+        seed=3,
+    )
 
     assert learner.num_steps == 2
 
 
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
-    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
-    algo = replace(build(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios))
+    learner = Learner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
+    algo = replace(
+        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios)
+    )
 
-    update(learner, _examples((1.0,) * 4), algo, seed=3)
+    update_policy(learner, _examples((1.0,) * 4), algo, seed=3)
 
     assert ratios[0] == pytest.approx([1.0] * len(ratios[0]), abs=1e-5)
     assert max(abs(ratio - 1) for ratio in ratios[1]) > 1e-2
@@ -204,9 +221,11 @@ def test_the_seed_decides_the_mini_batches() -> None:
     orders = []
     for seed in (3, 3, 4):
         seen: list[list[float]] = []
-        algo = replace(build(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, []))
-        update(
-            LocalLearner(tiny_model(), CFG, steps=3),
+        algo = replace(
+            build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
+        )
+        update_policy(
+            Learner(tiny_model(), CFG, steps=3),
             _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
             algo,
             seed=seed,
@@ -221,7 +240,7 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     expected = score_examples(reference, examples, 4096)
 
     noted = with_old(
-        with_reference(examples, Reference(reference), 64), LocalLearner(policy, CFG, steps=1)
+        with_reference(examples, Reference(reference), 64), Learner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(
@@ -233,7 +252,9 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
 
 
 def test_metrics_of_mini_batches_are_averaged() -> None:
-    _, metrics = _updated(build(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6))
+    _, metrics = _updated(
+        build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), _examples((1.0,) * 6)
+    )
 
     assert metrics["step/empty"] == 0.0
     assert {"loss", "policy/entropy", "policy/clip_fraction", "train/grad_norm"} <= set(metrics)
@@ -261,7 +282,7 @@ def _stale(seed: int = 5) -> list[Example]:
     ]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: AlgoName) -> None:
     cfg = AlgoConfig(
         name=name,
@@ -271,11 +292,11 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
         staleness=Staleness(rule="mask", level="sequence", high=0.9),
         clip_low=0.02,
     )
-    algo = build(cfg, max_tokens=32)
+    algo = build_algorithm(cfg, max_tokens=32)
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
-        learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
-        logged.append(divide(learner.accumulate(weigh(_stale(), algo.weights), algo.objective)))
+        learner = Learner(tiny_model(), _micro(micro_tokens), steps=1)
+        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective))
         gradients.append(
             torch.cat(
                 [
@@ -298,7 +319,7 @@ def _micro(micro_tokens: int) -> TrainConfig:
 def _stopping(**settings: object) -> Algorithm:
     """Four mini-batches at a rate at which the first step moves the ratio's mean off 1."""
     stop = EarlyStop.model_validate({"limit": 1e-9, "statistic": "kl", **settings})
-    return build(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
+    return build_algorithm(AlgoConfig(minibatches=4, early_stop=stop), max_tokens=32)
 
 
 FAST = TrainConfig(lr=1e-2, micro_tokens=10**6)
@@ -314,14 +335,16 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 ) -> None:
     passes: list[int] = []
 
-    class Spy(LocalLearner):
-        def accumulate(self, examples: object, objective: Objective) -> Sums:
+    class Spy(Learner):
+        def accumulate(self, examples: object, objective: Objective) -> Metrics:
             assert isinstance(examples, list)
             passes.append(len(examples))
             return super().accumulate(examples, objective)
 
     learner = Spy(tiny_model(), FAST, steps=4)
-    metrics = update(learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3)
+    metrics = update_policy(
+        learner, _examples(EIGHT), _stopping(scope=scope, action=action), seed=3
+    )
 
     # The first mini-batch has ratio 1; after its step the others are too far.
     assert (learner.num_steps, len(passes)) == (num_steps, num_passes)
@@ -330,10 +353,10 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 
 
 def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
-    stopped, alone = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
+    stopped, alone = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
 
-    update(stopped, _examples(EIGHT), _stopping(), seed=3)
-    update(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
+    update_policy(stopped, _examples(EIGHT), _stopping(), seed=3)
+    update_policy(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
 
     assert torch.equal(_weights(stopped.model), _weights(alone.model))
     assert all(
@@ -342,12 +365,12 @@ def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
 
 
 def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
-    plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
+    plain, guarded = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
 
-    without = update(
-        plain, _examples(EIGHT), build(AlgoConfig(minibatches=4), max_tokens=32), seed=3
+    without = update_policy(
+        plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
     )
-    metrics = update(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
+    metrics = update_policy(guarded, _examples(EIGHT), _stopping(limit=1e9), seed=3)
 
     assert torch.equal(_weights(plain.model), _weights(guarded.model))
     assert metrics["step/skipped"] == 0.0
@@ -355,9 +378,9 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 
 
 def test_zeroed_micro_batches_are_counted() -> None:
-    learner = LocalLearner(tiny_model(), FAST, steps=4)
+    learner = Learner(tiny_model(), FAST, steps=4)
 
-    metrics = update(
+    metrics = update_policy(
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
     )
 
@@ -367,13 +390,18 @@ def test_zeroed_micro_batches_are_counted() -> None:
 
 
 def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
-    learner = LocalLearner(tiny_model(), CFG, steps=1)
+    learner = Learner(tiny_model(), CFG, steps=1)
     still = [
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]
 
-    assert update(learner, still, build(AlgoConfig(), max_tokens=32), seed=3) == {"step/empty": 1.0}
+    assert update_policy(learner, still, build_algorithm(AlgoConfig(), max_tokens=32), seed=3) == {
+        "step/empty": 1.0
+    }
     moving = replace(still[0], advantage=np.eye(1, still[0].num_targets, dtype=np.float32)[0])
     assert (
-        update(learner, [moving], build(AlgoConfig(), max_tokens=32), seed=3)["step/empty"] == 0.0
+        update_policy(learner, [moving], build_algorithm(AlgoConfig(), max_tokens=32), seed=3)[
+            "step/empty"
+        ]
+        == 0.0
     )

@@ -1,4 +1,4 @@
-"""Advantages: what a reward is worth against a baseline, for whole answers or single tokens.
+"""Advantages: rewards compared with a baseline, for whole answers or single tokens.
 
 For whole answers a function takes the rewards of all groups of a step and a state, and returns
 advantages of the same shape and the next state. The state is checkpointed; only `momentum` has one.
@@ -16,6 +16,9 @@ from whet.types import Floats
 Rewards = Sequence[Sequence[float]]
 State = dict[str, float]
 Advantage = Callable[[Rewards, State], tuple[list[list[float]], State]]
+GroupRule = Callable[[Sequence[float]], list[float]]
+"""Rewards of one group -> their advantages."""
+Array = NDArray[np.float64]
 
 EPSILON = 1e-6
 
@@ -57,11 +60,11 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
-def each(score: Callable[[Sequence[float]], list[float]]) -> Advantage:
-    """Make an advantage of a rule that looks at one group at a time."""
+def per_group(rule: GroupRule) -> Advantage:
+    """Apply a rule to each group by itself."""
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
-        return [score(group) for group in rewards], state
+        return [rule(group) for group in rewards], state
 
     return advantage
 
@@ -69,8 +72,8 @@ def each(score: Callable[[Sequence[float]], list[float]]) -> Advantage:
 def momentum(max_momentum: float) -> Advantage:
     """Normalise by a mean and deviation that run across groups (LLM4Game24).
 
-    Each group moves them by 1 - m, where m starts at 0 and grows by 0.1 a group up to
-    `max_momentum`; at 0 every group stands for itself.
+    The weight m of the running values starts at 0 and grows by 0.1 per group up to
+    `max_momentum`; at 0 each group is normalised by itself.
     """
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
@@ -88,16 +91,12 @@ def momentum(max_momentum: float) -> Advantage:
     return advantage
 
 
-Array = NDArray[np.float64]
-Spread = Callable[[Array, Array | None], tuple[Array, Array | None]]
-"""Rewards of one sequence's tokens, and their values -> advantages, and what the values should have
-been."""
-
-EPSILON = 1e-6
+TokenAdvantage = Callable[[Array, Array | None], tuple[Array, Array | None]]
+"""Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
 
 
 def rewards_to_go(reward: Array, *, gamma: float = 1.0) -> Array:
-    """What is still to come at each token, its own reward included.
+    """Sum the rewards from each token to the end, its own included.
 
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
     [1.5, 1.5, 1.0]
@@ -115,7 +114,7 @@ def gae(
 ) -> tuple[Array, Array]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and value targets.
 
-    A sequence ends with its last token: nothing is worth anything after it.
+    A sequence ends with its last token: the value after it is 0.
 
     >>> [part.tolist() for part in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
     [[0.75, 0.5], [1.0, 1.0]]
@@ -126,30 +125,30 @@ def gae(
     return advantage, advantage + value
 
 
-def to_go(*, gamma: float) -> Spread:
-    """Make the advantage of a token its reward to go; there are no values."""
+def to_go(*, gamma: float) -> TokenAdvantage:
+    """Use rewards to go as advantages, without values."""
 
-    def spread(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
         return rewards_to_go(reward, gamma=gamma), None
 
-    return spread
+    return advantage
 
 
-def by_values(*, gamma: float, decay: float) -> Spread:
-    """Make the advantage of a token what GAE says, given a critic's values."""
+def by_values(*, gamma: float, decay: float) -> TokenAdvantage:
+    """Use GAE with a critic's values."""
 
-    def spread(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
+    def advantage(reward: Array, value: Array | None) -> tuple[Array, Array | None]:
         assert value is not None, "GAE needs the values of a critic"
         return gae(reward, value, gamma=gamma, decay=decay)
 
-    return spread
+    return advantage
 
 
 def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:
     """Bring the tokens of all live sequences to mean 0 and deviation 1 (REINFORCE++, RLinf).
 
-    The others take no part and become zero: answers of equal reward say nothing of each other, and
-    shifting them by the mean of the rest would.
+    The others are left out and become zero: answers of equal reward carry no signal, and shifting
+    them by the mean of the rest would give them one.
     """
     live = [array for array, alive in zip(sequences, is_live, strict=True) if alive]
     tokens = np.concatenate([*live, np.zeros(0)])
@@ -164,7 +163,7 @@ def whiten(sequences: Sequence[Array], is_live: Sequence[bool]) -> list[Array]:
 
 
 def explained_variance(values: Sequence[Floats], targets: Sequence[Floats]) -> float:
-    """The share of the targets' variance that the values explain: 1 is all of it.
+    """Compute the share of the targets' variance that the values explain: 1 is all of it.
 
     Targets that are all the same have no variance to explain, which counts as 0.
 

@@ -1,9 +1,9 @@
-"""Losses of response tokens: their inputs, ratios, surrogates, KL penalties, and weights.
+"""Formulas of losses: ratios, surrogates, KL penalties, preferences, values, and token weights.
 
 Every loss is to be minimised and has shape [M], for M response tokens of S sequences; where answers
-are compared, two and two of the sequences make P pairs. The learner sums weight times loss, so that
-a mean over tokens, over sequences, or a fixed divisor is only a choice of weights. They are known
-before the first backward pass, and no split into micro-batches can change them.
+are compared, the sequences make P pairs, and the loss has shape [P]. The learner sums weight times
+loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice of weights. They
+are known before the first backward pass, and do not depend on the split into micro-batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from whet.config import Config
 from whet.types import PerToken
@@ -33,6 +34,10 @@ class TokenTerms(PerToken[Tensor]):
     """Index of the sequence that is the better answer of each pair; None where nothing is
     compared."""
     rejected_P: Tensor | None = None
+
+
+Surrogate = Callable[[Tensor, TokenTerms], tuple[Tensor, dict[str, Tensor]]]
+"""Ratios [M] and terms -> the policy loss [M], and metrics of the same shape."""
 
 
 def old_logprobs(terms: TokenTerms) -> Tensor:
@@ -76,7 +81,7 @@ def nll(terms: TokenTerms) -> Tensor:
 
 
 def token_ratio(terms: TokenTerms) -> Tensor:
-    """The probability of a token now over that at the start of the step; 1 at first use."""
+    """The probability of a token now over that at the start of the step; 1 on first use."""
     return torch.exp(_bound(terms.logprob_M - old_logprobs(terms)))
 
 
@@ -98,7 +103,8 @@ def no_ratio(terms: TokenTerms) -> Tensor:
 
 
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
-    """PPO's bound: gains stop paying beyond 1 - low and 1 + high (Schulman et al. 2017, eq. 7)."""
+    """Clip as PPO does: no gradient for gains beyond 1 - low and 1 + high (Schulman et al. 2017,
+    eq. 7)."""
     bounded_M = ratio_M.clamp(1 - low, 1 + high)
     return -torch.minimum(ratio_M * advantage_M, bounded_M * advantage_M)
 
@@ -112,12 +118,12 @@ def dual_clip(
 
 
 def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: float) -> Tensor:
-    """The policy gradient weighed by a capped ratio (CISPO, MiniMax-M1 2025, eq. 4 and 5)."""
+    """The policy gradient, weighted by a capped ratio (CISPO, MiniMax-M1 2025, eq. 4 and 5)."""
     return -ratio_M.detach().clamp(max=1 + high) * advantage_M * logprob_M
 
 
 def reinforce(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor) -> Tensor:
-    """The plain policy gradient, weighed by the ratio if there is one."""
+    """The plain policy gradient, weighted by the ratio if there is one."""
     return -ratio_M.detach() * advantage_M * logprob_M
 
 
@@ -139,18 +145,76 @@ def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tens
 def exact_kl(
     logprob_M: Tensor, ref_logprob_M: Tensor, ratio_M: Tensor, estimator: KlEstimator
 ) -> Tensor:
-    """The same estimates with the KL's own gradient, also for tokens of older weights.
+    """The same estimates with the KL's own gradient, also for tokens sampled by older weights.
 
-    The ratio is the token's, to those weights. The expectation of ratio × k3 is the KL whatever the
-    present weights, so its gradient is the KL's (DeepSeek-V3.2). It comes to ratio × d × ∇logprob,
-    with d = logprob - reference; k1 and k2 are given the same, so that the three differ in value
-    alone.
+    The ratio is that of the token to those weights. The expectation of ratio × k3 is the KL
+    whatever the present weights are, so its gradient is the KL's (DeepSeek-V3.2): ratio × d ×
+    ∇logprob, with d = logprob - reference. k1 and k2 are given the same gradient, so that the three
+    differ in value only.
     """
     if estimator == "k1":
         return ratio_M * kl(logprob_M, ref_logprob_M, "k1").detach()
     if estimator == "k2":
         return ratio_M.detach() * kl(logprob_M, ref_logprob_M, "k2")
     return ratio_M * kl(logprob_M, ref_logprob_M, "k3")
+
+
+def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
+    """How much more likely the teacher finds a sampled token than the policy does.
+
+    >>> teacher_advantage(torch.tensor([0.5]).log(), torch.tensor([0.25]).log()).item()
+    -0.6931471824645996
+    """
+    return (teacher_M - logprob_M).detach()
+
+
+def reverse_kl(terms: TokenTerms) -> Tensor:
+    """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
+
+    For tokens sampled with the present weights, the gradient is that of REINFORCE with the
+    teacher's advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, unlike k3
+    differentiated directly.
+    """
+    assert terms.ref_logprob is not None, "distillation needs a teacher"
+    return exact_kl(terms.logprob_M, terms.ref_logprob, token_ratio(terms), "k3")
+
+
+def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
+    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
+
+    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
+    conservative DPO).
+
+    >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
+    0.5544
+    """
+    logit_P = beta * (chosen_P - rejected_P)
+    return -(1 - smoothing) * logsigmoid(logit_P) - smoothing * logsigmoid(-logit_P)
+
+
+def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
+    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
+
+    >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
+    4.0
+    """
+    return (chosen_P - rejected_P - 1 / (2 * beta)).square()
+
+
+def pair_log_ratios(terms: TokenTerms, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
+    """Log-ratios of chosen and rejected answers to the reference, summed over tokens or
+    averaged."""
+    assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
+    assert terms.ref_logprob is not None, "preferences need a reference"
+    num_sequences = 2 * len(terms.chosen_P)
+
+    def by_sequence(value_M: Tensor) -> Tensor:
+        return value_M.new_zeros(num_sequences).index_add(0, terms.segment_M, value_M)
+
+    ratio_S = by_sequence(terms.logprob_M) - by_sequence(terms.ref_logprob)
+    if per_token:
+        ratio_S = ratio_S / by_sequence(torch.ones_like(terms.logprob_M))
+    return ratio_S[terms.chosen_P], ratio_S[terms.rejected_P]
 
 
 def step_kl(ratio_M: Tensor) -> Tensor:
@@ -166,8 +230,8 @@ class Staleness(Config):
     """How losses are corrected for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
-    """What is done to the factor: nothing, truncate bounds it (TIS, Yao et al. 2025), mask drops
-    tokens that are out of bounds (IcePop, MIS)."""
+    """What happens to the importance factor, learner over engine: none ignores it, truncate bounds
+    it (TIS, Yao et al. 2025), mask drops tokens out of bounds (IcePop, MIS)."""
     level: Literal["token", "sequence"] = "token"
     """sequence multiplies the factors of all its tokens into one."""
     low: float = Field(default=0.0, ge=0.0)
@@ -182,7 +246,7 @@ class Staleness(Config):
 
 @torch.no_grad()
 def correction(terms: TokenTerms, cfg: Staleness) -> tuple[Tensor, Tensor]:
-    """What multiplies each token's loss, and where a bound was hit."""
+    """Compute what multiplies each token's loss, and which tokens are out of bounds."""
     log_factor_M = old_logprobs(terms) - sampling_logprobs(terms)
     if cfg.level == "sequence":
         log_factor_M = segment_sum(log_factor_M, terms.segment_M)
@@ -204,22 +268,22 @@ ALLOWED = {
 
 
 class EarlyStop(Config):
-    """When to leave out an update, measured before its optimiser step."""
+    """When to skip an update, measured before its optimiser step."""
 
     limit: float | None = Field(default=None, gt=0.0)
     """Largest value of the statistic that is trained on; none is no early stop."""
     statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
-    """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats a
+    """Of the ratio over the tokens in scope; kl is the KL from the start of the step, in nats per
     token."""
     quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
-    """For the statistic of that name: which one."""
+    """Which quantile, for statistic = "quantile"."""
     scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
-    """What is left out: a micro-batch (which makes the result depend on the packing), the
-    mini-batch, or it and the rest of the step. The statistic is over the micro-batch or else the
+    """What is skipped: a micro-batch (which makes the result depend on the packing), a mini-batch,
+    or it and the rest of the step. The statistic is over the micro-batch, otherwise the
     mini-batch."""
     action: Literal["zero", "skip", "stop"] = "skip"
-    """zero counts its loss as 0 and takes the optimiser step all the same, skip takes none, stop
-    ends the step."""
+    """zero sets its loss to 0 and still takes the optimiser step, skip takes none, stop ends the
+    step."""
 
     @model_validator(mode="after")
     def _fits(self) -> "EarlyStop":
@@ -238,7 +302,7 @@ class EarlyStop(Config):
 
 
 def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
-    """What the statistic is the mean of."""
+    """Return the per-token values whose mean is the statistic."""
     if cfg.statistic == "mean":
         return ratio_M.detach()
     if cfg.statistic == "kl":
@@ -248,7 +312,7 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStop) -> Tensor:
 
 
 def is_too_far(mean: Tensor | float, cfg: EarlyStop) -> bool:
-    """Whether the mean of what is watched is beyond the limit; one that is not a number is."""
+    """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
     assert cfg.limit is not None
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
@@ -268,7 +332,7 @@ def token_mean(lengths: Sequence[int]) -> list[float]:
 
 
 def sequence_mean(lengths: Sequence[int]) -> list[float]:
-    """Every sequence counts the same, its tokens share that (GRPO, Shao et al. 2024).
+    """Every sequence counts the same, split over its tokens (GRPO, Shao et al. 2024).
 
     >>> sequence_mean([1, 4])
     [0.5, 0.125]
@@ -282,7 +346,7 @@ def sequence_sum(lengths: Sequence[int]) -> list[float]:
 
 
 def constant(divisor: int) -> Weights:
-    """Divide by a fixed length, and average sequences (Dr. GRPO): no bias by length.
+    """Divide by a fixed length, and average sequences (Dr. GRPO): no length bias.
 
     >>> constant(10)([1, 3])
     [0.05, 0.05]

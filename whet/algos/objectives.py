@@ -1,57 +1,143 @@
-"""Objectives beside those of RL: distillation from a teacher, and preferences between two answers.
+"""Objectives: the loss of each token with its metrics, for RL, SFT, distillation and preferences.
 
-On-policy distillation moves the policy towards a teacher on its own answers, per token. Its loss is
-the reverse KL, KL(policy ‖ teacher), estimated from the sampled tokens. Each token answers for its
-own distribution; that an earlier token led here is not counted against it. No reward takes part.
-
-Preference losses make the better of two answers more likely, relative to a reference.
-
-Shapes: M response tokens of S sequences, which make P pairs. Every loss of pairs is to be minimised
-and has shape [P].
+An objective combines the formulas of `whet/algos/losses.py`; the learner sums weight times loss.
+Shapes: M response tokens; where answers are compared, the sequences make P pairs.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from whet.algos import losses
-from whet.algos.catalog import Objective
-from whet.algos.losses import TokenTerms, sampling_logprobs
+from whet.algos.losses import Surrogate, TokenTerms, sampling_logprobs
+from whet.algos.presets import Preset
+from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
+from whet.algos.user_functions import load_surrogate
 from whet.config import Config
+from whet.user_code import is_reference
 
 
-def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
-    """What a sampled token is worth: how much more likely the teacher finds it than the policy.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A loss per token with its metrics, each a tensor [M] that the learner averages.
 
-    >>> import torch
-    >>> teacher_advantage(torch.tensor([0.5]).log(), torch.tensor([0.25]).log()).item()
-    -0.6931471824645996
+    Where answers are compared, loss and metrics are those of pairs, [P].
     """
-    return (teacher_M - logprob_M).detach()
+
+    loss: Callable[[TokenTerms], tuple[Tensor, dict[str, Tensor]]]
+    needs_entropy_gradient: bool = False
 
 
-def reverse_kl(terms: TokenTerms) -> Tensor:
-    """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
+def policy_objective(cfg: AlgoConfig) -> Objective:
+    """Build the loss of the named algorithm with its penalties, and what to log."""
+    preset = resolve_algorithm(cfg)
+    surrogate = _build_surrogate(preset, cfg)
+    estimator = resolve_kl_estimator(cfg)
+    stop = cfg.early_stop
 
-    For tokens the present weights sampled, the gradient is that of REINFORCE with the teacher's
-    advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, and not that of k3
-    differentiated as it stands.
-    """
-    assert terms.ref_logprob is not None, "distillation needs a teacher"
-    return losses.exact_kl(terms.logprob_M, terms.ref_logprob, losses.token_ratio(terms), "k3")
+    def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        terms = replace(given, old_logprob=given.sampling_logprob) if cfg.old == "engine" else given
+        ratio_M = _ratio(preset, terms)
+        token_M = losses.token_ratio(terms)
+        moved_M = token_M if preset.ratio == "one" else ratio_M
+        loss_M, metrics = surrogate(ratio_M, terms)
+        metrics |= {
+            "policy/entropy": terms.entropy_M,
+            "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
+            "policy/ratio": moved_M,
+            "policy/step_kl": losses.step_kl(token_M),
+        }
+        if cfg.staleness.rule != "none":
+            factor_M, is_outside_M = losses.correction(terms, cfg.staleness)
+            loss_M = loss_M * factor_M
+            metrics |= {"policy/correction": factor_M, "policy/corrected": is_outside_M.float()}
+        if terms.ref_logprob is not None:
+            metrics["policy/kl"] = losses.kl(terms.logprob_M, terms.ref_logprob, "k3")
+            if preset.kl_in == "loss":
+                if cfg.kl_gradient == "direct":
+                    kl_M = losses.kl(terms.logprob_M, terms.ref_logprob, estimator)
+                else:
+                    kl_M = losses.exact_kl(terms.logprob_M, terms.ref_logprob, token_M, estimator)
+                loss_M = loss_M + cfg.kl * kl_M
+        if cfg.entropy:
+            loss_M = loss_M - cfg.entropy * terms.entropy_M
+        if stop.limit is not None:
+            metrics["policy/stop_signal"] = losses.stop_statistic(
+                token_M if stop.statistic == "kl" else moved_M, stop
+            )
+        if stop.limit is not None and stop.scope == "micro_batch":
+            is_zeroed = losses.is_too_far(metrics["policy/stop_signal"].mean(), stop)
+            metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
+            loss_M = loss_M * 0.0 if is_zeroed else loss_M
+        return loss_M, metrics
+
+    return Objective(loss=loss, needs_entropy_gradient=cfg.entropy != 0)
+
+
+def _ratio(preset: Preset, terms: TokenTerms) -> Tensor:
+    if preset.ratio == "one":
+        return losses.no_ratio(terms)
+    return losses.token_ratio(terms) if preset.ratio == "token" else losses.sequence_ratio(terms)
+
+
+def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
+    if is_reference(preset.surrogate):
+        return load_surrogate(preset.surrogate)
+    return partial(_surrogate, preset, cfg)
+
+
+def _surrogate(
+    preset: Preset, cfg: AlgoConfig, ratio_M: Tensor, terms: TokenTerms
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the policy loss, and the share of tokens beyond its bounds where it has any."""
+    low = preset.clip_low
+    high = preset.clip_high
+    advantage_M = terms.advantage_M
+    if preset.surrogate == "reinforce":
+        return losses.reinforce(ratio_M, advantage_M, terms.logprob_M), {}
+    is_above_M = ratio_M > 1 + high
+    if preset.surrogate == "cispo":
+        loss_M = losses.cispo(ratio_M, advantage_M, terms.logprob_M, high=high)
+        return loss_M, {"policy/clip_fraction": is_above_M.float()}
+    if cfg.dual_clip is None:
+        loss_M = losses.clip(ratio_M, advantage_M, low=low, high=high)
+    else:
+        loss_M = losses.dual_clip(ratio_M, advantage_M, low=low, high=high, most=cfg.dual_clip)
+    return loss_M, {"policy/clip_fraction": (is_above_M | (ratio_M < 1 - low)).float()}
+
+
+def sft_objective() -> Objective:
+    """Build the negative log-likelihood of given tokens."""
+
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        loss_M = losses.nll(terms)
+        is_likely_M = (terms.logprob_M > torch.log(torch.tensor(0.5))).float()
+        return loss_M, {
+            "sft/token_loss": loss_M,
+            "sft/likely_tokens": is_likely_M,
+            "policy/entropy": terms.entropy_M,
+        }
+
+    return Objective(loss=loss)
 
 
 def distill_objective() -> Objective:
-    """Build the reverse KL; the teacher's log-probabilities take the reference's place."""
+    """Build the reverse KL to a teacher, KL(policy ‖ teacher), on the policy's own answers.
+
+    The teacher's log-probabilities take the reference's place. A token is credited with its own
+    distribution alone, not with where earlier tokens led, and no reward takes part.
+    """
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         assert terms.ref_logprob is not None, "distillation needs a teacher"
-        return reverse_kl(terms), {
+        return losses.reverse_kl(terms), {
             "distill/kl": losses.kl(terms.logprob_M, terms.ref_logprob, "k3"),
-            "distill/advantage": teacher_advantage(terms.logprob_M, terms.ref_logprob),
+            "distill/advantage": losses.teacher_advantage(terms.logprob_M, terms.ref_logprob),
             "policy/entropy": terms.entropy_M,
             "policy/engine_gap": (terms.logprob_M - sampling_logprobs(terms)).abs(),
         }
@@ -64,10 +150,10 @@ class PreferenceConfig(Config):
 
     name: Literal["dpo", "ipo"] = "dpo"
     beta: float = Field(default=0.1, gt=0.0)
-    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it go
+    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
     further."""
     smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """For dpo: the share of pairs taken to be the wrong way round (conservative DPO)."""
+    """For dpo: the share of pairs assumed to be labelled the wrong way round (conservative DPO)."""
     per_token: bool = False
     """Divide the log-ratio of an answer by its length, so that long answers do not weigh more."""
 
@@ -80,42 +166,15 @@ class PreferenceConfig(Config):
         return self
 
 
-def log_ratio(policy_P: Tensor, reference_P: Tensor) -> Tensor:
-    """The log-probability of an answer less that under the reference."""
-    return policy_P - reference_P
-
-
-def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
-    """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
-
-    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
-    conservative DPO).
-
-    >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
-    0.5544
-    """
-    logit_P = beta * (chosen_P - rejected_P)
-    return -(1 - smoothing) * logsigmoid(logit_P) - smoothing * logsigmoid(-logit_P)
-
-
-def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
-
-    >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
-    4.0
-    """
-    return (chosen_P - rejected_P - 1 / (2 * beta)).square()
-
-
 def preference_objective(cfg: PreferenceConfig) -> Objective:
     """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
 
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        chosen_P, rejected_P = pair_log_ratios(terms, per_token=cfg.per_token)
+        chosen_P, rejected_P = losses.pair_log_ratios(terms, per_token=cfg.per_token)
         if cfg.name == "ipo":
-            loss_P = ipo(chosen_P, rejected_P, beta=cfg.beta)
+            loss_P = losses.ipo(chosen_P, rejected_P, beta=cfg.beta)
         else:
-            loss_P = dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
+            loss_P = losses.dpo(chosen_P, rejected_P, beta=cfg.beta, smoothing=cfg.smoothing)
         return loss_P, {
             "preference/accuracy": (chosen_P > rejected_P).float(),
             "preference/margin": cfg.beta * (chosen_P - rejected_P),
@@ -124,21 +183,3 @@ def preference_objective(cfg: PreferenceConfig) -> Objective:
         }
 
     return Objective(loss=loss)
-
-
-def pair_log_ratios(terms: TokenTerms, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of chosen and rejected answers, summed over tokens or averaged."""
-    assert terms.chosen_P is not None and terms.rejected_P is not None, "preferences need pairs"
-    assert terms.ref_logprob is not None, "preferences need a reference"
-    ratio_S = log_ratio(
-        _by_sequence(terms.logprob_M, terms), _by_sequence(terms.ref_logprob, terms)
-    )
-    if per_token:
-        ratio_S = ratio_S / _by_sequence(torch.ones_like(terms.logprob_M), terms)
-    return ratio_S[terms.chosen_P], ratio_S[terms.rejected_P]
-
-
-def _by_sequence(value_M: Tensor, terms: TokenTerms) -> Tensor:
-    """Add up each sequence's tokens; where answers are compared, all sequences are of pairs."""
-    assert terms.chosen_P is not None
-    return value_M.new_zeros(2 * len(terms.chosen_P)).index_add(0, terms.segment_M, value_M)

@@ -1,8 +1,8 @@
 """Tango: credit for the steps of an answer that a verifier judged, and how the verifier learns.
 
-The reward of a step stands at its last token. A token is worth the step rewards still to come:
-those of the steps that end with it or after it. Answers without judged steps get none. A verifier
-is measured by its agreement with the outcome, and learns both verdicts by class weights.
+A step is rewarded at its last token, and a token is credited with the rewards of the steps that end
+with it or after it. Answers without judged steps get no step credit. A verifier is measured by its
+agreement with the outcome; class weights balance right and wrong solutions.
 """
 
 import math
@@ -14,7 +14,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from whet.algos.advantages import Array, State, leave_one_out, rewards_to_go, whiten, zscore
+from whet.algos.advantages import (
+    EPSILON,
+    Array,
+    GroupRule,
+    State,
+    leave_one_out,
+    rewards_to_go,
+    whiten,
+    zscore,
+)
 from whet.config import Config
 from whet.types import Step
 
@@ -22,10 +31,9 @@ StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedAnswer = tuple[Sequence[Step], int]
 """The judged steps of an answer, and its number of tokens."""
 StepCredit = Callable[[Sequence[Sequence[JudgedAnswer]]], list[list[Array]]]
-Rule = Callable[[Sequence[float]], list[float]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
-"""What Tango multiplies step credit by where it is centred but not divided by a deviation."""
+"""Tango's factor for step credit that is centred but not divided by a deviation."""
 
 
 class StepCreditConfig(Config):
@@ -36,7 +44,7 @@ class StepCreditConfig(Config):
     final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
     """Share at the end."""
     decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
-    """The way from the first share to the last; none keeps the first."""
+    """How the share falls from the first value to the last; none keeps the first."""
 
     @model_validator(mode="after")
     def _ends(self) -> "StepCreditConfig":
@@ -48,7 +56,7 @@ class StepCreditConfig(Config):
 
 
 def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
-    """The share of step credit when `progress` (0 to 1) of the planned updates are done.
+    """Return the share of step credit once `progress` (0 to 1) of the planned updates are done.
 
     >>> cfg = StepCreditConfig()
     >>> [round(alpha_at(0.1, cfg, progress), 4) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
@@ -64,7 +72,7 @@ def alpha_at(first: float, cfg: StepCreditConfig, progress: float) -> float:
 
 
 def blend(outcome: Array, step: Array, alpha: float) -> Array:
-    """Both parts are normalised for themselves before: their rewards are of different kinds."""
+    """Mix outcome and step advantages, each normalised separately before."""
     return (1 - alpha) * outcome + alpha * step
 
 
@@ -92,14 +100,14 @@ def to_tokens(answer: JudgedAnswer, rewards: Sequence[float]) -> Array:
     return rewards_to_go(at_ends)
 
 
-def _pool_groups(rule: Rule) -> StepCredit:
+def _pool_groups(rule: GroupRule) -> StepCredit:
     def credit(groups: Sequence[Sequence[JudgedAnswer]]) -> list[list[Array]]:
         return [_of_group(group, rule) for group in groups]
 
     return credit
 
 
-def _of_group(group: Sequence[JudgedAnswer], rule: Rule) -> list[Array]:
+def _of_group(group: Sequence[JudgedAnswer], rule: GroupRule) -> list[Array]:
     pool = [step.reward for steps, _ in group for step in steps]
     credits = iter(rule(pool) if len(pool) > 1 else [0.0] * len(pool))
     return [to_tokens(answer, [next(credits) for _ in answer[0]]) for answer in group]
@@ -117,7 +125,7 @@ def _scaled_leave_one_out(pool: Sequence[float]) -> list[float]:
 
 
 ONE_SIDED = 0.95
-"""A verifier that gives one verdict at least this often says one thing always..."""
+"""A verifier with the same verdict at least this often is one-sided..."""
 GUESSING = 0.55
 """...unless its balanced accuracy is above this."""
 
@@ -154,7 +162,7 @@ class Agreement:
 
     @property
     def balanced_accuracy(self) -> float | None:
-        """The mean of the shares among the right and the wrong; None unless both occur."""
+        """The mean of the recalls of right and wrong; None unless both occur."""
         if not self._truly(True) or not self._truly(False):
             return None
         return (self.recall(True) + self.recall(False)) / 2
@@ -187,8 +195,8 @@ class Agreement:
 def agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
     """Count pairs of truth and verdict.
 
-    >>> found = agreement([(True, True), (True, True), (False, True), (False, False)])
-    >>> found.balanced_accuracy, found.precision(False), round(found.f1(False), 4)
+    >>> counted = agreement([(True, True), (True, True), (False, True), (False, False)])
+    >>> counted.balanced_accuracy, counted.precision(False), round(counted.f1(False), 4)
     (0.75, 1.0, 0.6667)
     """
     return Agreement(counts=Counter(pairs))
@@ -198,8 +206,8 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
     """Name the figures of final verdicts, and of steps whose labels are known.
 
     Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
-    of finding a wrong one. What cannot be told, such as a balanced accuracy over solutions of one
-    kind, is left out.
+    of finding a wrong one. What is undefined, such as a balanced accuracy where all solutions are
+    right, is left out.
     """
     figures: dict[str, float | None] = {
         "verifier/accuracy": outcome.accuracy,
@@ -218,7 +226,6 @@ def verifier_metrics(outcome: Agreement, steps: Agreement) -> dict[str, float]:
 
 BalanceRule = Literal["sqrt_inverse", "inverse"]
 DECAY = 0.8
-EPSILON = 1e-6
 
 
 def class_weights(
@@ -226,7 +233,7 @@ def class_weights(
 ) -> tuple[list[float], State]:
     """Weigh answers of both kinds by the inverse of their running count; the mean is 1.
 
-    They multiply advantages. The first batch starts the counts.
+    The weights multiply advantages. The first batch starts the counts.
 
     >>> [round(weight, 4) for weight in class_weights([True, True, True, True, False], {})[0]]
     [0.8333, 0.8333, 0.8333, 0.8333, 1.6667]

@@ -34,7 +34,7 @@ PROOFS = (
         fault="shifted rewards",
         remedy=(
             "look for a changed order in whet/rollout/collect.py, whet/rewards/spec.py and "
-            "whet/train/credit.py"
+            "whet/train/rl_step.py"
         ),
         measure=policy_proofs.rewards,
     ),
@@ -72,7 +72,7 @@ PROOFS = (
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
-        remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.run_backward",
+        remedy="look at pack in whet/data/examples.py and the loop of Learner.run_backward",
         measure=learner_proofs.targets,
     ),
     Proof(

@@ -31,6 +31,9 @@ class Stage(Config):
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
 
 
+NO_LIMITS = Stage()
+
+
 class Curriculum(Config):
     """What all have in common; by itself it mixes all problems."""
 
@@ -48,7 +51,7 @@ class Curriculum(Config):
 
     def limits(self, step: int, steps: int) -> Stage:
         """Say what the stage of a step limits."""
-        return Stage()
+        return NO_LIMITS
 
     @property
     def sets_temperature(self) -> bool:

@@ -17,14 +17,19 @@ Detokenize = Callable[[Tokens], str]
 
 
 class Sampling(Config):
-    """Settings of one completion; its log-probabilities are taken before any truncation."""
+    """Settings of one completion.
+
+    Its log-probabilities are those before top_k, top_p and min_p, also in training: see
+    docs/sampling.md, Truncation.
+    """
 
     temperature: float = Field(default=1.0, ge=0.0)
     """Divides the logits; 0 takes the most likely token, whose log-probability counts as at 1."""
     top_k: int = Field(default=0, ge=0, le=1_000_000)
-    """Keep the k most likely tokens; 0 keeps all."""
+    """Draw from the k most likely tokens; 0 draws from all."""
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    """Keep the smallest set of most likely tokens whose probability reaches p; 1 keeps all."""
+    """Draw from the smallest set of most likely tokens whose probability reaches p; 1 draws from
+    all."""
     min_p: float = Field(default=0.0, ge=0.0, lt=1.0, json_schema_extra=CONSTANT)
     """Drop tokens less likely than this share of the most likely one; 0 keeps all."""
     max_tokens: int = Field(default=256, ge=1)

@@ -7,7 +7,7 @@ from functools import partial
 
 from rich.table import Table
 
-from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
@@ -21,7 +21,7 @@ from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
-from whet.recipes.tango import TangoConfig, Turn, num_turns
+from whet.recipes.tango import Side, TangoConfig, num_steps
 from whet.recipes.training import ModelStageConfig, StageConfig
 from whet.recipes.verifications import VerificationsConfig
 from whet.track.progress import printer
@@ -129,7 +129,7 @@ def _sides(
         samples=stage.group_size,
         prompt=prompt,
         new=new,
-        steps=num_turns(stage, Turn.GENERATOR, stage.steps),
+        steps=num_steps(stage, Side.GENERATOR, stage.steps),
     )
     verify = _job(
         stages,
@@ -140,7 +140,7 @@ def _sides(
         samples=stage.verifier_group_size,
         prompt=prompt + new,
         new=words,
-        steps=num_turns(stage, Turn.VERIFIER, stage.steps),
+        steps=num_steps(stage, Side.VERIFIER, stage.steps),
     )
     solve = _add_companions(solve, stage.algo)
     verify = _add_companions(verify, stage.verifier_algo)
@@ -182,7 +182,7 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     trained = cost.parameters if job.trained is None else job.trained
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
-    if resolve(algo).advantage == "gae" and job.train is not None:
+    if resolve_algorithm(algo).advantage == "gae" and job.train is not None:
         own = cost.width * trained + (
             0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
         )

@@ -18,7 +18,7 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
 )
 
-from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import DataError
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
@@ -88,7 +88,7 @@ def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
         count = num_parameters(str(model_folder(origin))) or 0.0 if origin else 0.0
         is_trained = train is not None and source.lora is None
         has_reference = is_trained and algo is not None and algo.kl > 0
-        has_critic = algo is not None and resolve(algo).advantage == "gae"
+        has_critic = algo is not None and resolve_algorithm(algo).advantage == "gae"
         # A CPU has no other memory to offload to.
         is_offloaded = width < 4 and train is not None and train.offload
         trained = count if is_trained and not is_offloaded else 0.0

@@ -12,17 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos import catalog, losses
+from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, TokenTerms
-from whet.algos.rows import ROWS, KlPlace, WeightsName
+from whet.algos.objectives import Objective, policy_objective
+from whet.algos.presets import PRESETS, KlPlace, WeightsName
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
 from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import fixtures
 from whet.proofs.base import Measure, find_worst
 from whet.rng import stream
-from whet.train import credit
-from whet.train.learner import LocalLearner, divide, score_batch
+from whet.train import learner as learner_module
+from whet.train import rl_step
+from whet.train.learner import Learner, score_batch
 from whet.train.optim import TrainConfig
 from whet.types import Group, Role, Rollout
 
@@ -44,8 +47,8 @@ def divisor() -> Measure:
     }
     off: dict[str, float] = {}
     for name, wanted in expected.items():
-        algo = catalog.build(catalog.AlgoConfig(weights=name), max_tokens=DIVISOR)
-        weighed = credit.weigh(fixtures.make_examples(), algo.weights)
+        algo = algorithm.build_algorithm(AlgoConfig(weights=name), max_tokens=DIVISOR)
+        weighed = learner_module.weigh(fixtures.make_examples(), algo.weights)
         off[name] = max(abs(e.weight / w - 1) for e, w in zip(weighed, wanted, strict=True))
     worst, gap = find_worst(off)
     text = f"weights of {len(off)} rules over {total} tokens are off by {gap:.1e}"
@@ -65,8 +68,8 @@ def targets() -> Measure:
             seen.append(len(terms.logprob_M))
             return 0.0 * terms.logprob_M, {}
 
-        learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
-        learner.accumulate(examples, catalog.Objective(loss=loss))
+        learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+        learner.accumulate(examples, Objective(loss=loss))
         scored = sum(len(scores) for scores in learner.logprobs(examples))
         missed = max(missed, abs(total - sum(seen)), abs(total - scored))
     sizes = f"micro-batches of {MICRO_TOKENS[0]} to {MICRO_TOKENS[-1]:,} tokens"
@@ -94,15 +97,15 @@ LIMIT = 1e-5
 """Of the norm, in float32: what another order of adding up may change."""
 CLOSE = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
-PENALISED = catalog.AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
-SEQUENCES = catalog.AlgoConfig(name="gspo")
+PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
+SEQUENCES = AlgoConfig(name="gspo")
 
 
 @torch.no_grad()
 def packing() -> Measure:
     """Score examples laid end to end and one by one."""
     model = fixtures.model(dtype=torch.float32)
-    examples = credit.weigh(fixtures.make_examples(), _algo(PENALISED).weights)
+    examples = learner_module.weigh(fixtures.make_examples(), _algo(PENALISED).weights)
     together, losses = _scores(model, examples)
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
@@ -119,7 +122,7 @@ def splits() -> Measure:
     model = fixtures.model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
         algo = _algo(cfg)
-        examples = credit.weigh(fixtures.make_examples(), algo.weights)
+        examples = learner_module.weigh(fixtures.make_examples(), algo.weights)
         alone = [[example] for example in examples]
         expected = _gradient(model, alone, algo.objective, one_by_one=True)
         for name, parts, tokens in _ways(examples):
@@ -137,14 +140,14 @@ def ratio() -> Measure:
     examples = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(micro_tokens=100), steps=1)
     off: dict[str, float] = {}
-    names = [name for name, row in ROWS.items() if row.steps is None and row.advantage != "gae"]
+    names = [name for name, row in PRESETS.items() if row.steps is None and row.advantage != "gae"]
     for name in names:
-        algo = catalog.build(catalog.AlgoConfig(name=name), max_tokens=16)
-        weighed = credit.weigh(examples, algo.weights)
-        metrics = divide(learner.accumulate(weighed, algo.objective))
+        algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
+        weighed = learner_module.weigh(examples, algo.weights)
+        metrics = learner.accumulate(weighed, algo.objective)
         learner.discard()
         off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
-        if ROWS[name].surrogate == "clip":
+        if PRESETS[name].surrogate == "clip":
             expected = -sum(e.weight * e.num_targets * float(np.mean(e.advantage)) for e in weighed)
             off[name] = max(off[name], abs(metrics["loss"] - expected) - 1e-5)
     worst, gap = find_worst(off)
@@ -152,8 +155,8 @@ def ratio() -> Measure:
     return Measure(gap=gap, limit=0.0, text=text + (f" ({worst})" if gap > 0 else ""))
 
 
-def _algo(cfg: catalog.AlgoConfig) -> catalog.Algorithm:
-    return catalog.build(cfg, max_tokens=16)
+def _algo(cfg: AlgoConfig) -> algorithm.Algorithm:
+    return algorithm.build_algorithm(cfg, max_tokens=16)
 
 
 def _scores(model: Transformer, examples: list[Example]) -> tuple[Tensor, float]:
@@ -182,12 +185,12 @@ def _distance(value: Tensor, wanted: Tensor) -> float:
 def _gradient(
     model: Transformer,
     parts: Sequence[Sequence[Example]],
-    objective: catalog.Objective,
+    objective: Objective,
     *,
     tokens: int = 10_000,
     one_by_one: bool = False,
 ) -> dict[str, Tensor]:
-    learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
+    learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
     model.zero_grad()
     for part in parts:
         if one_by_one:
@@ -225,7 +228,7 @@ def kl() -> Measure:
         # k2 is made for its gradient, and biased as a value.
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
         meant = {"k1": torch.zeros_like(slope_V), "k2": slope_V, "k3": forward_V}[name]
-        direct = catalog.AlgoConfig(
+        direct = AlgoConfig(
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
         gradient = _in_loss(direct, theta_V, reference_V)
@@ -247,10 +250,10 @@ def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
     return torch.autograd.grad(value, theta_V, retain_graph=True)[0]
 
 
-def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
+def _in_loss(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """The expected gradient of an objective whose tokens have no advantage: that of its penalty."""
     logprob_V = theta_V.log_softmax(0)
-    loss_V, _ = catalog.policy_objective(cfg).loss(
+    loss_V, _ = policy_objective(cfg).loss(
         _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
     )
     return _kl_gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
@@ -258,19 +261,19 @@ def _in_loss(cfg: catalog.AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> T
 
 def _of_algorithm(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """The expected gradient of RLOO with a KL and no reward, over all pairs of answers."""
-    cfg = catalog.AlgoConfig(name="rloo", kl=BETA, kl_in=place)
-    algo = catalog.build(cfg, max_tokens=1)
+    cfg = AlgoConfig(name="rloo", kl=BETA, kl_in=place)
+    algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
     groups = _pairs(logprob_V.detach().tolist())
-    selection = credit.select(groups, algo)
-    examples = credit.flatten(selection, temperature=1.0)
+    selection = rl_step.select(groups, algo)
+    examples = rl_step.flatten(selection, temperature=1.0)
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
         replace(item, ref_logprob=known) for item, known in zip(examples, references, strict=True)
     ]
-    examples, _ = credit.credit(selection, examples, algo, {})
-    shares = credit.weigh(examples[:2], algo.weights)
+    examples, _ = rl_step.credit(selection, examples, algo, {})
+    shares = learner_module.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
     loss_M, _ = algo.objective.loss(_terms(logprob_V[tokens], advantage_M, reference_V[tokens]))
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)

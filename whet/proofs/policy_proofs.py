@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whet.algos import catalog
-from whet.algos.catalog import AlgoConfig, build
+from whet.algos.algorithm import build_algorithm
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.engine.base import Counts, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
@@ -25,11 +25,12 @@ from whet.rng import stream
 from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
-from whet.train import checkpoint, credit
-from whet.train.learner import LocalLearner, update
+from whet.train import checkpoint, rl_step
+from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
-from whet.train.selftest import check_exact, compare
+from whet.train.rl_step import update_policy
+from whet.train.selftest import check_exact
 from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens, Verdict
 
 
@@ -121,9 +122,9 @@ def rewards() -> Measure:
             chat_engine, grader, task.problems("rl"), Sampling(), samples=samples, seed=0
         )
     groups = RewardSpec().apply(groups)
-    algo = catalog.build(catalog.AlgoConfig(name="dr_grpo"), max_tokens=8)
-    selection = credit.select(groups, algo)
-    examples, _ = credit.credit(selection, credit.flatten(selection, temperature=1.0), algo, {})
+    algo = build_algorithm(AlgoConfig(name="dr_grpo"), max_tokens=8)
+    selection = rl_step.select(groups, algo)
+    examples, _ = rl_step.credit(selection, rl_step.flatten(selection, temperature=1.0), algo, {})
     wrong = len(IS_RIGHT) * samples - len(examples)
     for example in examples:
         first, number = map(int, chat.message(example.tokens[example.start :]).split())
@@ -146,7 +147,7 @@ def engine(own: Policy | None = None) -> Measure:
     """
     policy = own or fixtures.policy()
     requests = fixtures.requests(policy.model.cfg.vocab_size)
-    exactness = check_exact(policy) if own else compare(policy, requests)
+    exactness = check_exact(policy) if own else compare_logprobs(policy, requests)
     # Our kernels give the same bits; elsewhere products of other shapes round otherwise.
     limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _rounding(policy)
     return Measure(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
@@ -157,7 +158,7 @@ def publish() -> Measure:
     policy = fixtures.policy()
     before = fixtures.sample_examples(policy)
     learner = policy.learner(TrainConfig(lr=0.05), steps=1)
-    update(learner, before, build(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
+    update_policy(learner, before, build_algorithm(AlgoConfig(name="grpo"), max_tokens=16), seed=0)
     change = np.concatenate(learner.logprobs(before)) - _engine_logprobs(before)
     moved = float(np.abs(change).mean())
     policy.publish(VERSION)
@@ -188,7 +189,7 @@ def _rounding(policy: Policy) -> float:
 
 
 STEPS = 4
-ALGO = build(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
+ALGO = build_algorithm(AlgoConfig(name="grpo", minibatches=2), max_tokens=16)
 
 
 def resume() -> Measure:
@@ -217,12 +218,12 @@ def resume() -> Measure:
     return Measure(gap=gap, limit=0.0 if first.device.type == "cpu" else 1e-6, text=text)
 
 
-def _step(policy: Policy, learner: LocalLearner, step: int) -> None:
+def _step(policy: Policy, learner: Learner, step: int) -> None:
     policy.publish(step)
     examples = fixtures.sample_examples(policy)
     was_settled = torch.are_deterministic_algorithms_enabled()
     set_determinism(True)
     try:
-        update(learner, examples, ALGO, seed=step)
+        update_policy(learner, examples, ALGO, seed=step)
     finally:
         set_determinism(was_settled)

@@ -1,5 +1,5 @@
-"""What a training run keeps: checkpoints, the best validation, a guard against collapse, and an end
-to steps that teach nothing."""
+"""Around the steps of training: validation, checkpoints, a guard against collapse, and a limit on
+steps that learn nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,80 @@ from typing import Protocol
 
 from pydantic import Field
 
-from whet.config import Config
+from whet.config import CONSTANT, Config
+from whet.engine.base import Sampling
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, solved_shares
-from whet.evals.validation import ValidationConfig, Validator
+from whet.evals.summary import EvalSummary, solved_shares, summarise
+from whet.grading.grader import Grader
+from whet.rng import derive
+from whet.rollout.collect import ChatEngine, collect
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
+from whet.tasks.base import solvable
 from whet.track.metrics import Tracker, split_by_origin
 from whet.track.progress import console, say
-from whet.train.checkpoint import Trained, load_training, save_training
+from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Group, Json
+from whet.types import Group, Json, Problem, Split
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
 """Answers that the table of a validation shows, always to the same problems."""
+
+
+class ValidationConfig(Config):
+    """Validation during training, which picks the checkpoint that is kept as the result."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between validations, the first before training; 0: after the last step only."""
+    split: Split = Field(default="dev", json_schema_extra=CONSTANT)
+    """The split to validate on, without problems that are known to have no solution."""
+    samples: int = Field(default=4, ge=1)
+    """Answers per problem; the result is their mean, with an interval over problems."""
+    temperature: float = Field(default=1.0, ge=0.0)
+    """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
+
+
+class Validator:
+    """Validates a policy on held-out problems, with the same random numbers every time."""
+
+    def __init__(
+        self,
+        cfg: ValidationConfig,
+        grader: Grader,
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        *,
+        seed: int,
+    ) -> None:
+        self.cfg = cfg
+        self.grader = grader
+        self.seed = derive(seed, "exam")
+        self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
+        self.problems = solvable(problems)
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether to validate after `step` of `steps`; never without problems."""
+        return bool(self.problems) and (
+            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
+        )
+
+    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
+        """Sample and grade answers to all problems; return the figures and the answers."""
+        groups = collect(
+            chat_engine,
+            self.grader,
+            self.problems,
+            self.sampling,
+            samples=self.cfg.samples,
+            seed=self.seed,
+            label="evaluate",
+        )
+        return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
 class SaveConfig(Config):
@@ -39,22 +94,16 @@ class SaveConfig(Config):
     """Newest checkpoints kept, besides the best."""
 
 
-@dataclass
-class Best:
-    """The best validation so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestValidation:
+    """The best validation so far; the step is -1 before the first."""
 
     step: int = -1
     value: float = -1.0
 
-    @property
-    def value_or_none(self) -> float | None:
-        """Its value; None where there has been none."""
-        return None if self.step < 0 else self.value
 
-
-class Checkpointed(Protocol):
-    """Something of a run whose state belongs to its checkpoints: files of its own, and what JSON
-    can say."""
+class Stateful(Protocol):
+    """Part of a run whose state is in its checkpoints: a JSON value, and files of its own."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -67,14 +116,14 @@ class GuardConfig(Config):
     restores: int = Field(default=0, ge=0)
     """How often a run may go back to its best validation; 0 is no guard."""
     lr_factor: float = Field(default=0.5, gt=0.0, lt=1.0)
-    """What the learning rate is multiplied by each time."""
+    """Multiplies the learning rate each time."""
 
     def without_effect(self) -> dict[str, str]:
         return {} if self.restores else {"lr_factor": "guard.restores is 0"}
 
 
 class CollapseGuard:
-    """Compares every validation with the best. A collapse is one whose 95 % interval lies wholly
+    """Compares every validation with the best. It is a collapse if its 95 % interval lies entirely
     below that of the best."""
 
     def __init__(
@@ -86,7 +135,7 @@ class CollapseGuard:
         *,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Watch over a learner; `then` is called after going back."""
+        """Lower the rate of `learner` after a restore, and call `then`."""
         self.cfg = cfg
         self.run = run
         self.learner = learner
@@ -105,8 +154,7 @@ class CollapseGuard:
     def watch(
         self, step: int, now: Estimate, best: int, go_back: Callable[[], bool]
     ) -> dict[str, float]:
-        """Look at the validation after `step`; after a collapse, `go_back` loads the weights of
-        step `best`."""
+        """Check the validation after `step`; after a collapse, `go_back` restores step `best`."""
         if not self.is_on:
             return {}
         if (
@@ -158,7 +206,7 @@ class EmptyStepLimit:
         self.num_empty = 0
 
     def after(self, metrics: Mapping[str, float]) -> None:
-        """Take note of a step."""
+        """Count a step, or start again at one with a gradient."""
         self.num_empty = self.num_empty + 1 if metrics["step/empty"] else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
             raise TrainError(
@@ -179,12 +227,11 @@ class EmptyStepLimit:
 
 
 class CheckpointManager:
-    """Resumes, validates, saves. After `step` steps everything a later step depends on is in one
-    checkpoint.
+    """Resumes, validates, saves. A checkpoint holds everything that later steps depend on.
 
-    `others` are models that train beside the policy, `parts` other things whose state is kept, by
-    name. Guard and critic are two of them; the critic goes back to earlier weights as the policy
-    does.
+    `others` are policies that train beside the first, with their learners; `parts` is everything
+    else with a state, by name. Guard and critic are two of them; when the guard restores a policy,
+    it restores the critic too.
     """
 
     def __init__(
@@ -194,9 +241,10 @@ class CheckpointManager:
         policy: Policy,
         learner: Learner,
         validator: Validator,
-        others: Mapping[str, Trained] | None = None,
         *,
-        parts: Mapping[str, Checkpointed] | None = None,
+        steps: int,
+        others: Others | None = None,
+        parts: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> None:
@@ -205,41 +253,41 @@ class CheckpointManager:
         self.policy = policy
         self.learner = learner
         self.validator = validator
-        self.others = others
+        self.steps = steps
+        self.others = others or {}
         self.guard = guard
         self.critic = critic
         optional = {"guard": guard, "critic": critic}
         self.parts = {**(parts or {})}
         self.parts |= {name: part for name, part in optional.items() if part is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
-        self.best = Best()
+        self.best = BestValidation()
         if guard is not None and guard.is_on and not validator.problems:
             raise ConfigError(
                 f"guard.restores = {guard.cfg.restores} needs validation to watch, and the split "
                 f"{validator.cfg.split} has no problems to ask"
             )
 
-    def resume(self) -> tuple[int, dict[str, Json]]:
-        """Load the newest sound checkpoint; the step to go on with and its state, or 0 and
-        nothing."""
+    def resume(self) -> int:
+        """Load the newest intact checkpoint; return the step to continue with, 0 without one."""
         latest = self.checkpoints.latest()
         if latest is None:
             self.run.rewind(-1)
-            return 0, {}
+            return 0
         step, folder = latest
         state = load_training(folder, self.policy, self.learner, self.others)
         best = state["best"]
         assert isinstance(best, list), "a checkpoint holds the best step and its value"
-        self.best = Best(int(str(best[0])), float(str(best[1])))
+        self.best = BestValidation(step=int(str(best[0])), value=float(str(best[1])))
         for name, part in self.parts.items():
             part.load(folder, state.get(name))
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
         console.print(f"going on from step {step:,}")
-        return step, state
+        return step
 
-    def before(self, step: int, state: dict[str, Json], tracker: Tracker) -> None:
+    def before(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
 
         With a guard this is also saved, so that there is something to go back to.
@@ -249,15 +297,15 @@ class CheckpointManager:
         is_guarded = self.guard is not None and self.guard.is_on
         self._validate(0, tracker, counts=is_guarded)
         if is_guarded:
-            self._save(0, state)
+            self._save(0)
 
-    def after(self, step: int, steps: int, state: dict[str, Json], tracker: Tracker) -> None:
-        """After `step` of `steps` are done: validate and save where due."""
-        is_due = self.validator.is_due(step, steps)
+    def after(self, step: int, tracker: Tracker) -> None:
+        """Validate and save after a step, where due."""
+        is_due = self.validator.is_due(step, self.steps)
         if is_due:
             self._validate(step, tracker)
-        if is_due or step == steps or step % self.cfg.every == 0:
-            self._save(step, state)
+        if is_due or step == self.steps or step % self.cfg.every == 0:
+            self._save(step)
 
     def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
         """Measure the policy; where it `counts`, its checkpoint may become the result."""
@@ -267,7 +315,7 @@ class CheckpointManager:
         self.run.write_eval(step, summary.to_json())
         mark = ""
         if counts and value >= self.best.value:  # of equals the later has seen more
-            self.best = Best(step, value)
+            self.best = BestValidation(step=step, value=value)
             mark = ", the best so far"
         console.print(
             f"[bold]validation[/] after step {step:,}: {_percent(summary)} of dev problems "
@@ -282,17 +330,16 @@ class CheckpointManager:
         tracker.log_answers(step, [group[0] for group in groups[::distance]])
 
     def _go_back(self) -> bool:
-        """Load weights and optimisers of the best validation, and go on with the schedule; False
-        where they are gone.
+        """Restore weights and optimisers of the best validation, and continue the schedule.
 
-        A critic goes back too, since it would else value a policy that no longer exists; one that
-        was in its head start then has it again.
+        False where that checkpoint is gone. A critic is restored too, or it would value a policy
+        that no longer exists; one that was in its head start then has it again.
         """
         best = self.checkpoints.best()
         if best is None:
             return False
         folder = best[1]
-        learners = [self.learner, *(other.learner for other in (self.others or {}).values())]
+        learners = [self.learner, *(learner for _, learner in self.others.values())]
         if self.critic is not None:
             learners.append(self.critic.learner)
         counts = [learner.num_steps for learner in learners]
@@ -303,32 +350,25 @@ class CheckpointManager:
             learner.num_steps = count
         return True
 
-    def _save(self, step: int, state: dict[str, Json]) -> None:
-        whole: dict[str, Json] = {**state, "best": [self.best.step, self.best.value]}
-
+    def _save(self, step: int) -> None:
         def write(folder: Path) -> None:
-            parts = {name: part.save(folder) for name, part in self.parts.items()}
-            save_training(folder, self.policy, self.learner, {**whole, **parts}, self.others)
+            state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
+            state |= {name: part.save(folder) for name, part in self.parts.items()}
+            save_training(folder, self.policy, self.learner, state, self.others)
 
         self.checkpoints.save(step, write)
         if self.best.step == step:
             self.checkpoints.mark_best(step)
 
     def result(self) -> tuple[int, Path]:
-        """The checkpoint to hand on: the best by validation."""
+        """Return the step and folder of the best checkpoint by validation, or else the last."""
         checkpoint = self.checkpoints.best() or self.checkpoints.latest()
         assert checkpoint is not None, "a run that ended has a checkpoint"
         return checkpoint
 
 
-def numbers(value: Json) -> dict[str, float]:
-    """Read numbers by name from the state of a checkpoint; none where nothing was kept."""
-    rows = value.items() if isinstance(value, dict) else ()
-    return {key: float(str(number)) for key, number in rows}
-
-
 def _by_origin(groups: Sequence[Group]) -> dict[str, float]:
-    """Give the figures of a validation for each task and source, where there are several."""
+    """Compute the figures of a validation for each task and source, where there are several."""
     metrics = {}
     for label, part in split_by_origin(groups).items():
         shares = solved_shares(part)

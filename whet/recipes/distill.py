@@ -1,5 +1,4 @@
-"""On-policy distillation: the policy answers, and a teacher says of each token how likely it would
-have been."""
+"""On-policy distillation: the policy answers, and a teacher scores each token of the answers."""
 
 from typing import Literal
 
@@ -15,8 +14,9 @@ from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.train.credit import to_example, weigh
+from whet.train.learner import weigh
 from whet.train.policy import open_teacher, with_reference
+from whet.train.rl_step import to_example
 from whet.types import Group
 
 COLUMNS = {
@@ -38,15 +38,14 @@ class DistillConfig(TrainingConfig):
     samples: int = Field(default=4, ge=1)
     """Answers to each problem."""
     teacher: ModelSource
-    """A model with the same tokenizer; it only reads."""
+    """A model with the same tokenizer, which is not trained."""
 
     def without_effect(self) -> dict[str, str]:
         return {"model.new": NEW_MODEL, "teacher.new": NEW_MODEL, "teacher.lora": "it only reads"}
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
-    """Bring a policy to its teacher on the policy's own answers: sample, let the teacher read,
-    update, publish."""
+    """Move a policy towards its teacher on the policy's own answers: sample, score, update."""
     session = open_session(cfg, run)
     task, policy, clock = session.task, session.policy, session.clock
     dtype = torch_dtype(cfg.train.dtype)
@@ -55,7 +54,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     problems = some_problems_of(task, cfg.problems, "rl")
     objective = distill_objective()
     manager = session.manager(learner)
-    start, _ = manager.resume()
+    start = manager.resume()
 
     def sample(step: int) -> list[Group]:
         batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
@@ -79,7 +78,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, {}, tracker)
+        manager.before(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -94,11 +93,11 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
-            manager.after(step + 1, cfg.steps, {}, tracker)
+            manager.after(step + 1, tracker)
     finish(run, manager)
 
 
 def answer_metrics(groups: list[Group]) -> dict[str, float]:
-    """Measure answers that nobody rewards."""
+    """Measure answers that have no reward."""
     metrics = rollup(groups)
     return {name: metrics[name] for name in metrics if name.startswith(("score/", "length/"))}

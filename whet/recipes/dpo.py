@@ -1,5 +1,4 @@
-"""Learning from preferences: of two answers to one prompt, the better is to become likelier. DPO
-and its kin."""
+"""Preference learning, DPO and IPO: of two answers to a prompt, make the better one more likely."""
 
 from typing import Literal
 
@@ -10,7 +9,6 @@ from whet.config import Config
 from whet.data.problems import some_problems_of
 from whet.data.views import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.errors import DataError
-from whet.evals.validation import evaluate
 from whet.recipes.checkpointing import CollapseGuard, GuardConfig
 from whet.recipes.training import (
     STEPS_PER_LINE,
@@ -22,6 +20,7 @@ from whet.recipes.training import (
     take_batch,
 )
 from whet.rng import derive
+from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
@@ -45,35 +44,35 @@ LEFT_OUT: dict[Fault, str] = {
 
 
 class PairsConfig(Config):
-    """Which answers are put against each other."""
+    """Which answers are compared."""
 
     rules: tuple[PairRule, ...] = Field(default=("correct",), min_length=1)
     """correct: right against wrong; short: of two right ones the shorter; first_wrong: at the first
     wrong step."""
     per_problem: int = Field(default=8, ge=1)
-    """Most pairs of a problem, by each rule."""
+    """Most pairs per problem and rule."""
 
 
 class OwnAnswers(Config):
-    """What the model is asked where its own answers are to be compared."""
+    """What the model is asked where its own answers are compared."""
 
     split: Literal["sft", "rl"] = "rl"
-    """Whose problems the model is asked."""
+    """The split of the problems."""
     problems: int | None = Field(default=None, ge=1)
-    """How many problems, the first ones of the split; none asks all of them."""
+    """How many problems, from the start of the split; none asks all of them."""
     samples: int = Field(default=8, ge=2)
     """Answers to each."""
 
 
 class DPOConfig(TrainingConfig):
-    """Whose answers are compared, how, with which model, for how long."""
+    """Which answers are compared, how, with which model, for how long."""
 
     kind: Literal["dpo"] = "dpo"
     batch: int = Field(default=32, ge=1)
     """Pairs in an optimiser step."""
     data: str | None = None
-    """A rollout file, a run folder that holds some, or `@stage` in a pipeline; none has the model
-    answer first."""
+    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples answers
+    of the model first."""
     own: OwnAnswers = OwnAnswers()
     """What the model is asked where `data` is none."""
     pairs: PairsConfig = PairsConfig()
@@ -89,8 +88,8 @@ class DPOConfig(TrainingConfig):
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
-    """Prefer better answers: pair stored or own ones, score them once by the starting model, step,
-    validate, save."""
+    """Prefer better answers: pair stored or own ones, score them once with the starting model, then
+    train on the pairs."""
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
@@ -111,7 +110,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
         pairs = score_pairs(view.pairs, policy.model, cfg.train.micro_tokens)
-        start, _ = manager.resume()
+        start = manager.resume()
         if cfg.data is None:
             run.write_rollouts("train", 0, [tuple(rollouts)])
         with (
@@ -120,7 +119,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
-            manager.before(start, {}, tracker)
+            manager.before(start, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
                 batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
@@ -128,26 +127,26 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())
                 advance(1)
-                manager.after(step + 1, cfg.steps, {}, tracker)
+                manager.after(step + 1, tracker)
     finish(run, manager)
 
 
 def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
-    """Read the answers to compare; where none are given, the model writes them before its first
-    step."""
+    """Read the answers to compare; without `data`, sample them from the starting model."""
     run = session.run
     if cfg.data is not None:
         return read_data(cfg.data)
     if 0 in run.rollout_steps("train"):
         return run.rollouts("train", 0)
     problems = some_problems_of(session.task, cfg.problems, cfg.own.split)[: cfg.own.problems]
-    groups = evaluate(
+    groups = collect(
         session.policy.chat_engine,
         session.grader,
         problems,
         cfg.sampling,
         samples=cfg.own.samples,
         seed=derive(cfg.seed, "own"),
+        label="evaluate",
     )
     return [rollout for group in groups for rollout in group]
 

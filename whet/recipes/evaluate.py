@@ -6,11 +6,11 @@ from pydantic import Field
 
 from whet.data.problems import some_problems_of
 from whet.evals.summary import EvalSummary, summarise
-from whet.evals.validation import evaluate
 from whet.grading.grader import Grader
 from whet.models.source import Dtype, open_model, torch_dtype
 from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
+from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.registry import build
 from whet.track.progress import console
@@ -26,16 +26,15 @@ class EvalConfig(ModelStageConfig):
 
     kind: Literal["eval"] = "eval"
     split: Split = "test"
-    """Whose problems are asked."""
+    """The split of the problems."""
     samples: int = Field(default=8, ge=1)
-    """Answers a problem at the sampling temperature; one greedy answer is measured as well."""
+    """Answers per problem at the sampling temperature; one greedy answer is measured as well."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
-    """Sample every problem, then answer it greedily; write answers, summaries, and say what came
-    out."""
+    """Answer every problem by sampling and greedily; write the answers and their summaries."""
     task = build(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
@@ -48,7 +47,15 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
             (GREEDY, greedy, 1),
         ):
             seed = derive(cfg.seed, "eval", number)
-            groups = evaluate(chat_engine, grader, problems, sampling, samples=samples, seed=seed)
+            groups = collect(
+                chat_engine,
+                grader,
+                problems,
+                sampling,
+                samples=samples,
+                seed=seed,
+                label="evaluate",
+            )
             summaries[number] = summarise(groups, ks=_ks(samples))
             run.write_rollouts("eval", number, groups)
             run.write_eval(number, summaries[number].to_json())

@@ -1,4 +1,4 @@
-"""Write a task's problems to disk, one file a split."""
+"""Write a task's problems to disk, one file per split."""
 
 from itertools import islice
 from typing import Annotated, Literal
@@ -18,9 +18,9 @@ class MakeConfig(StageConfig):
 
     kind: Literal["make"] = "make"
     seed: int = 0
-    """Every stage has one; problems are the same with any."""
+    """Every stage has one; the problems do not depend on it."""
     most: dict[Split, Annotated[int, Field(ge=0)]] = Field(default={})
-    """Most problems of a split, the first ones; a split that is not here is written whole."""
+    """Most problems of a split, from its start; a split that is not here is written whole."""
 
 
 def make(cfg: MakeConfig, run: RunStore) -> None:

@@ -5,45 +5,29 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig, resolve
-from whet.algos.catalog import build as build_algorithm
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.grading.check_task import check_first
-from whet.recipes.checkpointing import (
-    Checkpointed,
-    CollapseGuard,
-    EmptyStepLimit,
-    GuardConfig,
-    numbers,
-)
-from whet.recipes.training import (
-    Session,
-    TrainingConfig,
-    check_exactness,
-    finish,
-    open_session,
-)
+from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
+from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import GroupRequest, collect_groups
-from whet.rollout.gather import GatherConfig, RolloutQueue, gather
+from whet.rollout.collect import (
+    GatherConfig,
+    GroupRequest,
+    RolloutQueue,
+    collect_groups,
+    gather,
+)
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
-from whet.train.credit import credit, flatten, select
-from whet.train.critic import (
-    CriticConfig,
-    build_critic,
-    policy_steps,
-    update_with_critic,
-    with_values,
-)
-from whet.train.learner import update
-from whet.train.policy import reference_of, with_reference
+from whet.train.critic import CriticConfig
+from whet.train.rl_step import RLTrainer
 from whet.types import Group, Problem
 
 COLUMNS = {
@@ -66,13 +50,13 @@ class RLConfig(TrainingConfig):
     group_size: int = Field(default=8, ge=2)
     """Answers to each problem."""
     final_temperature: float | None = Field(default=None, gt=0.0)
-    """Where the temperature goes, along an exponential path over the steps; None keeps it."""
+    """Temperature of the last step, reached along an exponential path; None keeps it constant."""
     gather: GatherConfig = GatherConfig()
     """Which answers a step gathers, and which of them it trains on."""
     curriculum: CurriculumConfig = MixedCurriculum()
-    """Which problems come when."""
+    """Which problems are asked when."""
     lag: int = Field(default=0, ge=0)
-    """Steps between sampling and training on it; algo.staleness corrects for what moved in
+    """Steps between sampling a batch and training on it; algo.staleness corrects for the updates in
     between."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
@@ -95,7 +79,7 @@ class RLConfig(TrainingConfig):
                 "sampling.temperature = 0 gives all answers to a problem the same tokens, so there "
                 "is nothing to compare: set it above 0"
             )
-        if resolve(self.algo).steps is not None:
+        if resolve_algorithm(self.algo).steps is not None:
             raise ValueError(
                 f'algo.name = "{name}" credits judged steps, and rl has no judge: use grpo or rloo'
             )
@@ -108,7 +92,7 @@ class RLConfig(TrainingConfig):
         }
         if self.algo.kl > 0:
             del unused["train.offload_reference"]
-        if resolve(self.algo).advantage == "gae":
+        if resolve_algorithm(self.algo).advantage == "gae":
             del unused["critic"]
         if self.curriculum.sets_temperature:
             unused["final_temperature"] = (
@@ -118,64 +102,59 @@ class RLConfig(TrainingConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of answers, and moves towards those better than
-    their siblings."""
+    """Improve one policy: each step samples groups of answers, and makes those that are better than
+    the rest of their group more likely."""
     task = build(cfg.task)
     feed = open_feed(cfg, task)
     session = open_session(cfg, run, task=task)
     policy = session.policy
     clock = session.clock
-    exact = check_exactness(cfg.algo, policy, run, lag=cfg.lag)
-    algo = build_algorithm(exact, max_tokens=cfg.sampling.max_tokens)
-    reference = None
-    if algo.needs_reference:
-        reference = reference_of(policy.model, offload=cfg.train.offload_reference)
-    critic = build_critic(algo, policy, cfg.critic, cfg.train, steps=cfg.steps)
-    learner = policy.learner(cfg.train, steps=policy_steps(algo, cfg.critic, cfg.steps))
+    trainer = RLTrainer(
+        policy,
+        check_exactness(cfg.algo, policy, run, lag=cfg.lag),
+        cfg.train,
+        max_tokens=cfg.sampling.max_tokens,
+        steps=cfg.steps,
+        critic=cfg.critic,
+    )
+    learner = trainer.learner
     batches = RolloutQueue(
         lambda step: sample(cfg, session, feed, step), steps=cfg.steps, lag=cfg.lag
     )
     guard = CollapseGuard(cfg.guard, run, learner, cfg.validation, then=batches.drop)
-    patience = EmptyStepLimit()
-    parts: dict[str, Checkpointed] = {"feed": feed, "batches": batches, "patience": patience}
-    manager = session.manager(learner, parts=parts, guard=guard, critic=critic)
-    start, state = manager.resume()
-    baseline = numbers(state.get("baseline"))
+    empty_limit = EmptyStepLimit()
+    manager = session.manager(
+        learner,
+        parts={"feed": feed, "batches": batches, "patience": empty_limit, "baseline": trainer},
+        guard=guard,
+        critic=trainer.critic,
+    )
+    start = manager.resume()
     with (
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, {}, tracker)
+        manager.before(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
             groups = batches.take(step)
             feed.observe(groups)
-            selection = select(groups, algo, cfg.gather)
-            temperature = sampling_at(cfg, step).temperature
-            examples = flatten(selection, temperature=temperature)
-            learner.make_room(examples)
-            with clock.measure("score"):
-                if reference is not None:
-                    examples = with_reference(examples, reference, cfg.train.micro_tokens)
-                if critic is not None:
-                    examples = with_values(examples, critic)
-            examples, baseline = credit(
-                selection, examples, algo, baseline, progress=step / cfg.steps
+            metrics = trainer.step(
+                groups,
+                gather=cfg.gather,
+                temperature=sampling_at(cfg, step).temperature,
+                progress=step / cfg.steps,
+                seed=derive(cfg.seed, "update", step),
+                clock=clock,
             )
-            key = derive(cfg.seed, "update", step)
-            with clock.measure("update"):
-                if critic is None:
-                    metrics = update(learner, examples, algo, seed=key)
-                else:
-                    metrics = update_with_critic(learner, critic, examples, algo, seed=key)
             run.write_rollouts("train", step + 1, groups)
             metrics = step_metrics(cfg, groups, step) | metrics | feed.metrics(step)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            patience.after(metrics)
-            manager.after(step + 1, cfg.steps, {"baseline": dict(baseline)}, tracker)
+            empty_limit.after(metrics)
+            manager.after(step + 1, tracker)
     finish(run, manager)
 
 
@@ -193,7 +172,7 @@ def open_feed(cfg: RLConfig, task: Task) -> Feed:
 
 
 def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
-    """Sample a step: problems taken and varied, answers scored and rewarded."""
+    """Sample a step: take and vary problems, sample answers, score and reward them."""
 
     def new(first: int, count: int) -> list[GroupRequest]:
         problems = enumerate(feed.take(count, step), start=first)
@@ -219,7 +198,7 @@ def step_metrics(cfg: RLConfig, groups: list[Group], step: int) -> dict[str, flo
 
 
 def sampling_at(cfg: RLConfig, step: int) -> Sampling:
-    """Return how a step samples, which is also how its samples are scored."""
+    """Return the sampling settings of a step; its log-probabilities are at the same temperature."""
     temperature = cfg.curriculum.temperature(
         step, cfg.steps, cfg.sampling.temperature, cfg.final_temperature
     )
@@ -227,7 +206,7 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
 
 
 def _request(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> GroupRequest:
-    """Put a problem to the policy: in which words, at which temperature, with how many tokens."""
+    """Make the request for a problem: its wording, temperature and token limit."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
     varied = task.vary(problem, derive(cfg.seed, "vary", step, index))

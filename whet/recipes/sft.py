@@ -1,11 +1,11 @@
-"""Supervised fine-tuning: imitate stored answers, loss on responses only."""
+"""Supervised fine-tuning (SFT) on stored answers, with the loss on responses only."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from whet.algos.catalog import sft_objective
 from whet.algos.losses import token_mean
+from whet.algos.objectives import sft_objective
 from whet.data.views import make_sft_examples, texts
 from whet.recipes.training import (
     STEPS_PER_LINE,
@@ -19,7 +19,7 @@ from whet.rng import derive
 from whet.store.run import RunStore
 from whet.track.metrics import open_trackers
 from whet.track.progress import bar, console, screen
-from whet.train.credit import weigh
+from whet.train.learner import weigh
 
 COLUMNS = {
     "loss": "loss",
@@ -40,11 +40,11 @@ class SFTConfig(TrainingConfig):
     batch: int = Field(default=32, ge=1)
     """Examples in an optimiser step."""
     data: str
-    """A rollout file, a run folder that holds some, or `@stage` in a pipeline."""
+    """A rollout file, a run folder with rollouts, or `@stage` in a pipeline."""
 
 
 def sft(cfg: SFTConfig, run: RunStore) -> None:
-    """Fit a model to teacher answers: tokenise, shuffle, step, validate, save."""
+    """Fine-tune a model on stored answers: tokenise, shuffle, step, validate, save."""
     rollouts = read_data(cfg.data)
     model_seed = derive(cfg.seed, "model")
     session = open_session(cfg, run, texts=texts(rollouts), model_seed=model_seed)
@@ -58,13 +58,13 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     learner = policy.learner(cfg.train, steps=cfg.steps)
     manager = session.manager(learner)
     objective = sft_objective()
-    start, _ = manager.resume()
+    start = manager.resume()
     with (
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, every=STEPS_PER_LINE, console=screen()) as tracker,
         bar("sft", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, {}, tracker)
+        manager.before(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             batch = weigh(take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean)
@@ -72,5 +72,5 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics = learner.update(batch, objective)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            manager.after(step + 1, cfg.steps, {}, tracker)
+            manager.after(step + 1, tracker)
     finish(run, manager)

@@ -5,29 +5,33 @@ outcome and steps. A verifier's turn samples one solution a problem and several 
 and learns to agree with the truth.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from whet.algos.advantages import State
-from whet.algos.catalog import AlgoConfig, resolve
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import Agreement, BalanceRule, agreement, class_weights, verifier_metrics
 from whet.data.feed import Feed
-from whet.data.problems import problems_of, some_problems_of
+from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
-from whet.evals.validation import Validator
 from whet.grading.check_task import check_first
-from whet.grading.grader import Grader
-from whet.models.source import ModelSource, torch_device
-from whet.recipes.checkpointing import Checkpointed, CheckpointManager, EmptyStepLimit, numbers
-from whet.recipes.training import NEW_MODEL, TrainingConfig, check_exactness, finish
+from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.recipes.checkpointing import EmptyStepLimit, Stateful
+from whet.recipes.training import (
+    NEW_MODEL,
+    Session,
+    TrainingConfig,
+    check_exactness,
+    finish,
+    open_session,
+)
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import collect
@@ -39,16 +43,15 @@ from whet.rollout.verification import (
     with_steps,
 )
 from whet.store.run import RunStore
-from whet.tasks.base import Task
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
-from whet.track.metrics import Clock, open_trackers, rollup
+from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
+from whet.train.checkpoint import read_numbers
 from whet.train.learner import Metrics
-from whet.train.memory import device_memory, peak_counter
 from whet.train.optim import TrainConfig
-from whet.train.policy import set_determinism
-from whet.train.trainee import Trainee, open_trainee
+from whet.train.policy import build_policy
+from whet.train.rl_step import RLTrainer
 from whet.types import Group, Json
 
 COLUMNS = {
@@ -62,22 +65,22 @@ COLUMNS = {
 }
 
 
-class Turn(StrEnum):
-    """Whose step it is."""
+class Side(StrEnum):
+    """Which of the two a step trains."""
 
     GENERATOR = "generator"
     VERIFIER = "verifier"
 
 
 class TangoConfig(TrainingConfig):
-    """Who solves, who verifies, and how they take turns. Settings without a name before them are
-    the generator's."""
+    """Who solves, who verifies, and how they take turns. Settings without the prefix `verifier_`
+    are the generator's."""
 
     kind: Literal["tango"] = "tango"
     steps: int = Field(default=440, ge=1)
-    """Steps of both together."""
+    """Steps of both sides together."""
     warmup: int = Field(default=40, ge=0)
-    """First steps, all the verifier's."""
+    """First steps, which train only the verifier."""
     generator_turns: int = Field(default=3, ge=1)
     """Steps of the generator in a row, after the warm-up."""
     verifier_turns: int = Field(default=1, ge=0)
@@ -108,7 +111,7 @@ class TangoConfig(TrainingConfig):
     """How a verifier's step weighs right and wrong solutions by how rare they are: inverse gives
     both kinds the same total, sqrt_inverse (RL-Tango's) leaves the frequent one ahead."""
     verifier_train: TrainConfig = TrainConfig()
-    """How the verifier's weights move."""
+    """The verifier's optimiser, and what it costs in memory."""
     verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
     """How many verifications are sampled at once, in how much memory."""
 
@@ -120,16 +123,20 @@ class TangoConfig(TrainingConfig):
                 f"steps = {self.steps} should be more"
             )
         for key, algo in (("algo", self.algo), ("verifier_algo", self.verifier_algo)):
-            if resolve(algo).advantage == "gae":
+            if resolve_algorithm(algo).advantage == "gae":
                 raise ValueError(
                     f'{key}.name = "{algo.name}" needs a critic, which this recipe does not train'
                 )
-        if resolve(self.verifier_algo).steps is not None:
+        if resolve_algorithm(self.verifier_algo).steps is not None:
             raise ValueError(
                 f'verifier_algo.name = "{self.verifier_algo.name}" is for the generator: '
                 "use grpo or rloo"
             )
         return self
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.train.deterministic or self.verifier_train.deterministic
 
     def without_effect(self) -> dict[str, str]:
         unused = super().without_effect() | {"verifier.new": NEW_MODEL}
@@ -143,78 +150,53 @@ class TangoConfig(TrainingConfig):
 def tango(cfg: TangoConfig, run: RunStore) -> None:
     """Improve both: each step is one side's, on solutions of fresh problems and verifications of
     them."""
-    set_determinism(cfg.train.deterministic or cfg.verifier_train.deterministic)
     pair = open_pair(cfg, run)
-    problems = problems_of(pair.task, cfg.problems, cfg.validation.split)
-    validator = Validator(cfg.validation, pair.grader, problems, cfg.sampling, seed=cfg.seed)
-    generator, verifier = pair.generator, pair.verifier
-    others = {"verifier": verifier.checkpointed_pair}
-    patience = {turn: EmptyStepLimit() for turn in Turn}
-    parts: dict[str, Checkpointed] = {"feed": pair.feed}
-    parts |= {f"{turn}_patience": patience[turn] for turn in Turn}
-    manager = CheckpointManager(
-        cfg.save, run, generator.policy, generator.learner, validator, others, parts=parts
-    )
-    start, state = manager.resume()
-    memory = Memory.from_json(state)
+    session, generator, verifier = pair.session, pair.generator, pair.verifier
+    empty_limits = {side: EmptyStepLimit() for side in Side}
+    parts: dict[str, Stateful] = {
+        "feed": pair.feed,
+        "baseline": generator,
+        "verifier_baseline": verifier,
+        "counts": pair.counts,
+        "is_guarded": pair.is_guarded,
+    }
+    parts |= {f"{side}_patience": limit for side, limit in empty_limits.items()}
+    others = {"verifier": (verifier.policy, verifier.learner)}
+    manager = session.manager(generator.learner, others=others, parts=parts)
+    start = manager.resume()
     with (
-        pair.grader,
+        session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("tango", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, {}, tracker)
+        manager.before(start, tracker)
         for step in range(start, cfg.steps):
-            pair.clock.start()
+            session.clock.start()
             generator.policy.publish(step)
             verifier.policy.publish(step)
-            turn = turn_at(cfg, step)
-            result = TURNS[turn](pair, step, memory)
-            run.write_rollouts("train", step + 1, result.groups)
-            tracker.log(step + 1, result.metrics | pair.clock.lap())
+            side = side_at(cfg, step)
+            train = train_generator if side is Side.GENERATOR else train_verifier
+            groups, metrics = train(pair, step)
+            run.write_rollouts("train", step + 1, groups)
+            tracker.log(step + 1, metrics | session.clock.lap())
             advance(1)
-            patience[turn].after({"step/empty": float(result.is_stuck)})
-            memory = result.memory
-            manager.after(step + 1, cfg.steps, memory.to_json(), tracker)
+            empty_limits[side].after({"step/empty": float(is_stuck(metrics))})
+            manager.after(step + 1, tracker)
     model = str(manager.result()[1].relative_to(run.folder))
     finish(run, manager, verifier=f"{model}/others/verifier")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What a step leaves for the next, in the checkpoint."""
+class StoredValue:
+    """A JSON value that checkpoints keep."""
 
-    baseline: State = field(default_factory=dict)
-    verifier_baseline: State = field(default_factory=dict)
-    counts: State = field(default_factory=dict)
-    """Running counts of right and wrong solutions that the verifier trained on."""
-    is_guarded: bool = False
-    """Whether steps counted for nothing when the generator last had its turn."""
+    def __init__(self, value: Json) -> None:
+        self.value = value
 
-    def to_json(self) -> dict[str, Json]:
-        return asdict(self)
+    def save(self, folder: Path) -> Json:
+        return self.value
 
-    @staticmethod
-    def from_json(row: Mapping[str, Json]) -> "Memory":
-        names = ("baseline", "verifier_baseline", "counts")
-        states = {name: numbers(row.get(name)) for name in names}
-        return Memory(**states, is_guarded=row.get("is_guarded") is True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TurnResult:
-    """What a step gives: its rollouts, its metrics, and what it leaves for the next."""
-
-    groups: list[Group]
-    metrics: Metrics
-    memory: Memory
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether nothing was learned, for other reasons than that the verifier is right
-        already."""
-        return self.metrics["step/empty"] > 0 and not (
-            "verifier_reward/mean" in self.metrics and self.metrics["verifier/accuracy"] > 0.5
-        )
+    def load(self, folder: Path, state: Json) -> None:
+        self.value = state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -222,42 +204,47 @@ class TangoPair:
     """Both sides, and what they work on."""
 
     cfg: TangoConfig
-    task: Task
+    session: Session
     judge: Verify
     feed: Feed
-    generator: Trainee
-    verifier: Trainee
-    grader: Grader
-    clock: Clock
+    generator: RLTrainer
+    verifier: RLTrainer
+    counts: StoredValue
+    """Running counts of right and wrong solutions that the verifier trained on."""
+    is_guarded: StoredValue
+    """Whether step credit was switched off in the generator's last step."""
 
-    def solutions(self, step: int, samples: int) -> list[Group]:
-        """Solve the next problems."""
+    def solve(self, step: int, samples: int) -> list[Group]:
+        """Sample solutions of the next problems."""
         cfg = self.cfg
+        task = self.session.task
         problems = [
-            self.task.vary(problem, derive(cfg.seed, "vary", step, index))
+            task.vary(problem, derive(cfg.seed, "vary", step, index))
             for index, problem in enumerate(self.feed.take(cfg.problems_per_step, step))
         ]
-        seed = derive(cfg.seed, "rollout", step)
-        chat_engine, clock = self.generator.policy.chat_engine, self.clock
         return collect(
-            chat_engine,
-            self.grader,
+            self.generator.policy.chat_engine,
+            self.session.grader,
             problems,
             cfg.sampling,
             samples=samples,
-            seed=seed,
-            clock=clock,
+            seed=derive(cfg.seed, "rollout", step),
+            clock=self.session.clock,
         )
 
-    def verifications(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
-        """Verify every solution that can be judged."""
-        cfg, policy = self.cfg, self.verifier.policy
+    def verify(self, step: int, solved: Sequence[Group], samples: int) -> list[Group]:
+        """Sample verifications of every solution that can be judged."""
+        cfg = self.cfg
+        policy = self.verifier.policy
         room = policy.engine.context - cfg.verifier_sampling.max_tokens
-        problems = make_verifications(solved, self.judge, policy.chat_engine, room)
-        seed = derive(cfg.seed, "verify", step)
-        chat_engine, sampling, clock = policy.chat_engine, cfg.verifier_sampling, self.clock
         judged = collect(
-            chat_engine, self.grader, problems, sampling, samples=samples, seed=seed, clock=clock
+            policy.chat_engine,
+            self.session.grader,
+            make_verifications(solved, self.judge, policy.chat_engine, room),
+            cfg.verifier_sampling,
+            samples=samples,
+            seed=derive(cfg.seed, "verify", step),
+            clock=self.session.clock,
         )
         return mark_verifier(judged)
 
@@ -271,96 +258,100 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         )
     feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
     check_first(task, feed.problems, cfg.grading)
-    updates = {turn: num_turns(cfg, turn, cfg.steps) for turn in Turn}
-    name = run.folder.name
-    device = torch_device()
-    prove = partial(check_exactness, run=run)
-    open_one = partial(open_trainee, seed=cfg.seed, prove=prove, memory=device_memory(device))
-    generator = open_one(
-        cfg.model,
-        cfg.algo,
-        cfg.sampling,
+    session = open_session(cfg, run, task=task, judge=judge)
+    generator = RLTrainer(
+        session.policy,
+        check_exactness(cfg.algo, session.policy, run),
         cfg.train,
-        cfg.engine,
-        updates=updates[Turn.GENERATOR],
-        name=name,
+        max_tokens=cfg.sampling.max_tokens,
+        steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
-    verifier = open_one(
-        cfg.verifier,
-        cfg.verifier_algo,
-        cfg.verifier_sampling,
-        cfg.verifier_train,
+    model, tokenizer = open_model(
+        cfg.verifier, dtype=torch_dtype(cfg.verifier_train.dtype), texts=[], seed=cfg.seed
+    )
+    policy = build_policy(
+        model,
+        tokenizer,
         cfg.verifier_engine,
-        updates=updates[Turn.VERIFIER],
-        name=f"{name}-verifier",
+        name=f"{run.folder.name}-verifier",
+        memory=session.policy.memory,
     )
-    if verifier.policy.engine.context <= cfg.verifier_sampling.max_tokens:
+    verifier = RLTrainer(
+        policy,
+        check_exactness(cfg.verifier_algo, policy, run),
+        cfg.verifier_train,
+        max_tokens=cfg.verifier_sampling.max_tokens,
+        steps=max(num_steps(cfg, Side.VERIFIER, cfg.steps), 1),
+    )
+    if policy.engine.context <= cfg.verifier_sampling.max_tokens:
         raise ConfigError(
             f"verifier_sampling.max_tokens = {cfg.verifier_sampling.max_tokens} leaves no room for "
-            f"a solution in the verifier's context of {verifier.policy.engine.context} tokens"
+            f"a solution in the verifier's context of {policy.engine.context} tokens"
         )
     return TangoPair(
         cfg=cfg,
-        task=task,
+        session=session,
         judge=judge,
         feed=feed,
         generator=generator,
         verifier=verifier,
-        grader=Grader([task, judge], cfg.grading),
-        clock=Clock(peak_bytes=peak_counter(device)),
+        counts=StoredValue({}),
+        is_guarded=StoredValue(False),
     )
 
 
-def train_generator(pair: TangoPair, step: int, memory: Memory) -> TurnResult:
-    """Credit outcome and judged steps; the steps count for nothing while the verifier says one
-    thing always."""
+def train_generator(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
+    """Credit outcome and judged steps; steps get no credit while the verifier always says the
+    same."""
     cfg = pair.cfg
-    solved = pair.solutions(step, cfg.group_size)
-    judged = pair.verifications(step, solved, cfg.judgements)
+    solved = pair.solve(step, cfg.group_size)
+    judged = pair.verify(step, solved, cfg.judgements)
     solved = cfg.reward.apply(with_steps(solved, judged, pair.judge, pair.generator.policy.chat))
     outcome, steps = _agreements(pair, solved, judged)
-    if outcome.is_one_sided and not memory.is_guarded:
+    if outcome.is_one_sided and not pair.is_guarded.value:
         say(
             f"step {step + 1}: the verifier always says the same, so its verdicts on steps do not "
             "count until they differ"
         )
-    progress = num_turns(cfg, Turn.GENERATOR, step) / num_turns(cfg, Turn.GENERATOR, cfg.steps)
-    has_steps = not outcome.is_one_sided
-    metrics, baseline = pair.generator.improve(
+    pair.is_guarded.value = outcome.is_one_sided
+    progress = num_steps(cfg, Side.GENERATOR, step) / num_steps(cfg, Side.GENERATOR, cfg.steps)
+    update = pair.generator.step(
         solved,
-        memory.baseline,
-        seed=derive(cfg.seed, "update", step),
+        temperature=cfg.sampling.temperature,
         progress=progress,
-        has_steps=has_steps,
-        clock=pair.clock,
+        has_step_credit=not outcome.is_one_sided,
+        seed=derive(cfg.seed, "update", step),
+        clock=pair.session.clock,
     )
     counts = [len(rollout.steps) for group in solved for rollout in group]
-    metrics |= {
-        "steps/alpha": pair.generator.algo.alpha(progress) if has_steps else 0.0,
+    update |= {
+        "steps/alpha": 0.0 if outcome.is_one_sided else pair.generator.algo.alpha(progress),
         "steps/guarded": float(outcome.is_one_sided),
         "steps/judged": fmean(count > 0 for count in counts),
         "steps/count": fmean(counts),
     }
-    metrics = rollup(solved) | metrics | verifier_metrics(outcome, steps)
-    memory = replace(memory, baseline=baseline, is_guarded=outcome.is_one_sided)
-    return TurnResult(groups=[*solved, *judged], metrics=metrics, memory=memory)
+    metrics = rollup(solved) | update | verifier_metrics(outcome, steps)
+    return [*solved, *judged], metrics
 
 
-def train_verifier(pair: TangoPair, step: int, memory: Memory) -> TurnResult:
-    """Reward agreement with the truth and form; solutions of the rarer kind weigh more."""
+def train_verifier(pair: TangoPair, step: int) -> tuple[list[Group], Metrics]:
+    """Reward agreement with the truth and the format; solutions of the rarer kind weigh more."""
     cfg = pair.cfg
-    solved = pair.solutions(step, 1)
-    judged = cfg.verifier_reward.apply(pair.verifications(step, solved, cfg.verifier_group_size))
+    solved = pair.solve(step, 1)
+    judged = cfg.verifier_reward.apply(pair.verify(step, solved, cfg.verifier_group_size))
     if not judged:
-        return TurnResult(groups=solved, metrics={"step/empty": 1.0}, memory=memory)
+        return solved, {"step/empty": 1.0}
     is_right = [group[0].problem.answer == WORDS[True] for group in judged]
-    weights, counts = class_weights(is_right, memory.counts, rule=cfg.balance)
-    update, baseline = pair.verifier.improve(
+    weights, counts = class_weights(is_right, read_numbers(pair.counts.value), rule=cfg.balance)
+    pair.counts.value = {**counts}
+    update = pair.verifier.step(
         judged,
-        memory.verifier_baseline,
+        temperature=cfg.verifier_sampling.temperature,
+        group_weights={
+            group[0].group: weight for group, weight in zip(judged, weights, strict=True)
+        },
         seed=derive(cfg.seed, "update", step),
-        weights={group[0].group: weight for group, weight in zip(judged, weights, strict=True)},
-        clock=pair.clock,
+        clock=pair.session.clock,
     )
     metrics = {f"verifier_{name}": value for name, value in (rollup(judged) | update).items()}
     metrics |= verifier_metrics(*_agreements(pair, solved, judged)) | {
@@ -368,37 +359,38 @@ def train_verifier(pair: TangoPair, step: int, memory: Memory) -> TurnResult:
         "verifier/count_wrong": counts["wrong"],
         "step/empty": update["step/empty"],
     }
-    memory = replace(memory, verifier_baseline=baseline, counts=counts)
-    return TurnResult(groups=[*solved, *judged], metrics=metrics, memory=memory)
+    return [*solved, *judged], metrics
 
 
-TURNS = {Turn.GENERATOR: train_generator, Turn.VERIFIER: train_verifier}
+def is_stuck(metrics: Metrics) -> bool:
+    """Whether a step learned nothing, for another reason than a verifier that is right already."""
+    return metrics["step/empty"] > 0 and not (
+        "verifier_reward/mean" in metrics and metrics["verifier/accuracy"] > 0.5
+    )
 
 
 def _agreements(
     pair: TangoPair, solved: Sequence[Group], judged: Sequence[Group]
 ) -> tuple[Agreement, Agreement]:
-    """How final verdicts agree with the truth, and verdicts on steps with what the task knows of
-    them."""
-    steps = step_pairs(solved, judged, pair.judge, pair.task)
+    """Compare final verdicts with the truth, and verdicts on steps with the task's labels."""
+    steps = step_pairs(solved, judged, pair.judge, pair.session.task)
     return agreement(outcome_pairs(judged, pair.judge)), agreement(steps)
 
 
-def turn_at(cfg: TangoConfig, step: int) -> Turn:
-    """Whose step it is: the verifier's while it warms up, then some of the generator's, some of the
-    verifier's, again.
+def side_at(cfg: TangoConfig, step: int) -> Side:
+    """Return whose step it is: the verifier's during warm-up, then both in turns.
 
     >>> model = ModelSource(path="m")
     >>> cfg = TangoConfig(
     ...     task="game24", model=model, verifier=model, warmup=1, generator_turns=2
     ... )
-    >>> "".join(turn_at(cfg, step)[0] for step in range(8))
+    >>> "".join(side_at(cfg, step)[0] for step in range(8))
     'vggvggvg'
     """
     turn = (step - cfg.warmup) % (cfg.generator_turns + cfg.verifier_turns)
-    return Turn.GENERATOR if step >= cfg.warmup and turn < cfg.generator_turns else Turn.VERIFIER
+    return Side.GENERATOR if step >= cfg.warmup and turn < cfg.generator_turns else Side.VERIFIER
 
 
-def num_turns(cfg: TangoConfig, turn: Turn, before: int) -> int:
-    """How many steps before a step are one side's."""
-    return sum(turn_at(cfg, step) is turn for step in range(before))
+def num_steps(cfg: TangoConfig, side: Side, before: int) -> int:
+    """Count the steps of one side before a step."""
+    return sum(side_at(cfg, step) is side for step in range(before))

@@ -25,15 +25,15 @@ CHUNK = 16
 
 
 class TeachConfig(StageConfig):
-    """Who teaches what: the task itself writes its solutions."""
+    """Which problems are answered, how often; the task itself writes the answers."""
 
     kind: Literal["teach"] = "teach"
     problems: str | None = None
     """Folder of problems; None takes the task's own."""
     split: Split = "sft"
-    """Whose problems are answered."""
+    """The split of the problems."""
     per_problem: int = Field(default=33, ge=1)
-    """Answers tried a problem; the same answer to the same question is kept once."""
+    """Answers written per problem; repeats of the same answer are dropped."""
     unsolvable: bool = False
     """Also answer problems that are known to have no solution."""
     workers: int = Field(default=2, ge=1)
@@ -41,7 +41,7 @@ class TeachConfig(StageConfig):
 
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
-    """Write the answers of every problem, each graded: a wrong one would be a fault of the task."""
+    """Write and grade the answers to every problem; a wrong one is a bug of the task."""
     problems = some_problems_of(build(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
     groups: list[Group] = []
     with bar("traces", len(problems) * cfg.per_problem) as advance:
@@ -63,12 +63,12 @@ def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]
         for chunk in chunks:
             yield from write_groups(cfg, chunk)
         return
-    # A fresh interpreter a worker: forking one that runs torch's threads can hang.
+    # A fresh interpreter per worker: forking one that runs torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         max_workers=cfg.workers, mp_context=context, initializer=_follow_parent
     ) as pool:
-        # Workers are born with Ctrl-C blocked: it is the parent's to answer.
+        # Workers start with Ctrl-C blocked: the parent handles it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             results = pool.map(write_groups, [cfg] * len(chunks), chunks)
@@ -79,7 +79,7 @@ def _write_all(cfg: TeachConfig, problems: Sequence[Problem]) -> Iterator[Group]
 
 
 def _follow_parent() -> None:
-    """End when the parent ends: a worker of a killed run would wait for ever."""
+    """Exit when the parent ends; a worker of a killed run would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"
 
@@ -92,7 +92,7 @@ def _follow_parent() -> None:
 
 def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
     """Answer some problems, in a worker process. Seeds come from the problem, so the split into
-    chunks is nothing."""
+    chunks does not matter."""
     task = build(cfg.task)
     groups = []
     for problem in problems:

@@ -1,5 +1,4 @@
-"""What recipes share: the settings of a stage, what a training recipe opens first, the data it
-reads, and how it ends."""
+"""What recipes share: the settings of a stage, and how training opens, reads its data and ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +8,23 @@ from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.config import Config
 from whet.data.problems import problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import DataError
-from whet.evals.validation import ValidationConfig, Validator
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
 from whet.models.source import ModelSource, open_model, torch_dtype
-from whet.recipes.checkpointing import Checkpointed, CheckpointManager, CollapseGuard, SaveConfig
+from whet.recipes.checkpointing import (
+    CheckpointManager,
+    CollapseGuard,
+    SaveConfig,
+    Stateful,
+    ValidationConfig,
+    Validator,
+)
 from whet.rng import stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
@@ -27,7 +32,7 @@ from whet.tasks.base import Task
 from whet.tasks.registry import TaskConfig, build
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
-from whet.train.checkpoint import Trained
+from whet.train.checkpoint import Others
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
@@ -65,7 +70,7 @@ class StageConfig(Config):
         return inputs
 
     def with_inputs(self, inputs: Mapping[str, str]) -> Self:
-        """Let the stage read other folders, files or models."""
+        """Return the stage with other folders, files or models to read."""
         changes: dict[str, object] = {}
         for setting, location in inputs.items():
             key = setting.removesuffix(".path")
@@ -113,13 +118,17 @@ class TrainingConfig(ModelStageConfig):
     steps: int = Field(default=100, ge=1)
     """Steps of the run."""
     train: TrainConfig = TrainConfig()
-    """How weights move."""
+    """The optimiser, and what it costs in memory."""
     validation: ValidationConfig = ValidationConfig()
     """Validation during training."""
     save: SaveConfig = SaveConfig()
     """When checkpoints are written."""
     track: TrackConfig = TrackConfig()
     """Where metrics go besides the run folder and the console."""
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.train.deterministic
 
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
@@ -128,7 +137,7 @@ class TrainingConfig(ModelStageConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Session:
-    """What every training recipe works with. `manager` joins the learner that the recipe makes."""
+    """What every training recipe works with."""
 
     cfg: TrainingConfig
     run: RunStore
@@ -140,13 +149,13 @@ class Session:
     def manager(
         self,
         learner: Learner,
-        others: Mapping[str, Trained] | None = None,
         *,
-        parts: Mapping[str, Checkpointed] | None = None,
+        others: Others | None = None,
+        parts: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Open what watches over a learner: validation, and checkpoints of it and of `parts`."""
+        """Make what validates the policy and writes checkpoints of it, its learner and `parts`."""
         cfg = self.cfg
         problems = problems_of(self.task, cfg.problems, cfg.validation.split)
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
@@ -156,7 +165,8 @@ class Session:
             self.policy,
             learner,
             validator,
-            others,
+            steps=cfg.steps,
+            others=others,
             parts=parts,
             guard=guard,
             critic=critic,
@@ -168,15 +178,16 @@ def open_session(
     run: RunStore,
     *,
     task: Task | None = None,
+    judge: Task | None = None,
     texts: Sequence[str] = (),
     model_seed: int | None = None,
 ) -> Session:
     """Load the model as a policy, and make the grader of its answers.
 
-    A recipe that looks at problems before the weights are loaded hands its task over. `texts` and
-    `model_seed` are for models that start from random weights.
+    A recipe that reads problems before the weights are loaded passes its task; `judge` is a second
+    task to grade. `texts` and `model_seed` are for models that start from random weights.
     """
-    set_determinism(cfg.train.deterministic)
+    set_determinism(cfg.is_deterministic)
     model, tokenizer = open_model(
         cfg.model,
         dtype=torch_dtype(cfg.train.dtype),
@@ -190,7 +201,7 @@ def open_session(
         run=run,
         task=task,
         policy=policy,
-        grader=Grader(task, cfg.grading),
+        grader=Grader([task] if judge is None else [task, judge], cfg.grading),
         clock=Clock(peak_bytes=peak_counter(model.device)),
     )
 
@@ -199,7 +210,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
     """Compare the log-probabilities of engine and learner on the user's own GPU, bit for bit.
 
     Returns the settings to train with. On a CPU, where the two never agree, nothing is compared.
-    The engine sleeps afterwards, since most of what the run needs of the GPU's memory is to come.
+    The engine sleeps afterwards, since the run has yet to allocate most of the GPU's memory.
     """
     if policy.model.device.type != "cuda":
         return algo
@@ -211,7 +222,7 @@ def check_exactness(algo: AlgoConfig, policy: Policy, run: RunStore, *, lag: int
 def record_exactness(
     exactness: Exactness, algo: AlgoConfig, name: str, run: RunStore, *, lag: int = 0
 ) -> AlgoConfig:
-    """Print the result and file it with the run; return the settings that follow from it."""
+    """Print the result, write it to the run's ledger, and return the settings to train with."""
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
     run.ledger(
@@ -244,9 +255,9 @@ def read_data(location: str) -> list[Rollout]:
 
 
 def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
-    """Take the batch of a step from an endless walk over reshuffled epochs.
+    """Take the batch of a step from epochs that are shuffled anew each time.
 
-    The step number alone decides it, so a resumed run needs no state.
+    It depends on the step number alone, so a resumed run needs no state.
     """
     if not examples:
         raise DataError("there is nothing to learn from: no example fits the model's context")
@@ -265,9 +276,9 @@ def _order(count: int, seed: int, epoch: int) -> list[int]:
 
 
 def finish(run: RunStore, manager: CheckpointManager, **more: Json) -> None:
-    """Close a training run: name the checkpoint it hands on, and sum up."""
+    """Write the summary of a training run, with the checkpoint that is its result."""
     step, folder = manager.result()
     model = str(folder.relative_to(run.folder))
-    run.finish(
-        {"model": model, **more, "step": step, "validation_pass@1": manager.best.value_or_none}
-    )
+    best = manager.best
+    value = best.value if best.step >= 0 else None
+    run.finish({"model": model, **more, "step": step, "validation_pass@1": value})

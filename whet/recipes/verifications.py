@@ -1,8 +1,8 @@
-"""Write verifications of a model's own solutions, for a verifier to learn its layout from by SFT.
+"""Write verifications of a model's own solutions, from which SFT teaches a verifier the format.
 
-The final verdict is the truth. Which step of a wrong solution is called wrong is drawn by lot, so
-that a verifier has nothing but outcomes to learn from; or steps are called what the task says of
-them, in the place of what a pretrained verifier would know.
+The final verdict is the truth. Which step of a wrong solution is called wrong is random, so that
+the verifier later learns from outcomes alone; or steps are labelled by the task, which stands in
+for the knowledge of a pretrained verifier.
 """
 
 from typing import Literal
@@ -19,17 +19,17 @@ from whet.rollout.collect import collect
 from whet.store.run import RunStore
 from whet.tasks.registry import build
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
-from whet.track.progress import bar, console
+from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Problem, Rollout, Split
 
 
 class VerificationsConfig(ModelStageConfig):
-    """Whose solutions of what are verified."""
+    """Which model's solutions of which problems are verified."""
 
     kind: Literal["verifications"] = "verifications"
     split: Split = "rl"
-    """Whose problems are solved."""
+    """The split of the problems."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
     samples: int = Field(default=4, ge=1)
@@ -37,7 +37,8 @@ class VerificationsConfig(ModelStageConfig):
     verify: VerifyConfig = VerifyConfig()
     """How a verification is asked for and read."""
     steps: Literal["lot", "exact"] = "lot"
-    """What steps are called; with exact, what the task can tell, and right where it cannot."""
+    """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
+    right where it has none."""
 
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
@@ -47,16 +48,15 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
-    with Grader(task, cfg.grading) as grader, bar("solve", len(problems) * cfg.samples) as advance:
-        seed = derive(cfg.seed, "verifications")
+    with Grader(task, cfg.grading) as grader:
         solved = collect(
             chat_engine,
             grader,
             problems,
             cfg.sampling,
             samples=cfg.samples,
-            seed=seed,
-            progress=advance,
+            seed=derive(cfg.seed, "verifications"),
+            label="solve",
         )
     asked = [
         (problem, rollout)

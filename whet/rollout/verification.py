@@ -1,4 +1,4 @@
-"""A verifier's judgement of solutions: what can be judged, and what tokens gain by it."""
+"""Verification of solutions: which can be judged, and the step rewards that follow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,9 +34,9 @@ def mark_verifier(judged: Sequence[Group]) -> list[Group]:
 def with_steps(
     solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
 ) -> list[Group]:
-    """Give solutions their judged steps, each ±1 / K of K, averaged over verifications.
+    """Give solutions their judged steps, each of K worth ±1 / K, averaged over verifications.
 
-    `chat` is the generator's. A solution without such a verification has no steps.
+    `chat` is the generator's. A solution without a readable verification has no steps.
     """
     by_solution = {group[0].problem.source_id: group for group in judged}
     return [

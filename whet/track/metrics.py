@@ -1,6 +1,6 @@
-"""The metrics of a step: what its rollouts and its clock say, and where the numbers go.
+"""The metrics of a step: from its rollouts and its clock, to the trackers that receive them.
 
-The run's JSON lines and the console always get them, TensorBoard and Weights & Biases on demand.
+The run's JSON lines and the console always do, TensorBoard and Weights & Biases on demand.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, pstdev
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Literal, Protocol, TextIO
 
 from rich.console import Console
@@ -34,7 +34,7 @@ TIMES: dict[Part, str] = {
 }
 """The parts of a step and their metrics."""
 MACHINE_AREAS = ("time/", "engine/", "memory/")
-"""Metrics that a clock measures: the same run has others of them every time."""
+"""Metrics of the machine, which differ from run to run."""
 MAX_SHOWN = 2_000
 """Characters of a prompt or an answer that a table of samples shows."""
 
@@ -43,7 +43,7 @@ class TrackConfig(Config):
     """Where metrics go besides the run folder and the console."""
 
     sinks: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Further places, each an optional package."""
+    """Further trackers, each an optional package."""
     project: str = "whet"
     """The Weights & Biases project; nothing else uses it."""
 
@@ -84,7 +84,7 @@ class Clock:
         self.start()
 
     def start(self) -> None:
-        """Begin a step; what came before it, such as a validation, belongs to no step."""
+        """Begin a step; time before it, such as a validation, is not counted."""
         self._last = self._now()
         self._clear()
 
@@ -206,7 +206,7 @@ class Tracker(Protocol):
 
 
 class Trackers(Tracker):
-    """Pass every step on to several trackers, in order; close all when left as a context."""
+    """Pass every step on to several trackers, in order."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self._trackers = tuple(trackers)
@@ -223,18 +223,8 @@ class Trackers(Tracker):
         for tracker in self._trackers:
             tracker.close()
 
-    def __enter__(self) -> "Trackers":
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
+@contextmanager
 def open_trackers(
     cfg: TrackConfig,
     run: Run,
@@ -242,7 +232,7 @@ def open_trackers(
     *,
     every: int = 1,
     console: Console | None = None,
-) -> Trackers:
+) -> Iterator[Tracker]:
     """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
     trackers: list[Tracker] = [
         JsonlTracker(run),
@@ -252,7 +242,11 @@ def open_trackers(
         trackers.append(TensorBoardTracker(run))
     if "wandb" in cfg.sinks:
         trackers.append(WandbTracker(run, cfg.project))
-    return Trackers(trackers)
+    tracker = Trackers(trackers)
+    try:
+        yield tracker
+    finally:
+        tracker.close()
 
 
 class JsonlTracker(Tracker):
@@ -350,14 +344,14 @@ class WandbTracker(Tracker):
         self._session.log(dict(metrics), step=step)
 
     def log_answers(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        table = self._wandb.Table(columns=list(COLUMNS), data=[_cells(r) for r in rollouts])
+        table = self._wandb.Table(columns=list(ANSWER_COLUMNS), data=[_cells(r) for r in rollouts])
         self._session.log({"answers": table}, step=step)
 
     def close(self) -> None:
         self._session.finish()
 
 
-COLUMNS = ("task", "prompt", "answer", "verdict", "note")
+ANSWER_COLUMNS = ("task", "prompt", "answer", "verdict", "note")
 
 
 def _cells(rollout: Rollout) -> list[str]:
@@ -368,7 +362,11 @@ def _cells(rollout: Rollout) -> list[str]:
 
 
 def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rows = [list(COLUMNS), ["---"] * len(COLUMNS), *(_cells(rollout) for rollout in rollouts)]
+    rows = [
+        list(ANSWER_COLUMNS),
+        ["---"] * len(ANSWER_COLUMNS),
+        *(_cells(rollout) for rollout in rollouts),
+    ]
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
 

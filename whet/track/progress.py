@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rate and time left on a terminal, elsewhere a line at times."""
+"""Progress of long work: a bar on a terminal, otherwise a line every few seconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class RateColumn(ProgressColumn):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence as it is: brackets are no markup, and control characters are escaped."""
+    """Print a sentence literally: brackets are no markup, and control characters are escaped."""
     console.print(visible(sentence), markup=False)
 
 

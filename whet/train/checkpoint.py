@@ -1,8 +1,7 @@
-"""Checkpoints: the model as a Hugging Face folder, the optimiser, and the state of all the rest."""
+"""Checkpoints: the model as a Hugging Face folder, its optimiser, and the rest as JSON."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -13,14 +12,14 @@ from whet.train.policy import Policy, load_trained_weights
 from whet.types import Json
 
 STATE, OTHERS = "state.json", "others"
+Others = Mapping[str, tuple[Policy, Learner]]
+"""Policies that train beside the first, by name, with their learners."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trained:
-    """A policy that trains beside the first, with the learner that moves it."""
-
-    policy: Policy
-    learner: Learner
+def read_numbers(state: Json) -> dict[str, float]:
+    """Read numbers by name from a checkpoint's state; empty where there are none."""
+    rows = state.items() if isinstance(state, dict) else ()
+    return {name: float(str(value)) for name, value in rows}
 
 
 def save_training(
@@ -28,27 +27,25 @@ def save_training(
     policy: Policy,
     learner: Learner,
     state: dict[str, Json],
-    others: Mapping[str, Trained] | None = None,
+    others: Others | None = None,
 ) -> None:
-    """Write all that the next step depends on.
+    """Write all that the next step depends on, but no random state, which seed and step give.
 
-    Random streams follow from seed and step, so they are not stored.
-
-    Others have a folder each, by name, that is a checkpoint of its own.
+    Each of the others has a folder that is itself a checkpoint.
     """
     policy.save(folder)
     learner.save(folder)
     (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
-    for name, other in (others or {}).items():
+    for name, (other_policy, other_learner) in (others or {}).items():
         own = folder / OTHERS / name
         own.mkdir(parents=True)
-        save_training(own, other.policy, other.learner, {})
+        save_training(own, other_policy, other_learner, {})
 
 
 def load_training(
-    folder: Path, policy: Policy, learner: Learner, others: Mapping[str, Trained] | None = None
+    folder: Path, policy: Policy, learner: Learner, others: Others | None = None
 ) -> dict[str, Json]:
-    """Take back weights, optimiser and state, in place."""
+    """Load weights and optimiser in place; return the state."""
     load_trained_weights(policy.model, folder)
     try:
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
@@ -57,6 +54,6 @@ def load_training(
         raise DataError(
             f"checkpoint {folder} cannot be read ({error}); delete it to use the one before"
         ) from error
-    for name, other in (others or {}).items():
-        load_training(folder / OTHERS / name, other.policy, other.learner)
+    for name, (other_policy, other_learner) in (others or {}).items():
+        load_training(folder / OTHERS / name, other_policy, other_learner)
     return state

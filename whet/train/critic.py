@@ -1,7 +1,7 @@
-"""The critic of PPO: values for every response token, with a learner that fits them to targets.
+"""The critic of PPO: a value for every response token, and a learner that fits them to targets.
 
-Its model is the decoder itself, with one number per token in place of the vocabulary. Shapes: T
-tokens, H hidden, M states to value.
+Its model is the decoder with a value head in place of the vocabulary. Shapes: T tokens, H hidden, M
+states to value.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.algos.advantages import explained_variance
-from whet.algos.catalog import Algorithm
+from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
 from whet.data.examples import Batch, Example
@@ -24,16 +24,13 @@ from whet.errors import ConfigError, DataError
 from whet.models.lora import twin
 from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
-from whet.train.credit import weigh
 from whet.train.learner import (
     Learner,
-    LocalLearner,
     Metrics,
     average,
     backward,
-    divide,
     read_tokens,
-    update,
+    weigh,
 )
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
@@ -42,16 +39,16 @@ from whet.types import Floats, Json
 
 
 class ValueModel(nn.Module):
-    """What a state is worth: the state before a token is the hidden state that predicts it.
+    """Values the state before each token, from the hidden state that predicts the token.
 
-    The body starts as a twin of the policy and goes its own way; where that is frozen under
-    adapters, they share what is frozen. The head starts at zero, so that every first value is 0.
+    The body starts as a copy of the policy; under adapters the two share the frozen weights. The
+    head starts at zero, so all first values are 0.
     """
 
     def __init__(self, policy: Transformer) -> None:
         super().__init__()
         self.body = twin(policy)
-        # Nobody asks a critic for tokens.
+        # A critic needs no vocabulary head.
         self.body.head = None
         self.body.cfg = replace(policy.cfg, tied=True)
         self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
@@ -69,20 +66,20 @@ OWN, HEAD = "critic", "value_head.safetensors"
 
 
 class CriticConfig(Config):
-    """How a critic learns, for algorithms that need one. What is not here is as in `train`."""
+    """How a critic learns, for algorithms that need one; everything else is as in `train`."""
 
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
     clip: float | None = Field(default=0.2, gt=0.0)
-    """How far a value may move in a step of several mini-batches and still gain from it; none is no
-    bound (PPO)."""
+    """How far a value may move within a step of several mini-batches before its gradient stops
+    (PPO); none is no bound."""
     head_start: int = Field(default=0, ge=0)
-    """Steps at the start in which the critic alone learns, since a policy that follows a blind one
-    is misled."""
+    """Steps at the start in which only the critic learns, since its first values are useless to the
+    policy."""
 
 
 class Critic:
-    """Values what the policy does, starting from its weights, over a run of `steps` steps."""
+    """A value model that starts from the policy's weights, with its learner, for `steps` steps."""
 
     def __init__(
         self,
@@ -97,7 +94,7 @@ class Critic:
         self.cfg = cfg
         self.minibatches = minibatches
         self.model = ValueModel(policy)
-        self.learner = LocalLearner(
+        self.learner = Learner(
             self.model.body,
             train.model_copy(update={"lr": cfg.lr}),
             steps=steps * minibatches,
@@ -112,12 +109,12 @@ class Critic:
         return self.num_updates <= self.cfg.head_start
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
-        """What the critic expects before each response token of each example."""
+        """Compute the value before each response token of each example."""
         micro_tokens = self.learner.cfg.micro_tokens
         return read_tokens(self.model.body, examples, micro_tokens, self._read)
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
-        """Take an optimiser step per mini-batch towards the targets; all tokens count the same."""
+        """Take an optimiser step per mini-batch towards the targets, averaged over tokens."""
         values = [example.value for example in examples if example.value is not None]
         targets = [example.value_target for example in examples if example.value_target is not None]
         assert len(values) == len(targets) == len(examples), (
@@ -135,7 +132,7 @@ class Critic:
         }
 
     def save(self, folder: Path) -> Json:
-        """Write all that its next step depends on into a folder of its own in a checkpoint."""
+        """Write model and optimiser to a folder in a checkpoint; return its counters."""
         own = folder / OWN
         save_weights(self.model.body, own)
         save_file(
@@ -146,7 +143,7 @@ class Critic:
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
-        """Take it all back, in place."""
+        """Load what `save` wrote, in place."""
         load_trained_weights(self.model.body, folder / OWN)
         try:
             match state:
@@ -162,7 +159,7 @@ class Critic:
             ) from error
 
     def _step(self, examples: Sequence[Example]) -> Metrics:
-        metrics = divide(self.learner.run_backward(examples, self._forward_backward))
+        metrics = self.learner.run_backward(examples, self._forward_backward)
         moved = self.learner.optim_step()
         return {
             "value/loss": metrics["loss"],
@@ -187,7 +184,7 @@ class Critic:
 def build_critic(
     algo: Algorithm, policy: Policy, cfg: CriticConfig, train: TrainConfig, *, steps: int
 ) -> Critic | None:
-    """Make a critic of the policy's starting model, where the algorithm asks for one."""
+    """Make a critic from the policy's starting model, if the algorithm needs one."""
     if not algo.needs_values:
         return None
     if cfg.head_start >= steps:
@@ -206,23 +203,13 @@ def build_critic(
 
 
 def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
-    """Count the optimiser steps that are the policy's own: those a critic's head start leaves."""
+    """Count the policy's optimiser steps, which exclude the critic's head start."""
     return (steps - cfg.head_start if algo.needs_values else steps) * algo.minibatches
 
 
 def with_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
-    """Add what the critic expects at each token."""
+    """Add the critic's value at each token."""
     return [
         replace(example, value=value)
         for example, value in zip(examples, critic.values(examples), strict=True)
     ]
-
-
-def update_with_critic(
-    learner: Learner, critic: Critic, examples: Sequence[Example], algo: Algorithm, *, seed: int
-) -> Metrics:
-    """Let the critic learn first, and alone while its head start lasts; then update the policy."""
-    metrics = critic.update(examples, seed=seed)
-    if critic.is_alone:
-        return metrics | {"step/empty": 0.0}
-    return metrics | update(learner, examples, algo, seed=seed)

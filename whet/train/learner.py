@@ -1,27 +1,24 @@
 """The learner: sums weight times loss over packed sequences, and steps the optimiser.
 
-It knows no algorithm: an objective says what the loss of a token is, `update` in what portions an
-algorithm takes its examples.
+It knows no algorithm: an objective computes the loss of each token. `whet/train/rl_step.py` decides
+which examples an optimiser step takes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from whet.algos.catalog import Algorithm, Objective
-from whet.algos.losses import TokenTerms, is_too_far
+from whet.algos.losses import TokenTerms, Weights
+from whet.algos.objectives import Objective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
-from whet.rng import stream
-from whet.train.credit import weigh
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats
@@ -30,68 +27,14 @@ Metrics = dict[str, float]
 
 OPTIMIZER = "optimizer.safetensors"
 CPU_TOKENS = 4096
-"""Tokens of one pass on a CPU, where an example is not longer."""
+"""Tokens of a micro-batch on a CPU, unless an example is longer."""
 
 
-class Mean(NamedTuple):
-    """A metric before it is divided; sums and counts of several ranks add up."""
-
-    total: float
-    num: float
-
-
-Sums = dict[str, Mean]
-
-
-def divide(sums: Mapping[str, Mean]) -> Metrics:
-    return {name: mean.total / max(mean.num, 1.0) for name, mean in sums.items()}
-
-
-class Learner(Protocol):
-    """Trains one model. Everything a recipe needs of it, wherever the weights are."""
-
-    cfg: TrainConfig
-    num_steps: int
-    """Optimiser steps taken, which is the position in the schedule."""
-
-    def make_room(self, examples: Sequence[Example]) -> None:
-        """Make an update on the examples fit on the device, before anything of it is there."""
-
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
-        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
-
-        A metric's mean is over tokens, or over pairs where answers are compared. The divisor of
-        the loss is in the weights already, so its count is 1.
-        """
-
-    def optim_step(self) -> Metrics:
-        """Move the weights by the gradient added so far."""
-
-    def discard(self) -> None:
-        """Set the gradient added so far to zero."""
-
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        """Score the response tokens of each example under the present weights, without gradient."""
-
-    def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
-
-    def save(self, folder: Path) -> None:
-        """Write the state of the optimiser; the model is saved by its policy."""
-
-    def load(self, folder: Path, num_steps: int) -> None:
-        """Take back what `save` wrote after so many steps, in place."""
-
-    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Take one optimiser step on the sum of weight times loss over all examples."""
-        return divide(self.accumulate(examples, objective)) | self.optim_step()
-
-
-class LocalLearner(Learner):
+class Learner:
     """Trains a model on the device where it is; an engine there may share its weights.
 
     `steps` is how many optimiser steps the schedule spans. `trained` is the module whose weights
-    move, where the model is only a part of it.
+    are trained, where the model is only a part of it.
     """
 
     def __init__(
@@ -110,23 +53,34 @@ class LocalLearner(Learner):
         self.memory = memory or device_memory(model.device)
         self.device = model.device
         self.num_steps = 0
+        """Optimiser steps taken, which is the position in the schedule."""
         self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
 
     def make_room(self, examples: Sequence[Example]) -> None:
+        """Free enough memory of the device for an update on the examples."""
         layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
         if self.memory is not None:
             layers = self.memory.make_room(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
 
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
+    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Take one optimiser step on the sum of weight times loss over all examples."""
+        return self.accumulate(examples, objective) | self.optim_step()
+
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
+
+        A metric is a mean over tokens, or over pairs where answers are compared; the loss is
+        already weighted.
+        """
         return self.run_backward(examples, lambda batch: self.forward_backward(batch, objective))
 
     def run_backward(
         self, examples: Sequence[Example], forward_backward: Callable[[Batch], dict[str, Tensor]]
-    ) -> Sums:
-        """Add the gradients of all micro-batches, given what adds that of one."""
+    ) -> Metrics:
+        """Add the gradients of all micro-batches; `forward_backward` adds that of one."""
         self.make_room(examples)
         sums = {"loss": torch.zeros((), device=self.device)}
         count = 0
@@ -135,8 +89,8 @@ class LocalLearner(Learner):
             for name, value in forward_backward(batch).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             count += len(batch.weight)
-        counts = dict.fromkeys(sums, float(count)) | {"loss": 1.0}
-        return {name: Mean(float(value), counts[name]) for name, value in sums.items()}
+        loss = float(sums.pop("loss"))
+        return {"loss": loss} | {name: float(sums[name]) / max(count, 1) for name in sums}
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss, and the sum of each metric."""
@@ -144,27 +98,33 @@ class LocalLearner(Learner):
         return backward(batch, losses, metrics)
 
     def optim_step(self) -> Metrics:
+        """Move the weights by the gradient added so far."""
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
         norm = self.optimizer.step(lr)
         self.num_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
     def discard(self) -> None:
+        """Set the gradient added so far to zero."""
         self.optimizer.forget()
 
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        """Score the response tokens of each example with the current weights, without gradient."""
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
     def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
         self.lr_factor = factor
         return self.cfg.lr * factor
 
     def save(self, folder: Path) -> None:
+        """Write the state of the optimiser; the model is saved by its policy."""
         tensors = self.optimizer.tensors()
         host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(host, folder / OPTIMIZER)
 
     def load(self, folder: Path, num_steps: int) -> None:
+        """Load what `save` wrote after `num_steps` steps, in place."""
         self.optimizer.load(load_file(folder / OPTIMIZER).items())
         self.num_steps = num_steps
 
@@ -180,7 +140,7 @@ def backward(batch: Batch, losses: Tensor, metrics: dict[str, Tensor]) -> dict[s
 
 
 def token_terms(model: Transformer, batch: Batch, objective: Objective) -> TokenTerms:
-    """Run the model over a packed batch, and put beside its output what is known already."""
+    """Run the model over a packed batch, and join its output with the batch's quantities."""
     logprob_M, entropy_M = score_batch(
         model, batch, entropy_gradient=objective.needs_entropy_gradient
     )
@@ -196,9 +156,9 @@ def token_terms(model: Transformer, batch: Batch, objective: Objective) -> Token
 
 
 def micro_batches(model: Transformer, examples: Sequence[Example], tokens: int) -> list[list[int]]:
-    """Split examples for single passes of a model; without kernels of its own it needs padding.
+    """Split examples into micro-batches, which are padded where there is no Triton.
 
-    A CPU gains nothing by passes that its caches cannot hold, so they stay small unless an example
+    On a CPU they are small, since larger ones exceed its caches and gain nothing, unless an example
     needs more.
     """
     if model.device.type == "cpu":
@@ -242,7 +202,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
 def score_examples(
     model: Transformer, examples: Sequence[Example], micro_tokens: int
 ) -> list[Floats]:
-    """Log-probabilities of each example's response tokens, in the order given."""
+    """Compute the log-probabilities of each example's response tokens, in the order given."""
     return read_tokens(model, examples, micro_tokens, lambda batch: score_batch(model, batch)[0])
 
 
@@ -253,7 +213,7 @@ def read_tokens(
     micro_tokens: int,
     read: Callable[[Batch], Tensor],
 ) -> list[Floats]:
-    """Split what `read` gives for each response token by example, in the order given."""
+    """Apply `read` to micro-batches, and return its value per response token of each example."""
     arrays: dict[int, Floats] = {}
     for group in micro_batches(model, examples, micro_tokens):
         batch = to_batch([examples[index] for index in group], model.device)
@@ -263,60 +223,12 @@ def read_tokens(
     return [arrays[index] for index in range(len(examples))]
 
 
-def update(learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int) -> Metrics:
-    """Take one optimiser step per mini-batch. Groups of equal reward keep their share of divisors.
-
-    Where an advantage of zero means a gradient of zero, those examples are not run at all: it
-    changes nothing. Once the early stop finds the policy too far from the start of the step, it
-    leaves out what its settings name, and that is counted.
-    """
-    if algo.needs_old:
-        examples = with_old(examples, learner)
-    collected: list[Metrics] = []
-    batches = _minibatches(examples, algo.minibatches, seed)
-    num_skipped = 0
-    for index, batch in enumerate(batches):
-        live = [
-            example
-            for example in weigh(batch, algo.weights)
-            if np.any(example.advantage) or algo.trains_on_zero_advantage
-        ]
-        if not live:
-            continue
-        metrics, is_skipped = _step(learner, live, algo)
-        collected.append(metrics)
-        num_skipped += is_skipped
-        if is_skipped and algo.early_stop.action == "stop":
-            num_skipped += len(batches) - index - 1
-            break
-    if not collected:
-        return {"step/empty": 1.0}
-    skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
-    return average(collected) | skipped | {"step/empty": 0.0}
-
-
-def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
-    """Add the log-probabilities at the start of a step, which later mini-batches compare with."""
+def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
+    """Set the weight of each example's tokens; takes all examples of an optimiser step."""
+    values = weights([example.num_targets for example in examples])
     return [
-        replace(example, old_logprob=logprob)
-        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
+        replace(example, weight=weight) for example, weight in zip(examples, values, strict=True)
     ]
-
-
-def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
-    """Take the optimiser step of a mini-batch, unless the early stop says otherwise."""
-    metrics = divide(learner.accumulate(examples, algo.objective))
-    stop = algo.early_stop
-    is_skipped = (
-        stop.limit is not None
-        and stop.scope != "micro_batch"
-        and is_too_far(metrics["policy/stop_signal"], stop)
-    )
-    if is_skipped:
-        learner.discard()
-    if is_skipped and stop.action != "zero":
-        return metrics, True
-    return metrics | learner.optim_step(), is_skipped
 
 
 def average(collected: Sequence[Metrics]) -> Metrics:
@@ -326,10 +238,3 @@ def average(collected: Sequence[Metrics]) -> Metrics:
         for name, value in metrics.items():
             columns.setdefault(name, []).append(value)
     return {name: sum(values) / len(values) for name, values in columns.items()}
-
-
-def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
-    order = list(examples)
-    if count > 1:
-        stream(seed, "minibatches").shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]

@@ -1,7 +1,8 @@
-"""Memory of one device, and what gives way where an update does not fit beside what it holds.
+"""Memory of one device, and what is freed where an update does not fit.
 
-First the KV caches of engines go; to allocate them again costs a fraction of a second. Then layers
-keep only their inputs for the backward pass and run twice. `whet/plan/cost.py` counts the bytes.
+First the KV caches of engines are freed; allocating them again takes a fraction of a second. Then
+layers are checkpointed: they keep only their inputs and are recomputed in the backward pass.
+`whet/plan/cost.py` counts the bytes.
 """
 
 import math
@@ -18,9 +19,9 @@ from whet.train.optim import Optimizer
 
 
 class DeviceMemory:
-    """The memory that engines and learners on one device share; each gets it when it is built.
+    """The memory that engines and learners on one device share.
 
-    `free` counts the bytes that new tensors can have; without it the device is asked.
+    `free` returns the bytes available for new tensors; the default asks the device.
     """
 
     def __init__(self, device: torch.device, *, free: Callable[[], float] | None = None) -> None:
@@ -29,15 +30,16 @@ class DeviceMemory:
         self._free = free or self._ask_device
 
     def add(self, engine: Engine) -> None:
-        """Let the cache of an engine give way to the updates on this device."""
+        """Allow freeing an engine's cache for updates on this device."""
         self.engines.append(engine)
 
     def make_room(
         self, model: Transformer, optimizer: Optimizer, examples: Sequence[Example]
     ) -> int:
-        """Let caches go where an update would not fit; returns how many layers must run twice.
+        """Free caches where an update would not fit; return how many layers to checkpoint.
 
-        What the first step will keep counts from the start, so that all steps decide alike.
+        Optimiser state that the first step allocates is counted from the start, so that all steps
+        decide alike.
         """
         cfg = optimizer.cfg
         layers = model.cfg.num_layers
@@ -65,7 +67,7 @@ class DeviceMemory:
         )
 
     def _ask_device(self) -> float:
-        """Count free memory and what the allocator holds, less what recorded steps keep of it."""
+        """Count free memory and the allocator's unused share, less what CUDA graphs hold of it."""
         if self.device.type != "cuda":
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -74,12 +76,12 @@ class DeviceMemory:
 
 
 def peak_counter(device: torch.device) -> Callable[[], int] | None:
-    """Give what counts the most bytes that were ever allocated on a GPU; None on a CPU."""
+    """Return a function for the peak of allocated GPU memory in bytes; None on a CPU."""
     if device.type != "cuda":
         return None
     return lambda: torch.cuda.max_memory_allocated(device)
 
 
 def device_memory(device: torch.device) -> DeviceMemory | None:
-    """Give a GPU's memory; None on a CPU, where nothing has to give way."""
+    """Return a GPU's memory; None on a CPU, where nothing is freed."""
     return DeviceMemory(device) if device.type == "cuda" else None

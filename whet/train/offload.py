@@ -1,7 +1,7 @@
-"""Optimiser state in host memory, and its way through the device: three pieces at a time.
+"""Optimiser state in host memory that is streamed through the device, three pieces at a time.
 
-While one piece is worked on, the next comes over and the last goes home, so the link is busy in
-both directions.
+While one piece is updated, the next is copied in and the last is copied back, so that the link is
+busy in both directions.
 """
 
 import mmap
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 PIECE = 2**24
-"""Numbers of a piece: long enough that a copy costs more than its launch, short enough to be no
-burden."""
+"""Numbers in a piece: enough that a copy costs more than its launch."""
 LANES, WIDTH = 3, 3
-"""Pieces on the way at a time, and tensors that travel together."""
+"""Pieces in flight at a time, and tensors in each."""
 
 Act = Callable[[slice, list[Tensor]], None]
 Mark = torch.cuda.Event | None
@@ -25,14 +24,14 @@ Mark = torch.cuda.Event | None
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StagingBuffer:
-    """Room on the device for one piece of each tensor, and a mark of when it is free."""
+    """Device memory for one piece of each tensor, and an event after which it is free."""
 
     rooms: Tensor
     free: Mark
 
 
 class StateStreamer:
-    """Carries float32 tensors between host and device; on a CPU nothing waits."""
+    """Streams float32 tensors between host and device; on a CPU it copies at once."""
 
     def __init__(self, device: torch.device, *, piece: int = PIECE) -> None:
         self.device = device
@@ -43,9 +42,9 @@ class StateStreamer:
         self._count = 0
 
     def cross(self, homes: Sequence[Tensor], act: Act) -> None:
-        """Bring flat tensors over piece by piece, let `act` change each, and copy it back.
+        """Copy flat tensors to the device piece by piece, let `act` change each, copy it back.
 
-        `act` is told which piece it is. It works in the present stream, and nobody waits.
+        `act` gets the slice and the pieces; it runs in the current stream, without waiting.
         """
         main = _Queue.current(self.device)
         for start in range(0, len(homes[0]), self.piece):
@@ -62,11 +61,11 @@ class StateStreamer:
             lane.free = self._outward.mark()
 
     def join(self) -> None:
-        """End a round: what comes over next waits for all that goes home now."""
+        """Let later copies to the device wait for all copies back so far."""
         self._inward.after(self._outward.mark())
 
     def wait(self) -> None:
-        """Let the host wait until everything is home."""
+        """Let the host wait until everything is copied back."""
         self._outward.finish()
 
     def _next_lane(self, main: "_Queue") -> StagingBuffer:
@@ -75,15 +74,14 @@ class StateStreamer:
                 torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device)
                 for _ in range(LANES)
             ]
-            # What had this memory before may still be read by work that waits in the present
-            # stream.
+            # Earlier work in the current stream may still read this memory.
             self._lanes = [StagingBuffer(rooms=room, free=main.mark()) for room in rooms]
         self._count += 1
         return self._lanes[self._count % LANES]
 
 
 class _Queue:
-    """Work that a device does in order, beside other queues; a CPU does it at once."""
+    """A CUDA stream; on a CPU, work is done at once."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.stream = stream
@@ -99,11 +97,11 @@ class _Queue:
         return _Queue(torch.cuda.current_stream(device) if device.type == "cuda" else None)
 
     def mark(self) -> Mark:
-        """Mark how far the work has been asked for."""
+        """Record an event after the work queued so far."""
         return None if self.stream is None else self.stream.record_event()
 
     def after(self, mark: Mark) -> AbstractContextManager[None]:
-        """Let all that comes later wait for a mark; within the context, work goes to this queue."""
+        """Let later work wait for an event; within the context, work goes to this stream."""
         if self.stream is None or mark is None:
             return nullcontext()
         self.stream.wait_event(mark)
@@ -115,16 +113,16 @@ class _Queue:
 
 
 def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-    """Make room in host memory, zeros, that a device reaches by itself where there is one.
+    """Allocate zeros in host memory, pinned where there is a GPU.
 
-    Torch's own pinned memory comes in powers of two, which for the weights of a large model is half
-    as much again.
+    Torch rounds pinned memory up to powers of two, which for a large model wastes up to half as
+    much again.
     """
     count = torch.Size(shape).numel()
     mapping = mmap.mmap(-1, count * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with suppress(AttributeError, OSError):  # not every kernel has large pages
         mapping.madvise(mmap.MADV_HUGEPAGE)
-    # All threads touch the pages, so that whoever pins them finds them there.
+    # All threads touch the pages here, so that pinning them is fast.
     room = torch.frombuffer(mapping, dtype=dtype).zero_()
     if torch.cuda.is_available():
         _register(mapping, room)
@@ -132,12 +130,12 @@ def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def _register(mapping: mmap.mmap, room: Tensor) -> None:
-    """Pin memory; where the driver refuses, copies take longer and all else is the same."""
+    """Pin memory; where the driver refuses, copies are slower."""
     runtime, address = torch.cuda.cudart(), room.data_ptr()  # type: ignore[no-untyped-call]
     if runtime.cudaHostRegister(address, room.nbytes, 0) == runtime.cudaError.success:
         weakref.finalize(mapping, runtime.cudaHostUnregister, address).atexit = False
     else:
-        with suppress(RuntimeError):  # the next launch would be blamed for the refusal
+        with suppress(RuntimeError):  # clear the error, or the next launch reports it
             torch.zeros(1, device="cuda").add_(1)
 
 

@@ -16,16 +16,16 @@ from whet.train.offload import StateStreamer, host_room
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]
 FAR = 2**16
-"""Numbers of a weight from which on it is worth the way to host memory; norms and biases stay."""
+"""Weights with fewer numbers stay on the device, where offloading them saves little."""
 
 
 class TrainConfig(Config):
-    """How weights move."""
+    """The optimiser, and what it costs in memory."""
 
     lr: float = Field(default=1e-5, gt=0.0)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """From the end of warm-up to the last step: stay, or fall to `final_lr` in a line or a half
+    """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
     """Learning rate at the last step, where the schedule falls."""
@@ -46,17 +46,17 @@ class TrainConfig(Config):
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
     elsewhere."""
     offload: bool = False
-    """Keep masters and moments in host memory: 12 bytes a weight less on a GPU, and slower
+    """Keep masters and moments in host memory: 12 bytes per weight less on a GPU, and slower
     steps."""
     offload_reference: bool = False
-    """Keep the starting policy of a KL, or a teacher, in host memory but for the passes in which it
-    reads."""
+    """Keep the starting policy of a KL, or a teacher, in host memory between its forward
+    passes."""
     checkpointing: Literal["auto", "on", "off"] = "auto"
     """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
     update to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
-    """On CUDA, use only kernels that give the same bits every time, so that a resumed run equals a
-    straight one."""
+    """On CUDA, use only deterministic kernels, so that a resumed run equals an uninterrupted
+    one."""
 
     def without_effect(self) -> dict[str, str]:
         reason = 'schedule = "constant" stays at lr'
@@ -64,7 +64,7 @@ class TrainConfig(Config):
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:
-    """The rate of optimiser step `step`, counted from 0, of `steps`; `factor` scales the settings.
+    """Compute the rate of optimiser step `step`, from 0, of `steps`; `factor` scales it.
 
     >>> learning_rate(TrainConfig(lr=1.0, warmup=2, schedule="linear"), 0, 12)
     0.5
@@ -81,12 +81,10 @@ def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.
 
 
 class Optimizer:
-    """Updates a model in place, so that addresses stay.
+    """Updates the trainable weights of a model in place, so that their addresses stay the same.
 
-    Weights below float32 get a float32 master and gradient.
-
-    Frozen weights are left alone. With `offload`, masters and moments live in host memory and pass
-    through the device piece by piece.
+    Weights below float32 have a float32 master and gradient. With `offload`, masters and moments
+    are in host memory and pass through the device piece by piece.
     """
 
     def __init__(self, model: nn.Module, cfg: TrainConfig) -> None:
@@ -109,7 +107,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, lr: float) -> float:
-        """Clip, move, clear. Returns the gradient's norm before clipping."""
+        """Clip the gradient, take a step, clear it. Returns the norm before clipping."""
         gradients = self._gradients_by_name()
         norm = torch.nn.utils.get_total_norm(list(gradients.values()))
         if not math.isfinite(float(norm)):
@@ -139,12 +137,12 @@ class Optimizer:
 
     @torch.no_grad()
     def forget(self) -> None:
-        """Set the gradients to zero; a step then only lets the moments fade."""
+        """Set the gradients to zero; a step then only decays the moments."""
         for gradient in self._gradients_by_name().values():
             gradient.zero_()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what a resumed run needs besides the model: masters, moments, step counts."""
+        """Return the state besides the model: masters, moments, step counts."""
         if self._ferry is not None:
             self._ferry.wait()
         out = {}
@@ -158,7 +156,7 @@ class Optimizer:
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Take back what `tensors` gave; what was learned since is forgotten."""
+        """Load what `tensors` returned, in place of the present state."""
         if self._ferry is not None:
             self._ferry.wait()
         self.moments.clear()
@@ -176,7 +174,7 @@ class Optimizer:
 
     @property
     def bytes_to_come(self) -> int:
-        """Count the device memory that the first step will take and keep, for moments."""
+        """Count the device memory that the first step will allocate for moments."""
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
         return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
 
@@ -191,7 +189,7 @@ class Optimizer:
         }
 
     def _move(self, names: list[str], gradients: list[Tensor], lr: float) -> None:
-        """Move weights that decay alike in one launch."""
+        """Update weights of the same decay in one launch."""
         if not names:
             return
         masters = [self.masters[name] for name in names]
@@ -204,7 +202,7 @@ class Optimizer:
                 self.weights[name].copy_(master)
 
     def _move_far(self, name: str, gradient: Tensor, lr: float) -> None:
-        """Move one weight whose moments, and own master if any, come over piece by piece."""
+        """Update one weight whose moments, and master if any, are in host memory."""
         *moments, count = self._moments(name)
         weight = self.weights[name].view(-1)
         master = self.masters[name]
@@ -264,7 +262,7 @@ class Optimizer:
         )
 
     def _room(self, weight: Tensor) -> Tensor:
-        """Make room for a float32 twin of a weight, zeros, where masters and moments live."""
+        """Allocate float32 zeros of a weight's shape, where masters and moments are kept."""
         if self._is_far(weight):
             return host_room(weight.shape)
         return torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
@@ -274,10 +272,10 @@ class Optimizer:
 
 
 def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:
-    """Add a low-precision gradient to the float32 one as soon as a backward pass has made it.
+    """Make a hook that adds a low-precision gradient to the float32 one after a backward pass.
 
-    A weight holds on to its hook, so the hook knows the gradients alone: an optimiser goes when its
-    owner lets it go.
+    A weight keeps its hook alive, so the hook refers to the gradients only and not to the
+    optimiser, which can then be freed.
     """
 
     def hook(weight: Tensor) -> None:

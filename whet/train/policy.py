@@ -1,7 +1,7 @@
-"""A policy: one set of weights, the learner that moves them, and the engine that samples them.
+"""A policy: a model, the learner that trains it, and the engine that samples from it.
 
-Beside it stand models that read and never move: the starting policy of a KL or a preference, or a
-teacher. They can wait in host memory.
+Also models that only score tokens: the starting policy of a KL or a preference, or a teacher. They
+can be kept in host memory between passes.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import LocalLearner, score_examples
+from whet.train.learner import Learner, score_examples
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_room
 from whet.train.optim import TrainConfig
@@ -53,9 +53,9 @@ class Policy:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
 
-    def learner(self, cfg: TrainConfig, *, steps: int) -> LocalLearner:
-        """Make a learner of the same weights; the engine's cache gives way to its updates."""
-        return LocalLearner(self.model, cfg, steps=steps, memory=self.memory)
+    def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+        """Make a learner of the same weights, whose updates may free the engine's cache."""
+        return Learner(self.model, cfg, steps=steps, memory=self.memory)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
@@ -84,7 +84,7 @@ def build_policy(
 
 
 def save_weights(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
-    """Write a Hugging Face folder, or in peft's format the adapters of one."""
+    """Write a Hugging Face folder, or one of adapters in peft's format."""
     if isinstance(model, LoraTransformer):
         save_adapters(model, folder)
     else:
@@ -92,7 +92,7 @@ def save_weights(model: Transformer, folder: Path, *, eos_tokens: Collection[int
 
 
 def load_trained_weights(model: Transformer, folder: Path) -> None:
-    """Fill what is trained, in place."""
+    """Load the trained weights in place: all of them, or the adapters."""
     if isinstance(model, LoraTransformer):
         load_adapters(model, folder)
     else:
@@ -100,7 +100,7 @@ def load_trained_weights(model: Transformer, folder: Path) -> None:
 
 
 def set_determinism(deterministic: bool) -> None:
-    """Choose before CUDA starts whether kernels whose results vary from run to run are allowed.
+    """Allow or forbid, before CUDA starts, kernels whose results vary from run to run.
 
     A CPU with a fixed number of threads gives the same bits anyway.
     """
@@ -109,9 +109,10 @@ def set_determinism(deterministic: bool) -> None:
 
 
 class Reference:
-    """Scores tokens. `far` are weights that wait in host memory between two passes.
+    """A model that scores tokens and is not trained.
 
-    All of them come at once: they take no more room than the gradients that come after them.
+    The weights in `far` are kept in host memory between passes. They are copied to the device all
+    at once, since they need no more memory than the gradients that follow.
     """
 
     def __init__(self, model: Transformer, *, far: Sequence[nn.Parameter] = ()) -> None:
@@ -122,7 +123,7 @@ class Reference:
             weight.data = host_room(weight.shape, weight.dtype).copy_(weight.detach())
 
     def logprobs(self, examples: Sequence[Example], micro_tokens: int) -> list[Floats]:
-        """Log-probabilities of each example's response tokens, in the order given."""
+        """Compute the log-probabilities of each example's response tokens, in the order given."""
         with self._on_device():
             return score_examples(self.model, examples, micro_tokens)
 
@@ -139,7 +140,7 @@ class Reference:
 
 
 def reference_of(model: Transformer, *, offload: bool = False) -> Reference:
-    """Copy the starting policy: what is trained is frozen, what is not is shared."""
+    """Copy the starting policy: weights that train are copied and frozen, the others shared."""
     copied = twin(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     return Reference(
@@ -162,20 +163,18 @@ def with_reference(
 def open_teacher(
     source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False
 ) -> Reference:
-    """Load a teacher, and see that it can read all that the policy writes."""
+    """Load a teacher, and check that it can read everything the policy writes."""
     teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
         raise ConfigError(
             f"teacher.path = {source.path!r} has another tokenizer than the model, so that it "
-            "cannot read its tokens; "
-            "take a teacher of the same family"
+            "cannot read its tokens; take a teacher of the same family"
         )
     longest = teacher.cfg.max_positions
     if longest < policy.engine.context:
         raise ConfigError(
             f"teacher.path = {source.path!r} reads {longest} tokens, fewer than the "
-            f"{policy.engine.context} of the "
-            f"policy; set engine.context to {longest} at most"
+            f"{policy.engine.context} of the policy; set engine.context to {longest} at most"
         )
     teacher.requires_grad_(False)
     return Reference(teacher, far=[*teacher.parameters()] if offload else ())
@@ -184,21 +183,21 @@ def open_teacher(
 def score_pairs(
     pairs: Sequence[PreferencePair], reference: Transformer, micro_tokens: int
 ) -> list[PreferencePair]:
-    """Add what the reference thinks of each token; an answer of several pairs is run once."""
-    examples = {id(item): item for pair in pairs for item in (pair.chosen, pair.rejected)}
-    logprobs = score_examples(reference, list(examples.values()), micro_tokens)
+    """Add the reference's log-probabilities; an answer that is in several pairs is scored once."""
+    examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
     scored = {
-        key: replace(item, ref_logprob=logprob)
-        for (key, item), logprob in zip(examples.items(), logprobs, strict=True)
+        example: replace(example, ref_logprob=logprob)
+        for example, logprob in zip(
+            examples, score_examples(reference, examples, micro_tokens), strict=True
+        )
     }
     return [
-        PreferencePair(chosen=scored[id(pair.chosen)], rejected=scored[id(pair.rejected)])
-        for pair in pairs
+        PreferencePair(chosen=scored[pair.chosen], rejected=scored[pair.rejected]) for pair in pairs
     ]
 
 
 def weigh_pairs(pairs: Sequence[PreferencePair]) -> list[Example]:
-    """Lay out all pairs of one optimiser step, numbered, each with the same weight."""
+    """Number the pairs of an optimiser step, give each the same weight, and list their examples."""
     weight = 1.0 / len(pairs)
     return [
         replace(item, pair=number, is_chosen=is_chosen, weight=weight)

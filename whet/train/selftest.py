@@ -1,4 +1,4 @@
-"""Whether the engine's log-probabilities are the learner's, bit for bit, on the machine at hand."""
+"""Check on this machine whether engine and learner compute the same log-probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whet.algos.catalog import AlgoConfig
+from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
 from whet.engine.base import Request, Sampling
 from whet.rng import derive, numpy_stream
@@ -21,7 +21,7 @@ MICRO_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exactness:
-    """How the two compared, token by token."""
+    """How engine and learner compare, token by token."""
 
     num_tokens: int
     equal_share: float
@@ -40,7 +40,7 @@ class Exactness:
         )
 
     def sentence(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
-        """What training does about it."""
+        """Say the result, and what training does about it."""
         agreed = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
         outcome = agreed if self.is_exact else f"close: {self.summary}"
         if cfg.minibatches == 1:
@@ -63,10 +63,7 @@ class Exactness:
 
 
 def check_exact(policy: Policy) -> Exactness:
-    """Sample a few tokens for prompts of mixed lengths, and score them again packed.
-
-    It takes well under two seconds.
-    """
+    """Sample a few tokens for prompts of mixed lengths, and score them again; about a second."""
     size = policy.model.cfg.vocab_size
     room = max(1, min(LONGEST_PROMPT, policy.engine.context - NEW_TOKENS))
     requests = []
@@ -79,11 +76,11 @@ def check_exact(policy: Policy) -> Exactness:
                 id=str(index), prompt=prompt, sampling=sampling, seed=derive(0, "exactness", index)
             )
         )
-    return compare(policy, requests)
+    return compare_logprobs(policy, requests)
 
 
-def compare(policy: Policy, requests: Sequence[Request]) -> Exactness:
-    """Sample all requests, score what came packed, and compare."""
+def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
+    """Sample all requests, score the completions in packed batches, and compare."""
     done = dict(policy.engine.generate(requests))
     examples = [
         Example(

@@ -16,19 +16,17 @@ from speed.serve import Round, serve  # noqa: E402
 from speed.shapes import drawn  # noqa: E402
 from speed.work import Spec  # noqa: E402
 from whet.algos.advantages import zscore  # noqa: E402
-from whet.algos.catalog import AlgoConfig, build  # noqa: E402
+from whet.algos.algorithm import build_algorithm  # noqa: E402
+from whet.algos.settings import AlgoConfig  # noqa: E402
 from whet.data.examples import Example  # noqa: E402
 from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import (  # noqa: E402
-    LocalLearner,
-    score_examples,
-    update,
-)
+from whet.train.learner import Learner, score_examples  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
+from whet.train.rl_step import update_policy  # noqa: E402
 from whet.types import Completion  # noqa: E402
 
 NUM_CHECKED = 16
@@ -92,12 +90,12 @@ def update_round(spec: Spec, model: Transformer) -> Round:
         replace(example, sampling_logprob=logprob)
         for example, logprob in zip(unscored, found, strict=True)
     ]
-    algo = build(AlgoConfig(), max_tokens=work.cap)
+    algo = build_algorithm(AlgoConfig(), max_tokens=work.cap)
 
     def round_of(number: int) -> dict[str, float]:
         began = time.perf_counter()
         learner.make_room(examples)
-        update(learner, examples, algo, seed=number)
+        update_policy(learner, examples, algo, seed=number)
         tokens = float(sum(len(example.tokens) for example in examples))
         return {"seconds": elapsed(spec, began), "tokens": tokens} | memory(spec)
 
@@ -107,7 +105,7 @@ def update_round(spec: Spec, model: Transformer) -> Round:
 def rl_step_round(spec: Spec, model: Transformer) -> Round:
     engine = engine_of(spec, model)
     learner = learner_of(spec, model, engine)
-    algo = build(AlgoConfig(), max_tokens=spec.work.cap)
+    algo = build_algorithm(AlgoConfig(), max_tokens=spec.work.cap)
 
     def round_of(number: int) -> dict[str, float]:
         requests = requests_of(spec, number)
@@ -116,7 +114,7 @@ def rl_step_round(spec: Spec, model: Transformer) -> Round:
         sampled = elapsed(spec, began)
         examples = credited(spec, requests, done)
         learner.make_room(examples)
-        metrics = update(learner, examples, algo, seed=number)
+        metrics = update_policy(learner, examples, algo, seed=number)
         engine.load_weights([], engine.version + 1)
         row = {"seconds": elapsed(spec, began), "rollout_seconds": sampled}
         row["tokens"] = float(sum(len(c.tokens) for c in done.values()))
@@ -136,7 +134,7 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 
-def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> LocalLearner:
+def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learner:
     """Make a learner; where its updates need the room, the caches of these engines give way."""
     own = {
         name.removeprefix("train."): value
@@ -147,7 +145,7 @@ def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> LocalL
     memory = DeviceMemory(model.device)
     for engine in engines:
         memory.add(engine)
-    return LocalLearner(model, cfg, steps=1000, memory=memory)
+    return Learner(model, cfg, steps=1000, memory=memory)
 
 
 def requests_of(spec: Spec, number: int) -> list[Request]:

@@ -1,7 +1,7 @@
-"""The algorithms by name: each a row of choices, its paper, and the numbers of its source.
+"""The named algorithms: which advantage, ratio, surrogate and token weights each combines.
 
-A choice is how the mathematics goes; what a config sets replaces it. The source's numbers are for
-files in `experiments/` to set, and change nothing here.
+Settings replace single choices (`whet/algos/settings.py`). `source` has the numbers its paper or
+code trains with, for files in `experiments/` to set; they change nothing here.
 """
 
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ AlgoName = Literal[
 ]
 AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
 RatioName = Literal["token", "sequence", "one"]
-"""one is no ratio; the word none would leave it to the row."""
+"""one is no ratio; none as a setting would leave it to the preset."""
 SurrogateName = Literal["clip", "cispo", "reinforce"]
 WeightsName = Literal["token_mean", "sequence_mean", "sequence_sum", "constant"]
 KlPlace = Literal["loss", "reward"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Preset:
     paper: str
     advantage: AdvantageName | str
-    """A name, or a function of the user's by file and name."""
+    """A name, or a user's function as `file.py:name`."""
     whiten: bool = False
     """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
     ratio: RatioName = "token"
@@ -54,8 +54,16 @@ class Row:
     source: Mapping[str, float | str] = field(default_factory=dict)
 
 
-ROWS: Mapping[AlgoName, Row] = {
-    "grpo": Row(
+TANGO_SOURCE: Mapping[str, float | str] = {
+    "kl": 0.001,
+    "kl_estimator": "k3",
+    "kl_gradient": "direct",
+    "entropy": 0.001,
+    "group_size": 5,
+}
+
+PRESETS: Mapping[AlgoName, Preset] = {
+    "grpo": Preset(
         paper="Shao et al. 2024, DeepSeekMath, eq. 3 and 4",
         advantage="zscore",
         weights="sequence_mean",
@@ -67,7 +75,7 @@ ROWS: Mapping[AlgoName, Row] = {
             "train.lr": 1e-6,
         },
     ),
-    "dr_grpo": Row(
+    "dr_grpo": Preset(
         paper="Liu et al. 2025, Understanding R1-Zero-like training",
         advantage="center",
         weights="constant",
@@ -79,7 +87,7 @@ ROWS: Mapping[AlgoName, Row] = {
             "max_tokens": 3000,
         },
     ),
-    "dapo": Row(
+    "dapo": Preset(
         paper="Yu et al. 2025, DAPO, eq. 8",
         advantage="zscore",
         clip_high=0.28,
@@ -91,7 +99,7 @@ ROWS: Mapping[AlgoName, Row] = {
             "train.lr": 1e-6,
         },
     ),
-    "rloo": Row(
+    "rloo": Preset(
         paper="Ahmadian et al. 2024, Back to basics, section 2.2",
         advantage="leave_one_out",
         ratio="one",
@@ -100,14 +108,14 @@ ROWS: Mapping[AlgoName, Row] = {
         kl_in="reward",
         source={"kl": 0.03, "group_size": 4},
     ),
-    "reinforce_pp": Row(
+    "reinforce_pp": Preset(
         paper="Hu et al. 2025, REINFORCE++; weight of the KL from RLinf",
         advantage="to_go",
         whiten=True,
         kl_in="reward",
         source={"kl": 0.001, "kl_estimator": "k1", "group_size": 1},
     ),
-    "reinforce_pp_baseline": Row(
+    "reinforce_pp_baseline": Preset(
         paper=(
             "Hu et al. 2025, REINFORCE++ with the group's mean as baseline; weight of the KL from "
             "RLinf"
@@ -116,7 +124,7 @@ ROWS: Mapping[AlgoName, Row] = {
         whiten=True,
         source={"kl": 0.0001, "kl_estimator": "k2", "group_size": 16},
     ),
-    "gspo": Row(
+    "gspo": Preset(
         paper="Zheng et al. 2025, GSPO, eq. 5 to 7",
         advantage="zscore",
         ratio="sequence",
@@ -125,14 +133,14 @@ ROWS: Mapping[AlgoName, Row] = {
         clip_high=4e-4,
         source={"kl": 0.0, "minibatches": 4},
     ),
-    "cispo": Row(
+    "cispo": Preset(
         paper="MiniMax-M1 2025, eq. 4 and 5; the cap is ScaleRL's, Khatri et al. 2025",
         advantage="zscore",
         surrogate="cispo",
         clip_high=4.0,
         source={"kl": 0.0},
     ),
-    "ppo": Row(
+    "ppo": Preset(
         paper="Schulman et al. 2017; numbers of Reasoning360",
         advantage="gae",
         whiten=True,
@@ -145,7 +153,7 @@ ROWS: Mapping[AlgoName, Row] = {
             "critic.lr": 1e-5,
         },
     ),
-    "game24": Row(
+    "game24": Preset(
         paper="LLM4Game24 report",
         advantage="momentum",
         weights="sequence_mean",
@@ -159,7 +167,7 @@ ROWS: Mapping[AlgoName, Row] = {
             "train.lr": 2e-6,
         },
     ),
-    "rlinf": Row(
+    "rlinf": Preset(
         paper="RLinf math recipes, 7B",
         advantage="zscore",
         whiten=True,
@@ -176,44 +184,26 @@ ROWS: Mapping[AlgoName, Row] = {
             "train.lr": 2e-5,
         },
     ),
-    "tango_grpo": Row(
+    "tango_grpo": Preset(
         paper="Zha et al. 2025, RL Tango, with GRPO",
         advantage="zscore",
         steps="zscore",
         alpha=0.1,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k3",
-            "kl_gradient": "direct",
-            "entropy": 0.001,
-            "group_size": 5,
-        },
+        source=TANGO_SOURCE,
     ),
-    "tango_rloo": Row(
+    "tango_rloo": Preset(
         paper="Zha et al. 2025, RL Tango, with RLOO",
         advantage="leave_one_out",
         steps="leave_one_out",
         alpha=0.1,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k3",
-            "kl_gradient": "direct",
-            "entropy": 0.001,
-            "group_size": 5,
-        },
+        source=TANGO_SOURCE,
     ),
-    "tango_reinforce_pp": Row(
+    "tango_reinforce_pp": Preset(
         paper="Zha et al. 2025, RL Tango, with REINFORCE++",
         advantage="to_go",
         whiten=True,
         steps="whiten",
         alpha=0.5,
-        source={
-            "kl": 0.001,
-            "kl_estimator": "k2",
-            "kl_gradient": "direct",
-            "entropy": 0.0,
-            "group_size": 5,
-        },
+        source={**TANGO_SOURCE, "kl_estimator": "k2", "entropy": 0.0},
     ),
 }

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from whet import tables, toml
-from whet.algos.catalog import AlgoConfig, build, policy_objective, resolve, sft_objective
+from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import EarlyStop, Staleness, TokenTerms
-from whet.algos.rows import ROWS, AlgoName
+from whet.algos.objectives import policy_objective, sft_objective
+from whet.algos.presets import PRESETS, AlgoName
+from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import StepCreditConfig
 from whet.config import Config, load
 from whet.errors import ConfigError
@@ -67,9 +69,9 @@ MEAN, SUM, TOKENS, CONSTANT = [1 / 2, 1 / 6], [1 / 2, 1 / 2], [1 / 4, 1 / 4], [1
     ],
 )
 def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[float]) -> None:
-    algo = build(AlgoConfig(name=name), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name=name), max_tokens=10)
 
-    assert algo.advantage is not None and algo.spread is None
+    assert algo.advantage is not None and algo.token_advantage is None
     found, _ = algo.advantage(REWARDS, {})
     assert found[0] == pytest.approx([advantage, -advantage, -advantage, advantage], abs=1e-4)
     assert algo.weights([1, 3]) == pytest.approx(weights)
@@ -83,11 +85,11 @@ def test_each_name_is_its_row(name: AlgoName, advantage: float, weights: list[fl
 
 @pytest.mark.parametrize("name", ["reinforce_pp", "tango_reinforce_pp", "ppo"])
 def test_algorithms_that_credit_tokens_spread_the_reward(name: AlgoName) -> None:
-    algo = build(AlgoConfig(name=name, gamma=0.5, gae_decay=0.0), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(name=name, gamma=0.5, gae_decay=0.0), max_tokens=10)
 
-    assert algo.advantage is None and algo.spread is not None and algo.whitens
+    assert algo.advantage is None and algo.token_advantage is not None and algo.whitens
     assert algo.needs_values == (name == "ppo")
-    advantage, target = algo.spread(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
+    advantage, target = algo.token_advantage(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
     # To go: ½ and 1. One step of the critic: .5 × .5 - .25 = 0 and 1 - .5.
     assert advantage.tolist() == ([0.0, 0.5] if name == "ppo" else [0.5, 1.0])
     assert (target is None) == (name != "ppo")
@@ -116,15 +118,15 @@ def test_each_name_clips_at_the_bounds_of_its_row(name: AlgoName, low: float, hi
     ("name", "share"), [("tango_grpo", 0.1), ("tango_rloo", 0.1), ("tango_reinforce_pp", 0.5)]
 )
 def test_tango_blends_steps_by_a_share_that_falls(name: AlgoName, share: float) -> None:
-    algo = build(AlgoConfig(name=name), max_tokens=10)
-    other = build(
+    algo = build_algorithm(AlgoConfig(name=name), max_tokens=10)
+    other = build_algorithm(
         AlgoConfig(name=name, steps=StepCreditConfig(alpha=0.3, decay="none")), max_tokens=10
     )
 
     assert algo.step_credit is not None
     assert [algo.alpha(0.0), algo.alpha(1.0)] == pytest.approx([share, 1e-3])
     assert [other.alpha(0.0), other.alpha(1.0)] == [0.3, 0.3]
-    assert build(AlgoConfig(), max_tokens=10).step_credit is None
+    assert build_algorithm(AlgoConfig(), max_tokens=10).step_credit is None
 
 
 def test_what_a_config_sets_replaces_what_the_row_says() -> None:
@@ -139,7 +141,7 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
         kl_in="reward",
         kl=0.1,
     )
-    algo = build(cfg, max_tokens=10)
+    algo = build_algorithm(cfg, max_tokens=10)
 
     assert algo.advantage is not None and algo.advantage(REWARDS, {})[0] == [[0.5, -0.5, -0.5, 0.5]]
     assert algo.whitens and algo.weights([1, 3]) == TOKENS
@@ -153,7 +155,7 @@ def test_what_a_config_sets_replaces_what_the_row_says() -> None:
 
 
 def test_ddof_is_a_setting() -> None:
-    algo = build(AlgoConfig(ddof=0), max_tokens=10)
+    algo = build_algorithm(AlgoConfig(ddof=0), max_tokens=10)
 
     assert algo.advantage is not None
     assert algo.advantage(REWARDS, {})[0][0] == pytest.approx([1.0, -1.0, -1.0, 1.0], abs=1e-4)
@@ -194,12 +196,12 @@ class _Holder(Config):
 def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
     cfg = _Holder.model_validate({"algo": {"name": "dapo"}})
 
-    assert resolve(cfg.algo).clip_high == 0.28
+    assert resolve_algorithm(cfg.algo).clip_high == 0.28
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
     known = set(tables.flat(AlgoConfig().model_dump()))
-    for name, row in ROWS.items():
+    for name, row in PRESETS.items():
         assert row.paper
         own = {key: value for key, value in row.source.items() if key in known}
         assert set(row.source) - set(own) <= {
@@ -212,7 +214,7 @@ def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
         tree: Table = {"name": name}
         for key, value in own.items():
             tree = tables.with_value(tree, key, value)
-        build(AlgoConfig.model_validate(tree), max_tokens=10)
+        build_algorithm(AlgoConfig.model_validate(tree), max_tokens=10)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
 def test_only_penalties_give_a_gradient_to_zero_advantage(
     cfg: AlgoConfig, needs_reference: bool, trains_on_zero: bool
 ) -> None:
-    algo = build(cfg, max_tokens=10)
+    algo = build_algorithm(cfg, max_tokens=10)
 
     assert (algo.needs_reference, algo.trains_on_zero_advantage) == (
         needs_reference,
@@ -380,8 +382,8 @@ def test_ratios_may_compare_with_what_the_engine_sampled_at() -> None:
     torch.testing.assert_close(
         _loss(cfg, _terms([-0.9], advantage=[1.0], old=[-5.0])), torch.tensor([-math.exp(0.1)])
     )
-    assert not build(cfg, max_tokens=10).needs_old
-    assert build(AlgoConfig(minibatches=2), max_tokens=10).needs_old
+    assert not build_algorithm(cfg, max_tokens=10).needs_old
+    assert build_algorithm(AlgoConfig(minibatches=2), max_tokens=10).needs_old
 
 
 @pytest.mark.parametrize(("limit", "zeroed"), [(1.3, 1.0), (1.4, 0.0)])

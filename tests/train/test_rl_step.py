@@ -1,0 +1,97 @@
+"""One step on rewarded groups: group weights multiply advantages, and judged steps count only where
+they are asked for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from whet.algos.settings import AlgoConfig
+from whet.testing.fakes import rollout, sum_problem
+from whet.testing.tiny import tiny_policy
+from whet.train.learner import Metrics
+from whet.train.optim import TrainConfig
+from whet.train.rl_step import RLTrainer
+from whet.types import Group, Step
+
+ALGO = AlgoConfig(name="tango_grpo")
+
+
+def trainer(algo: AlgoConfig = ALGO) -> RLTrainer:
+    return RLTrainer(tiny_policy(seed=3), algo, TrainConfig(lr=1e-3), max_tokens=8, steps=5)
+
+
+def group(number: int, rewards: tuple[float, float]) -> Group:
+    problem = sum_problem(number, 2)
+    return tuple(
+        rollout(reward=reward, number=index, problem=problem, tokens=(5 + number, 6 + index, 7))
+        for index, reward in enumerate(rewards)
+    )
+
+
+GROUPS = [group(1, (1.0, 0.0)), group(2, (0.0, 1.0))]
+NAMES = [groups[0].group for groups in GROUPS]
+
+
+def step(
+    weights: dict[str, float] | None, groups: list[Group] = GROUPS, algo: AlgoConfig = ALGO
+) -> Metrics:
+    return trainer(algo).step(
+        groups, temperature=1.0, seed=0, group_weights=weights, has_step_credit=False
+    )
+
+
+def norm(weights: dict[str, float] | None) -> float:
+    return step(weights)["train/grad_norm"]
+
+
+def test_group_weights_scale_what_a_group_teaches() -> None:
+    plain = norm(None)
+
+    assert norm(dict.fromkeys(NAMES, 1.0)) == pytest.approx(plain)
+    assert norm(dict.fromkeys(NAMES, 2.0)) == pytest.approx(2 * plain, rel=1e-4)
+    one, other = (norm({NAMES[0]: weight, NAMES[1]: 1.0 - weight}) for weight in (1.0, 0.0))
+    assert one != pytest.approx(other, rel=1e-3)
+    assert step(dict.fromkeys(NAMES, 0.0)) == {"step/empty": 1.0}
+
+
+def test_weights_leave_the_kl_alone() -> None:
+    """At the start the KL is 0 and has no gradient, so that only its presence among the metrics
+    shows it."""
+    metrics = step(dict.fromkeys(NAMES, 0.0), algo=AlgoConfig(name="tango_grpo", kl=0.1))
+
+    assert metrics["step/empty"] == 0.0 and metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_judged_steps_count_only_where_they_are_asked_for() -> None:
+    equal = [replace(item, reward=1.0) for item in GROUPS[0]]
+    judged = (
+        replace(equal[0], steps=(Step(start=0, end=2, reward=1.0),)),
+        replace(equal[1], steps=(Step(start=0, end=2, reward=-1.0),)),
+    )
+
+    without = step(None, [judged])
+    counted = trainer().step([judged], temperature=1.0, seed=0)
+
+    assert without == {"step/empty": 1.0}, "all outcomes are the same"
+    assert counted["step/empty"] == 0.0 and counted["train/grad_norm"] > 0
+
+
+def test_a_reference_is_kept_only_for_a_kl() -> None:
+    assert trainer().reference is None
+    assert trainer(AlgoConfig(name="tango_grpo", kl=0.1)).reference is not None
+
+
+def test_the_running_baseline_goes_from_step_to_step_and_through_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    first, resumed = (trainer(AlgoConfig(name="game24")) for _ in range(2))
+    first.step(GROUPS, temperature=1.0, seed=0)
+    state = first.save(tmp_path)
+    first.step(GROUPS, temperature=1.0, seed=1)
+
+    resumed.load(tmp_path, state)
+    assert resumed.baseline["m"] == 0.2
+    resumed.step(GROUPS, temperature=1.0, seed=1)
+
+    assert resumed.baseline == first.baseline

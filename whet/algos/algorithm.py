@@ -1,0 +1,92 @@
+"""An algorithm, assembled from its settings: advantage, objective and token weights."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from whet.algos import advantages, losses, verifier
+from whet.algos.losses import EarlyStop, KlEstimator
+from whet.algos.objectives import Objective, policy_objective
+from whet.algos.presets import Preset, WeightsName
+from whet.algos.settings import AlgoConfig, resolve_algorithm, resolve_kl_estimator
+from whet.algos.user_functions import load_advantage
+from whet.user_code import is_reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    advantage: advantages.Advantage | None
+    """Of whole answers, group by group; None where `token_advantage` credits single tokens."""
+    token_advantage: advantages.TokenAdvantage | None
+    whitens: bool
+    step_credit: verifier.StepCredit | None
+    alpha: Callable[[float], float]
+    """Share of step credit, by how much of the run is done."""
+    objective: Objective
+    weights: losses.Weights
+    kl_in_reward: float
+    """Weight of the KL subtracted from the rewards; 0 where it is in the loss."""
+    kl_estimator: KlEstimator
+    needs_reference: bool
+    needs_values: bool
+    needs_old: bool
+    """Whether the learner must score the examples before its first step."""
+    trains_on_zero_advantage: bool
+    """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
+    minibatches: int
+    early_stop: EarlyStop
+
+
+def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
+    """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
+    preset = resolve_algorithm(cfg)
+    in_loss = preset.kl_in == "loss"
+    return Algorithm(
+        advantage=_build_advantage(preset, cfg),
+        token_advantage=_build_token_advantage(preset, cfg),
+        whitens=preset.whiten,
+        step_credit=verifier.step_credit(preset.steps) if preset.steps else None,
+        alpha=partial(verifier.alpha_at, preset.alpha, cfg.steps),
+        objective=policy_objective(cfg),
+        weights=_build_weights(preset.weights, max_tokens),
+        kl_in_reward=0.0 if in_loss else cfg.kl,
+        kl_estimator=resolve_kl_estimator(cfg),
+        needs_reference=cfg.kl > 0,
+        needs_values=preset.advantage == "gae",
+        needs_old=cfg.minibatches > 1 and cfg.old == "learner",
+        trains_on_zero_advantage=(cfg.kl > 0 and in_loss) or cfg.entropy != 0,
+        minibatches=cfg.minibatches,
+        early_stop=cfg.early_stop,
+    )
+
+
+def _build_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.Advantage | None:
+    if is_reference(preset.advantage):
+        return load_advantage(preset.advantage)
+    if preset.advantage == "momentum":
+        return advantages.momentum(cfg.max_momentum)
+    by_group: dict[str, advantages.GroupRule] = {
+        "zscore": partial(advantages.zscore, ddof=cfg.ddof),
+        "center": advantages.center,
+        "leave_one_out": advantages.leave_one_out,
+    }
+    rule = by_group.get(preset.advantage)
+    return None if rule is None else advantages.per_group(rule)
+
+
+def _build_token_advantage(preset: Preset, cfg: AlgoConfig) -> advantages.TokenAdvantage | None:
+    if preset.advantage == "to_go":
+        return advantages.to_go(gamma=cfg.gamma)
+    if preset.advantage == "gae":
+        return advantages.by_values(gamma=cfg.gamma, decay=cfg.gae_decay)
+    return None
+
+
+def _build_weights(name: WeightsName, max_tokens: int) -> losses.Weights:
+    by_name: dict[WeightsName, losses.Weights] = {
+        "token_mean": losses.token_mean,
+        "sequence_mean": losses.sequence_mean,
+        "sequence_sum": losses.sequence_sum,
+        "constant": losses.constant(max_tokens),
+    }
+    return by_name[name]

@@ -1,0 +1,186 @@
+"""The settings of an algorithm: the name of a preset, and what replaces parts of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from whet.algos.losses import EarlyStop, KlEstimator, KlGradient, Staleness
+from whet.algos.presets import (
+    PRESETS,
+    AdvantageName,
+    AlgoName,
+    KlPlace,
+    Preset,
+    RatioName,
+    SurrogateName,
+    WeightsName,
+)
+from whet.algos.verifier import StepCreditConfig
+from whet.config import CONSTANT, Config
+from whet.user_code import Reference
+
+USED_BY: Mapping[str, tuple[AdvantageName, ...]] = {
+    "ddof": ("zscore",),
+    "max_momentum": ("momentum",),
+    "gamma": ("to_go", "gae"),
+    "gae_decay": ("gae",),
+}
+"""Settings that only some advantages use."""
+
+
+class AlgoConfig(Config):
+    """How rewards become gradients. A setting that is none is taken from the preset."""
+
+    name: AlgoName = "grpo"
+    """A preset of `whet/algos/presets.py`, with its paper; the settings below replace parts of
+    it."""
+    advantage: AdvantageName | Reference | None = None
+    """What a reward is compared with: its group (zscore, center, leave_one_out), a running mean
+    (momentum), nothing (to_go), or a critic (gae). A function of your own is a file and its name,
+    "my_algo.py:advantage"."""
+    ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
+    """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
+    max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
+    """For momentum: the largest share of history in the running mean and deviation; 0 is
+    group-relative."""
+    gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """For to_go and gae: the discount of a reward per token."""
+    gae_decay: float = Field(default=1.0, ge=0.0, le=1.0)
+    """For gae: its λ, from one step of the critic (0) to rewards to go (1)."""
+    whiten: bool | None = None
+    """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
+    stay at 0."""
+    steps: StepCreditConfig = StepCreditConfig()
+    """For tango: the share of judged steps in the advantage."""
+    ratio: RatioName | None = None
+    """Of new to old probability: of each token, of the whole sequence (its geometric mean), or one,
+    which is none."""
+    surrogate: SurrogateName | Reference | None = None
+    """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds
+    nothing. A function of your own is a file and its name, "my_algo.py:surrogate"."""
+    clip_low: float | None = Field(default=None, ge=0.0)
+    """For clip: where the advantage is negative, the gradient stops below a ratio of 1 -
+    clip_low."""
+    clip_high: float | None = Field(default=None, ge=0.0)
+    """Where the advantage is positive, the gradient stops above a ratio of 1 + clip_high; for cispo
+    the cap of the ratio."""
+    dual_clip: float | None = Field(default=None, gt=1.0)
+    """Upper bound on the loss of a token of negative advantage, in multiples of the advantage; none
+    is no bound."""
+    weights: WeightsName | None = None
+    """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
+    (sequence_mean), summed within it (sequence_sum), or divided by the longest answer allowed
+    (constant)."""
+    old: Literal["learner", "engine"] = "learner"
+    """Whose log-probabilities at the start of the step ratios compare with: computed again, or as
+    sampled."""
+    staleness: Staleness = Staleness()
+    """Correction for tokens that the engine sampled at other probabilities than the learner's."""
+    kl: float = Field(default=0.0, ge=0.0)
+    """Weight of the KL to the starting policy; 0 needs no reference model."""
+    kl_in: KlPlace | None = None
+    """In the loss of each token, or subtracted from its reward."""
+    kl_estimator: KlEstimator | None = None
+    """None is k2 in the loss and k1 in the reward, which have the KL's own gradient there."""
+    kl_gradient: KlGradient = "exact"
+    """In the loss: exact has the KL's own gradient for every estimator, direct differentiates the
+    estimate as it is."""
+    entropy: float = 0.0
+    """Weight of an entropy bonus in the loss; 0 logs the entropy only."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimiser steps per batch of rollouts."""
+    early_stop: EarlyStop = EarlyStop()
+    """Skips updates once the policy has moved too far within a step."""
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> "AlgoConfig":
+        preset = resolve_algorithm(self)
+        if preset.ratio == "one" and preset.surrogate in ("clip", "cispo"):
+            raise ValueError(
+                f'surrogate = "{preset.surrogate}" needs a ratio to bound: set ratio to "token" or '
+                '"sequence"'
+            )
+        if self.dual_clip is not None and (
+            preset.surrogate != "clip" or self.dual_clip <= 1 + preset.clip_high
+        ):
+            raise ValueError(
+                f'dual_clip = {self.dual_clip} needs surrogate = "clip" and a bound above '
+                "1 + clip_high"
+            )
+        if self.steps.alpha is not None and preset.steps is None:
+            raise ValueError(
+                f"steps.alpha = {self.steps.alpha} is for the tango algorithms, which credit "
+                "judged steps"
+            )
+        if self.old == "engine" and self.staleness.rule != "none":
+            raise ValueError(
+                'staleness corrects from engine to learner, which old = "engine" does not tell '
+                "apart: set one of them"
+            )
+        low, high = self.staleness.low, self.staleness.high
+        if low >= high:
+            raise ValueError(f"staleness.low = {low} should be below staleness.high = {high}")
+        if self.early_stop.limit is not None and self.has_unit_ratios:
+            raise ValueError(
+                "early_stop needs minibatches above 1: with one, every ratio is 1 when it is "
+                "measured"
+            )
+        return self
+
+    @property
+    def has_unit_ratios(self) -> bool:
+        """Whether every ratio is 1, since the weights that are trained are those of the start."""
+        return self.minibatches == 1 and self.old == "learner"
+
+    def without_effect(self) -> dict[str, str]:
+        preset = resolve_algorithm(self)
+        unused: dict[str, str] = {}
+        for key, names in USED_BY.items():
+            if preset.advantage not in names:
+                choices = " or ".join(f'"{name}"' for name in names)
+                unused[key] = f"it is for advantage = {choices}"
+        if preset.steps is None:
+            unused["steps"] = "it is for the tango algorithms, which credit judged steps"
+        unused |= self._unused_bounds(preset)
+        if self.kl == 0:
+            for key in ("kl_in", "kl_estimator", "kl_gradient"):
+                unused[key] = "kl is 0"
+        elif preset.kl_in == "reward":
+            unused["kl_gradient"] = "a KL in the reward is not differentiated"
+        return unused
+
+    def _unused_bounds(self, preset: Preset) -> dict[str, str]:
+        """Name the bounds of the ratio that the loss does not have."""
+        bounds = ("clip_low", "clip_high", "dual_clip")
+        if self.has_unit_ratios:
+            reason = "with minibatches = 1 every ratio is 1"
+            return dict.fromkeys((*bounds, "early_stop"), reason)
+        if preset.surrogate == "reinforce":
+            return dict.fromkeys(bounds, 'surrogate = "reinforce" bounds nothing')
+        if preset.surrogate == "cispo":
+            return dict.fromkeys(("clip_low", "dual_clip"), "cispo bounds the ratio above only")
+        return {}
+
+
+def resolve_algorithm(cfg: AlgoConfig) -> Preset:
+    """Return the named preset, with what the settings replace."""
+    preset = PRESETS[cfg.name]
+    return replace(
+        preset,
+        advantage=cfg.advantage or preset.advantage,
+        whiten=preset.whiten if cfg.whiten is None else cfg.whiten,
+        ratio=cfg.ratio or preset.ratio,
+        surrogate=cfg.surrogate or preset.surrogate,
+        weights=cfg.weights or preset.weights,
+        clip_low=preset.clip_low if cfg.clip_low is None else cfg.clip_low,
+        clip_high=preset.clip_high if cfg.clip_high is None else cfg.clip_high,
+        kl_in=cfg.kl_in or preset.kl_in,
+        alpha=preset.alpha if cfg.steps.alpha is None else cfg.steps.alpha,
+    )
+
+
+def resolve_kl_estimator(cfg: AlgoConfig) -> KlEstimator:
+    """Return the estimator that is set, or else the one whose gradient is the KL's own."""
+    return cfg.kl_estimator or ("k2" if resolve_algorithm(cfg).kl_in == "loss" else "k1")

@@ -1,0 +1,318 @@
+"""One RL step after sampling: rewarded groups become examples with advantages, and an update.
+
+`RLTrainer.step` calls the functions below it in this order: `select`, `flatten`, `credit`,
+`update_policy`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from whet.algos.advantages import Array, State, whiten
+from whet.algos.algorithm import Algorithm, build_algorithm
+from whet.algos.losses import is_too_far, kl
+from whet.algos.settings import AlgoConfig
+from whet.algos.verifier import blend
+from whet.data.examples import Example
+from whet.errors import ConfigError
+from whet.rng import stream
+from whet.rollout.collect import GatherConfig
+from whet.track.metrics import Clock
+from whet.train.checkpoint import read_numbers
+from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
+from whet.train.learner import Learner, Metrics, average, weigh
+from whet.train.optim import TrainConfig
+from whet.train.policy import Policy, reference_of, with_reference
+from whet.types import Group, Json, Rollout
+
+
+class RLTrainer:
+    """A policy with its learner and algorithm, and the reference and critic that it needs.
+
+    `step` moves the policy. In a checkpoint its own state is the running baseline of the
+    advantage; policy, learner and critic are saved by themselves.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        algo: AlgoConfig,
+        train: TrainConfig,
+        *,
+        max_tokens: int,
+        steps: int,
+        critic: CriticConfig | None = None,
+    ) -> None:
+        """Train for `steps` steps on answers of at most `max_tokens` tokens."""
+        critic = critic or CriticConfig()
+        self.policy = policy
+        self.algo = build_algorithm(algo, max_tokens=max_tokens)
+        self.reference = (
+            reference_of(policy.model, offload=train.offload_reference)
+            if self.algo.needs_reference
+            else None
+        )
+        self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
+        self.learner = policy.learner(train, steps=policy_steps(self.algo, critic, steps))
+        self.baseline: State = {}
+
+    def step(
+        self,
+        groups: Sequence[Group],
+        *,
+        temperature: float,
+        seed: int,
+        progress: float = 0.0,
+        gather: GatherConfig | None = None,
+        has_step_credit: bool = True,
+        group_weights: Mapping[str, float] | None = None,
+        clock: Clock | None = None,
+    ) -> Metrics:
+        """Take one update on rewarded groups.
+
+        `progress`, from 0 to 1, is how much of the run is done. `group_weights` multiply
+        advantages, by the name of the group.
+        """
+        clock = clock or Clock()
+        algo = self.algo if has_step_credit else replace(self.algo, step_credit=None)
+        selection = select(groups, algo, gather)
+        examples = flatten(selection, temperature=temperature)
+        self.learner.make_room(examples)
+        with clock.measure("score"):
+            if self.reference is not None:
+                micro_tokens = self.learner.cfg.micro_tokens
+                examples = with_reference(examples, self.reference, micro_tokens)
+            if self.critic is not None:
+                examples = with_values(examples, self.critic)
+        examples, self.baseline = credit(
+            selection, examples, algo, self.baseline, progress=progress
+        )
+        if group_weights is not None:
+            examples = [
+                replace(example, advantage=example.advantage * group_weights[example.group])
+                for example in examples
+            ]
+        with clock.measure("update"):
+            metrics: Metrics = {}
+            if self.critic is not None:
+                metrics = self.critic.update(examples, seed=seed)
+                if self.critic.is_alone:
+                    return metrics | {"step/empty": 0.0}
+            return metrics | update_policy(self.learner, examples, algo, seed=seed)
+
+    def save(self, folder: Path) -> Json:
+        return {**self.baseline}
+
+    def load(self, folder: Path, state: Json) -> None:
+        self.baseline = read_numbers(state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The rollouts of a step that training uses, all of them rewarded."""
+
+    groups: list[Group]
+    masked: frozenset[str] = frozenset()
+    """Ids of those whose reward counts for their group, and which have no loss themselves."""
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        return [rollout for group in self.groups for rollout in group]
+
+
+def select(
+    groups: Sequence[Group], algo: Algorithm, gather: GatherConfig | None = None
+) -> Selection:
+    """Choose what a step trains on; nothing is left out anywhere else.
+
+    Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
+    groups with a single rollout left where rollouts of a group are compared.
+    """
+    gather = gather or GatherConfig()
+    fewest = 1 if algo.advantage is None else 2
+    scored = [
+        tuple(rollout for rollout in group if rollout.reward is not None)
+        for group in gather.choose_groups(groups)
+    ]
+    usable = [group for group in scored if len(group) >= fewest]
+    return Selection(groups=usable, masked=frozenset(gather.masked_ids(usable)))
+
+
+def flatten(selection: Selection, *, temperature: float) -> list[Example]:
+    """Turn each rollout into an example, without an advantage yet."""
+    return [to_example(rollout, temperature) for rollout in selection.rollouts]
+
+
+def to_example(rollout: Rollout, temperature: float) -> Example:
+    """Turn a rollout into an example with the log-probabilities it was sampled at."""
+    completion = rollout.completion
+    return Example(
+        tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
+        start=len(rollout.prompt_tokens),
+        group=rollout.group,
+        rollout=rollout.id,
+        temperature=temperature or 1.0,
+        sampling_logprob=completion.logprobs,
+    )
+
+
+def credit(
+    selection: Selection,
+    examples: Sequence[Example],
+    algo: Algorithm,
+    state: State,
+    *,
+    progress: float = 0.0,
+) -> tuple[list[Example], State]:
+    """Give each example of `flatten` its advantage; return those that have a loss.
+
+    `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
+    """
+    assert [item.rollout for item in examples] == [item.id for item in selection.rollouts], (
+        "examples belong to the rollouts of their groups, in order"
+    )
+    credited, is_live, state = _credit_outcome(selection.groups, examples, algo, state)
+    if algo.whitens:
+        white = whiten([_per_token(item) for item in credited], is_live)
+        credited = [_with_advantage(*both) for both in zip(credited, white, strict=True)]
+    if algo.step_credit is not None:
+        answers = [
+            [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
+            for group in selection.groups
+        ]
+        steps = [array for group in algo.step_credit(answers) for array in group]
+        alpha = algo.alpha(progress)
+        credited = [
+            _with_advantage(item, blend(_per_token(item), step, alpha))
+            for item, step in zip(credited, steps, strict=True)
+        ]
+    return [item for item in credited if item.rollout not in selection.masked], state
+
+
+def _credit_outcome(
+    groups: Sequence[Group], examples: Sequence[Example], algo: Algorithm, state: State
+) -> tuple[list[Example], list[bool], State]:
+    """Credit the reward of the whole answer; also tell for each example if its group's differ."""
+    rewards = [[float(rollout.reward or 0.0) for rollout in group] for group in groups]
+    penalties = [_penalty(example, algo) for example in examples]
+    if algo.advantage is None:
+        flat = [reward for group in rewards for reward in group]
+        credited = [
+            _credit_tokens(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)
+        ]
+        return credited, [True] * len(credited), state
+    rest = iter(penalties)
+    totals = [[reward - float(next(rest).sum()) for reward in group] for group in rewards]
+    advantages, state = algo.advantage(totals, state)
+    flat = [value for group in advantages for value in group]
+    credited = [
+        replace(example, advantage=value) for example, value in zip(examples, flat, strict=True)
+    ]
+    return credited, [max(group) > min(group) for group in totals for _ in group], state
+
+
+def _credit_tokens(example: Example, reward: float, penalty: Array, algo: Algorithm) -> Example:
+    """Spread the reward, which belongs to the last token, over the tokens before it."""
+    assert algo.token_advantage is not None
+    if algo.needs_values and example.value is None:
+        raise ConfigError(
+            "this algorithm needs a critic, and there is none: set algo.name to another, "
+            'such as "grpo"'
+        )
+    at_tokens = -penalty
+    at_tokens[-1] += reward
+    value = None if example.value is None else example.value.astype(np.float64)
+    advantage, target = algo.token_advantage(at_tokens, value)
+    return replace(
+        _with_advantage(example, advantage),
+        value_target=None if target is None else target.astype(np.float32),
+    )
+
+
+def _penalty(example: Example, algo: Algorithm) -> Array:
+    """Compute what the KL to the reference subtracts from the reward of each token."""
+    if algo.kl_in_reward == 0:
+        return np.zeros(example.num_targets)
+    assert example.sampling_logprob is not None and example.ref_logprob is not None, (
+        "a KL in the reward needs a reference"
+    )
+    policy, reference = (
+        torch.from_numpy(part.astype(np.float64))
+        for part in (example.sampling_logprob, example.ref_logprob)
+    )
+    return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
+
+
+def _per_token(example: Example) -> Array:
+    return np.broadcast_to(np.asarray(example.advantage, dtype=np.float64), (example.num_targets,))
+
+
+def _with_advantage(example: Example, advantage: Array) -> Example:
+    return replace(example, advantage=advantage.astype(np.float32))
+
+
+def update_policy(
+    learner: Learner, examples: Sequence[Example], algo: Algorithm, *, seed: int
+) -> Metrics:
+    """Take one optimiser step per mini-batch.
+
+    Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
+    in the divisors. Updates that the early stop skips are counted.
+    """
+    if algo.needs_old:
+        examples = with_old(examples, learner)
+    collected: list[Metrics] = []
+    batches = _minibatches(examples, algo.minibatches, seed)
+    num_skipped = 0
+    for index, batch in enumerate(batches):
+        live = [
+            example
+            for example in weigh(batch, algo.weights)
+            if np.any(example.advantage) or algo.trains_on_zero_advantage
+        ]
+        if not live:
+            continue
+        metrics, is_skipped = _step(learner, live, algo)
+        collected.append(metrics)
+        num_skipped += is_skipped
+        if is_skipped and algo.early_stop.action == "stop":
+            num_skipped += len(batches) - index - 1
+            break
+    if not collected:
+        return {"step/empty": 1.0}
+    skipped = {"step/skipped": float(num_skipped)} if algo.early_stop.limit is not None else {}
+    return average(collected) | skipped | {"step/empty": 0.0}
+
+
+def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
+    """Add the log-probabilities at the start of a step, with which ratios compare."""
+    return [
+        replace(example, old_logprob=logprob)
+        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
+    ]
+
+
+def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
+    """Take the optimiser step of a mini-batch, unless the early stop skips it."""
+    metrics = learner.accumulate(examples, algo.objective)
+    stop = algo.early_stop
+    is_skipped = (
+        stop.limit is not None
+        and stop.scope != "micro_batch"
+        and is_too_far(metrics["policy/stop_signal"], stop)
+    )
+    if is_skipped:
+        learner.discard()
+    if is_skipped and stop.action != "zero":
+        return metrics, True
+    return metrics | learner.optim_step(), is_skipped
+
+
+def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
+    order = list(examples)
+    if count > 1:
+        stream(seed, "minibatches").shuffle(order)
+    return [order[index::count] for index in range(min(count, len(order)))]
