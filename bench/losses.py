@@ -39,7 +39,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
-from whet.train.learner import Learner, score_examples, weigh
+from whet.train.learner import LocalLearner, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import score_pairs, weigh_pairs
 from whet.train.rl_step import credit, flatten, select, to_example
@@ -378,14 +378,14 @@ class World:
 
         cfg = TrainConfig(micro_tokens=micro_tokens)
         own = copy.deepcopy(model)
-        metrics = Learner(own, cfg, steps=1).accumulate(examples, objective)
-        sized = Learner(copy.deepcopy(model), cfg, steps=1).accumulate(
+        metrics = divide(LocalLearner(own, cfg, steps=1).accumulate(examples, objective))
+        sized = LocalLearner(copy.deepcopy(model), cfg, steps=1).accumulate(
             examples, replace(objective, loss=size)
         )
         return Found(
             loss=metrics["loss"],
             gradient=joined(gradients(own)),
-            loss_size=sized["loss"],
+            loss_size=sized["loss"].total,
             clip_fraction=metrics.get("policy/clip_fraction", 0.0),
         )
 

@@ -34,7 +34,7 @@ from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.pipeline.phases import Job, Phase, phases
 from whet.plan.cost import CARDS, GB, Cost
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, reference_of, with_reference
@@ -193,7 +193,7 @@ def measure(
     reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
     memory = DeviceMemory(model.device)
     memory.add(engine)
-    learner = Learner(model, train, steps=1000, memory=memory)
+    learner = LocalLearner(model, train, steps=1000, memory=memory)
     meter = Meter(spec.work.device, engine, before)
     meter.settle()
     start = time.perf_counter() - began
@@ -209,7 +209,7 @@ def step(
     spec: Spec,
     engine: NativeEngine,
     reference: Reference | None,
-    learner: Learner,
+    learner: LocalLearner,
     meter: "Meter",
     number: int,
 ) -> dict[str, Measured]:

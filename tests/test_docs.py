@@ -27,7 +27,7 @@ from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.rl_step import credit, flatten, select, update_policy
 from whet.types import SPLITS, Verdict
@@ -234,7 +234,7 @@ def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
     file = tmp_path / "my_algo.py"
     file.write_text(next(block.text for block in blocks("python") if "soft_clip" in block.text))
     cfg = AlgoConfig(advantage=f"{file}:median_advantage", surrogate=f"{file}:soft_clip")
-    learner = Learner(tiny_model(), TrainConfig(), steps=1)
+    learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
     algo = build_algorithm(cfg, max_tokens=8)
     selection = select([fake_group([1.0, 0.25, 0.0])], algo)
 

@@ -27,7 +27,7 @@ from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
 from whet.text.chat import ChatFormat
 from whet.train import learner, rl_step
-from whet.train.learner import Learner
+from whet.train.learner import LocalLearner
 from whet.train.optim import Optimizer
 from whet.train.policy import Policy
 from whet.types import Group, Tokens
@@ -188,12 +188,12 @@ def _drop_the_last_micro_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def _average_over_micro_batches(patch: pytest.MonkeyPatch) -> None:
-    right = Learner.forward_backward
+    right = LocalLearner.forward_backward
 
-    def forward_backward(self: Learner, batch: Any, objective: Any) -> Any:
+    def forward_backward(self: LocalLearner, batch: Any, objective: Any) -> Any:
         return right(self, replace(batch, weight_M=batch.weight_M / len(batch.label_M)), objective)
 
-    patch.setattr(Learner, "forward_backward", forward_backward)
+    patch.setattr(LocalLearner, "forward_backward", forward_backward)
 
 
 def _forget_the_moments(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import Learner, score_examples, weigh
+from whet.train.learner import LocalLearner, score_examples, weigh
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, reference_of, set_determinism
@@ -40,7 +40,7 @@ def _examples(seed: int = 0, longest: int = 60) -> list[Example]:
 
 
 def _gradients(model: Transformer) -> dict[str, Tensor]:
-    Learner(model, CFG, steps=1).accumulate(_examples(), sft_objective())
+    LocalLearner(model, CFG, steps=1).accumulate(_examples(), sft_objective())
     return {
         name: weight.grad.cpu()
         for name, weight in model.named_parameters()
@@ -72,7 +72,7 @@ def test_a_gpu_has_the_gradients_of_a_cpu(family: str) -> None:
 
 
 def test_updates_in_bfloat16_lower_the_loss() -> None:
-    learner = Learner(small_model(), CFG, steps=30)
+    learner = LocalLearner(small_model(), CFG, steps=30)
 
     losses = [learner.update(_examples(), sft_objective())["loss"] for _ in range(30)]
 
@@ -100,7 +100,7 @@ def test_an_optimiser_in_host_memory_takes_the_same_steps_bit_for_bit() -> None:
     models = [small_model(), small_model()]
     for model, offload in zip(models, (False, True), strict=True):
         cfg = CFG.model_copy(update={"offload": offload})
-        learner = Learner(model, cfg, steps=4)
+        learner = LocalLearner(model, cfg, steps=4)
         for seed in range(4):
             learner.update(_examples(seed), sft_objective())
 
@@ -187,7 +187,7 @@ def test_a_resumed_run_takes_the_same_steps_bit_for_bit(tmp_path: Path) -> None:
 def test_the_same_update_gives_the_same_bits_twice() -> None:
     models = [small_model(), small_model()]
     for model in models:
-        Learner(model, CFG, steps=1).update(_examples(longest=200), sft_objective())
+        LocalLearner(model, CFG, steps=1).update(_examples(longest=200), sft_objective())
 
     assert all(map(torch.equal, _weights(models[0]), _weights(models[1])))
 
@@ -198,7 +198,7 @@ def test_a_cache_gives_way_to_an_update_that_needs_its_memory() -> None:
     scarce = DeviceMemory(DEVICE, free=lambda: 0.0)
     scarce.add(policy.engine)
 
-    learner = Learner(policy.model, CFG, steps=1, memory=scarce)
+    learner = LocalLearner(policy.model, CFG, steps=1, memory=scarce)
     learner.update(_examples(), sft_objective())
 
     assert policy.model.num_checkpointed == policy.model.cfg.num_layers

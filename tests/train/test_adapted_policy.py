@@ -20,7 +20,7 @@ from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import Learner, score_examples, weigh
+from whet.train.learner import LocalLearner, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, build_policy, reference_of
 
@@ -47,7 +47,7 @@ def opened(
     return build_policy(model, tokenizer, NativeConfig(slots=4), name="adapted")
 
 
-def trained(policy: Policy, steps: int = 3) -> Learner:
+def trained(policy: Policy, steps: int = 3) -> LocalLearner:
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
         learner.update(

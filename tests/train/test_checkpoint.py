@@ -18,19 +18,19 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_policy
 from whet.text.tokenizer import Tokenizer
 from whet.train.checkpoint import load_training, save_training
-from whet.train.learner import Learner, weigh
+from whet.train.learner import LocalLearner, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
 
 CFG = TrainConfig(lr=1e-3, warmup=3, schedule="cosine", weight_decay=0.1, micro_tokens=64)
 
 
-def _step(learner: Learner, seed: int) -> dict[str, float]:
+def _step(learner: LocalLearner, seed: int) -> dict[str, float]:
     examples = [example(length=8 + 3 * index, seed=10 * seed + index) for index in range(5)]
     return learner.update(weigh(examples, token_mean), sft_objective())
 
 
-def _trained(steps: int) -> tuple[Policy, Learner]:
+def _trained(steps: int) -> tuple[Policy, LocalLearner]:
     policy = tiny_policy(seed=1)
     learner = policy.learner(CFG, steps=10)
     for seed in range(steps):
@@ -38,7 +38,7 @@ def _trained(steps: int) -> tuple[Policy, Learner]:
     return policy, learner
 
 
-def _state(learner: Learner) -> dict[str, Tensor]:
+def _state(learner: LocalLearner) -> dict[str, Tensor]:
     weights = {name: weight.detach().clone() for name, weight in learner.model.named_parameters()}
     return weights | {name: tensor.clone() for name, tensor in learner.optimizer.tensors().items()}
 

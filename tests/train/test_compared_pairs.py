@@ -13,7 +13,7 @@ from whet.data.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner, score_batch, score_examples
+from whet.train.learner import LocalLearner, score_batch, score_examples
 from whet.train.optim import TrainConfig
 from whet.train.policy import score_pairs, weigh_pairs
 
@@ -47,7 +47,7 @@ def _pairs() -> list[PreferencePair]:
 def _gradient(
     model: Transformer, groups: list[list[Example]], cfg: PreferenceConfig
 ) -> tuple[dict[str, Tensor], float]:
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     model.zero_grad()
     objective = preference_objective(cfg)
     loss = sum(
@@ -133,7 +133,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
         before = [float(item.ref_logprob.sum()) for item in (pair.chosen, pair.rejected)]  # type: ignore[union-attr]
         margins.append((now[0] - before[0]) - (now[1] - before[1]))
 
-    learner = Learner(model, TrainConfig(micro_tokens=90), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1)
     metrics = learner.update(weigh_pairs(pairs), preference_objective(PreferenceConfig(beta=0.5)))
 
     assert metrics["preference/margin"] == pytest.approx(0.5 * np.mean(margins), rel=1e-4)
@@ -147,7 +147,7 @@ def test_metrics_are_means_over_pairs_whatever_their_length() -> None:
 
 def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
     model = tiny_model(seed=1)
-    metrics = Learner(model, TrainConfig(micro_tokens=90), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_tokens=90), steps=1).update(
         weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
     )
     assert metrics["loss"] == pytest.approx(np.log(2), rel=1e-5)
@@ -155,7 +155,7 @@ def test_at_the_start_the_margin_is_nothing_and_the_loss_is_log_2() -> None:
 
 
 def test_updates_raise_the_margin_until_every_pair_is_told_apart() -> None:
-    learner = Learner(tiny_model(seed=1), TrainConfig(lr=1e-3), steps=20)
+    learner = LocalLearner(tiny_model(seed=1), TrainConfig(lr=1e-3), steps=20)
     examples, objective = weigh_pairs(_pairs()), preference_objective(PreferenceConfig())
 
     history = [learner.update(examples, objective) for _ in range(20)]

@@ -25,7 +25,14 @@ from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner, micro_batches, score_batch, score_examples, weigh
+from whet.train.learner import (
+    LocalLearner,
+    divide,
+    micro_batches,
+    score_batch,
+    score_examples,
+    weigh,
+)
 from whet.train.optim import TrainConfig
 from whet.types import PerToken
 
@@ -57,7 +64,7 @@ def _packed(examples: list[Example], budget: int) -> list[list[Example]]:
 def _gradient(
     model: Transformer, groups: list[list[Example]], objective: Objective
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     sums: dict[str, float] = {}
     model.zero_grad()
     for group in groups:
@@ -112,10 +119,10 @@ def test_an_update_moves_the_weights_alike_for_any_micro_batch(micro_tokens: int
     whole, split = tiny_model(), tiny_model()
     examples = weigh(_examples(), token_mean)
 
-    expected = Learner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
+    expected = LocalLearner(whole, TrainConfig(micro_tokens=10**6), steps=1).update(
         examples, sft_objective()
     )
-    found = Learner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
+    found = LocalLearner(split, TrainConfig(micro_tokens=micro_tokens), steps=1).update(
         examples[::-1], sft_objective()
     )
 
@@ -266,7 +273,7 @@ def test_on_policy_the_ratio_is_exactly_one() -> None:
         ratios.extend(ratio_M.tolist())
         return -ratio_M * terms.advantage_M, {}
 
-    Learner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
+    LocalLearner(tiny_model(), TrainConfig(micro_tokens=60), steps=1).update(
         _examples(), Objective(loss=loss)
     )
 
@@ -286,7 +293,7 @@ def test_a_quantity_declared_per_token_reaches_the_loss_under_its_name(name: str
         seen.extend(value_M.tolist())
         return terms.logprob_M, {}
 
-    Learner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
+    LocalLearner(tiny_model(), TrainConfig(), steps=1).accumulate(examples, Objective(loss=loss))
 
     assert seen == [0.25, 0.5, 0.75]
 
@@ -320,7 +327,7 @@ def test_the_entropy_bonus_has_the_exact_gradient_of_the_entropy() -> None:
 def test_prompt_tokens_carry_no_loss_and_a_weight_of_zero_no_gradient() -> None:
     model, [item, *_] = tiny_model(), [replace(_examples()[2], weight=1.0)]
 
-    learner = Learner(model, TrainConfig(), steps=1)
+    learner = LocalLearner(model, TrainConfig(), steps=1)
     found = learner.forward_backward(to_batch([item], CPU), sft_objective())
     assert float(found["loss"]) == pytest.approx(
         -float(_textbook_logprobs(model, item).detach().sum()), rel=1e-5
@@ -334,7 +341,7 @@ def test_metrics_are_means_over_all_target_tokens() -> None:
     model, examples = tiny_model(), weigh(_examples(), sequence_mean)
     losses = [-_textbook_logprobs(model, item).detach() for item in examples]
 
-    metrics = Learner(model, TrainConfig(micro_tokens=50), steps=1).update(
+    metrics = LocalLearner(model, TrainConfig(micro_tokens=50), steps=1).update(
         examples, sft_objective()
     )
 
@@ -346,8 +353,8 @@ def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() ->
     examples = weigh(_examples(), sequence_mean)
 
     def measure(part: list[Example]) -> tuple[dict[str, float], int]:
-        learner = Learner(tiny_model(), TrainConfig(), steps=1)
-        metrics = learner.accumulate(part, sft_objective())
+        learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
+        metrics = divide(learner.accumulate(part, sft_objective()))
         return metrics, sum(example.num_targets for example in part)
 
     (whole, total), (first, some), (second, rest) = map(
@@ -361,7 +368,7 @@ def test_losses_of_two_parts_add_up_and_their_metrics_are_means_over_tokens() ->
 
 def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
     cfg = TrainConfig(lr=3e-3, warmup=2, schedule="linear")
-    learner, examples = Learner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
+    learner, examples = LocalLearner(tiny_model(), cfg, steps=12), weigh(_examples(), token_mean)
 
     history = [learner.update(examples, sft_objective()) for _ in range(12)]
 
@@ -376,7 +383,7 @@ def test_updates_follow_the_schedule_and_lower_the_loss() -> None:
 def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
     model, examples = tiny_model(), _examples()
 
-    found = Learner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
+    found = LocalLearner(model, TrainConfig(micro_tokens=micro_tokens), steps=1).logprobs(examples)
 
     bound = logprob_bound(model)
     for item, scores in zip(examples, found, strict=True):

@@ -17,7 +17,7 @@ from whet.models.transformer import Transformer
 from whet.plan.cost import SHARE_OF_MEMORY, Cost, update_bytes
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model, tiny_policy
-from whet.train.learner import Learner, weigh
+from whet.train.learner import LocalLearner, weigh
 from whet.train.memory import DeviceMemory
 from whet.train.optim import Optimizer, TrainConfig
 from whet.train.policy import Policy
@@ -114,7 +114,7 @@ def test_moments_count_until_they_are_there() -> None:
     optimizer, cost = Optimizer(model, CFG), Cost(cfg=model.cfg)
     assert optimizer.bytes_to_come == 8 * cost.parameters
 
-    Learner(model, CFG, steps=1)
+    LocalLearner(model, CFG, steps=1)
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight)
     optimizer.step(1e-3)
@@ -149,7 +149,7 @@ def test_policies_on_one_device_share_its_memory() -> None:
 
 def gradients(model: Transformer, layers: int) -> dict[str, torch.Tensor]:
     model.num_checkpointed = layers
-    learner = Learner(model, TrainConfig(micro_tokens=40, checkpointing="off"), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_tokens=40, checkpointing="off"), steps=1)
     learner.accumulate(examples(), sft_objective())
     return {
         name: weight.grad.clone()
@@ -184,7 +184,7 @@ def test_adapters_get_the_same_gradient_too() -> None:
 def test_layers_that_run_twice_do_so_only_where_there_is_a_way_back() -> None:
     model, calls = tiny_model(), list[int]()
     model.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    learner = Learner(model, TrainConfig(checkpointing="on"), steps=1)
+    learner = LocalLearner(model, TrainConfig(checkpointing="on"), steps=1)
 
     learner.logprobs(examples())
     assert len(calls) == 1

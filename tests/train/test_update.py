@@ -25,7 +25,7 @@ from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_model
-from whet.train.learner import Learner, Metrics, score_examples, weigh
+from whet.train.learner import LocalLearner, Sums, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Reference, with_reference
 from whet.train.rl_step import update_policy, with_old
@@ -51,14 +51,14 @@ def _gradient_bound(examples: list[Example]) -> float:
 
 
 def _updated(
-    algo: Algorithm, examples: list[Example], learner: type[Learner] = Learner
+    algo: Algorithm, examples: list[Example], learner: type[LocalLearner] = LocalLearner
 ) -> tuple[Tensor, dict[str, float]]:
     model = tiny_model()
     metrics = update_policy(learner(model, CFG, steps=1), examples, algo, seed=3)
     return _weights(model), metrics
 
 
-class Descent(Learner):
+class Descent(LocalLearner):
     """Moves by a tenth of the gradient. Adam moves a weight by its learning rate however small the
     gradient, so the weights it leaves show how a sum near zero was rounded.
     """
@@ -101,8 +101,8 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
     def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
         return -terms.logprob_M, {}
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> Metrics:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             seen.extend(item.weight for item in examples)
             return super().accumulate(examples, objective)
@@ -119,7 +119,7 @@ def test_zero_advantages_keep_their_share_of_the_divisor() -> None:
 
 
 def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     metrics = update_policy(
         learner, _examples((0.0,) * 4), build_algorithm(AlgoConfig(), max_tokens=32), seed=3
@@ -131,7 +131,7 @@ def test_with_equal_rewards_everywhere_the_step_is_empty_and_nothing_moves() -> 
 
 
 def test_no_example_at_all_is_an_empty_step() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
 
     for cfg in (AlgoConfig(), AlgoConfig(kl=0.1, minibatches=2)):
         assert update_policy(learner, [], build_algorithm(cfg, max_tokens=32), seed=3) == {
@@ -162,7 +162,7 @@ def _noting(seen: list[list[float]], weights: list[list[float]]) -> Objective:
 
 def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
     seen: list[list[float]] = []
-    learner = Learner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-3, micro_tokens=10**6), steps=9)
     algo = replace(
         build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
     )
@@ -179,8 +179,8 @@ def test_mini_batches_use_every_example_once_and_take_a_step_each() -> None:
 def test_mini_batches_are_weighed_each_for_itself() -> None:
     totals: list[float] = []
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> Metrics:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             totals.append(sum(item.weight * item.num_targets for item in examples))
             return super().accumulate(examples, objective)
@@ -192,7 +192,7 @@ def test_mini_batches_are_weighed_each_for_itself() -> None:
 
 
 def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
-    learner = Learner(tiny_model(), CFG, steps=9)
+    learner = LocalLearner(tiny_model(), CFG, steps=9)
 
     update_policy(
         learner,
@@ -206,7 +206,7 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
 
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
-    learner = Learner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
+    learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_tokens=10**6), steps=2)
     algo = replace(
         build_algorithm(AlgoConfig(minibatches=2), max_tokens=32), objective=_noting([], ratios)
     )
@@ -225,7 +225,7 @@ def test_the_seed_decides_the_mini_batches() -> None:
             build_algorithm(AlgoConfig(minibatches=3), max_tokens=32), objective=_noting(seen, [])
         )
         update_policy(
-            Learner(tiny_model(), CFG, steps=3),
+            LocalLearner(tiny_model(), CFG, steps=3),
             _examples((1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
             algo,
             seed=seed,
@@ -240,7 +240,7 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     expected = score_examples(reference, examples, 4096)
 
     noted = with_old(
-        with_reference(examples, Reference(reference), 64), Learner(policy, CFG, steps=1)
+        with_reference(examples, Reference(reference), 64), LocalLearner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(
@@ -295,8 +295,8 @@ def test_every_algorithm_has_the_same_gradient_whatever_the_micro_batches(name: 
     algo = build_algorithm(cfg, max_tokens=32)
     gradients, logged = [], []
     for micro_tokens in (40, 10**6):
-        learner = Learner(tiny_model(), _micro(micro_tokens), steps=1)
-        logged.append(learner.accumulate(weigh(_stale(), algo.weights), algo.objective))
+        learner = LocalLearner(tiny_model(), _micro(micro_tokens), steps=1)
+        logged.append(divide(learner.accumulate(weigh(_stale(), algo.weights), algo.objective)))
         gradients.append(
             torch.cat(
                 [
@@ -335,8 +335,8 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 ) -> None:
     passes: list[int] = []
 
-    class Spy(Learner):
-        def accumulate(self, examples: object, objective: Objective) -> Metrics:
+    class Spy(LocalLearner):
+        def accumulate(self, examples: object, objective: Objective) -> Sums:
             assert isinstance(examples, list)
             passes.append(len(examples))
             return super().accumulate(examples, objective)
@@ -353,7 +353,7 @@ def test_an_early_stop_leaves_out_what_its_scope_and_action_say(
 
 
 def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
-    stopped, alone = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+    stopped, alone = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     update_policy(stopped, _examples(EIGHT), _stopping(), seed=3)
     update_policy(alone, _examples(EIGHT), _stopping(scope="step", action="stop"), seed=3)
@@ -365,7 +365,7 @@ def test_a_skipped_mini_batch_leaves_no_gradient_behind() -> None:
 
 
 def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
-    plain, guarded = (Learner(tiny_model(), FAST, steps=4) for _ in range(2))
+    plain, guarded = (LocalLearner(tiny_model(), FAST, steps=4) for _ in range(2))
 
     without = update_policy(
         plain, _examples(EIGHT), build_algorithm(AlgoConfig(minibatches=4), max_tokens=32), seed=3
@@ -378,7 +378,7 @@ def test_an_early_stop_that_is_never_reached_changes_nothing() -> None:
 
 
 def test_zeroed_micro_batches_are_counted() -> None:
-    learner = Learner(tiny_model(), FAST, steps=4)
+    learner = LocalLearner(tiny_model(), FAST, steps=4)
 
     metrics = update_policy(
         learner, _examples(EIGHT), _stopping(scope="micro_batch", action="zero"), seed=3
@@ -390,7 +390,7 @@ def test_zeroed_micro_batches_are_counted() -> None:
 
 
 def test_an_advantage_of_zero_for_every_token_is_not_run() -> None:
-    learner = Learner(tiny_model(), CFG, steps=1)
+    learner = LocalLearner(tiny_model(), CFG, steps=1)
     still = [
         replace(item, advantage=np.zeros(item.num_targets, np.float32)) for item in _examples()
     ]

@@ -72,7 +72,7 @@ PROOFS = (
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
-        remedy="look at pack in whet/data/examples.py and the loop of Learner.run_backward",
+        remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.run_backward",
         measure=learner_proofs.targets,
     ),
     Proof(

@@ -25,7 +25,7 @@ from whet.proofs.base import Measure, find_worst
 from whet.rng import stream
 from whet.train import learner as learner_module
 from whet.train import rl_step
-from whet.train.learner import Learner, score_batch
+from whet.train.learner import LocalLearner, divide, score_batch
 from whet.train.optim import TrainConfig
 from whet.types import Group, Role, Rollout
 
@@ -68,7 +68,7 @@ def targets() -> Measure:
             seen.append(len(terms.logprob_M))
             return 0.0 * terms.logprob_M, {}
 
-        learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+        learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
         scored = sum(len(scores) for scores in learner.logprobs(examples))
         missed = max(missed, abs(total - sum(seen)), abs(total - scored))
@@ -144,7 +144,7 @@ def ratio() -> Measure:
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = learner_module.weigh(examples, algo.weights)
-        metrics = learner.accumulate(weighed, algo.objective)
+        metrics = divide(learner.accumulate(weighed, algo.objective))
         learner.discard()
         off[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
         if PRESETS[name].surrogate == "clip":
@@ -190,7 +190,7 @@ def _gradient(
     tokens: int = 10_000,
     one_by_one: bool = False,
 ) -> dict[str, Tensor]:
-    learner = Learner(model, TrainConfig(micro_tokens=tokens), steps=1)
+    learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
     model.zero_grad()
     for part in parts:
         if one_by_one:

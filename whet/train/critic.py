@@ -25,10 +25,11 @@ from whet.models.lora import twin
 from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
 from whet.train.learner import (
-    Learner,
+    LocalLearner,
     Metrics,
     average,
     backward,
+    divide,
     read_tokens,
     weigh,
 )
@@ -94,7 +95,7 @@ class Critic:
         self.cfg = cfg
         self.minibatches = minibatches
         self.model = ValueModel(policy)
-        self.learner = Learner(
+        self.learner = LocalLearner(
             self.model.body,
             train.model_copy(update={"lr": cfg.lr}),
             steps=steps * minibatches,
@@ -159,7 +160,7 @@ class Critic:
             ) from error
 
     def _step(self, examples: Sequence[Example]) -> Metrics:
-        metrics = self.learner.run_backward(examples, self._forward_backward)
+        metrics = divide(self.learner.run_backward(examples, self._forward_backward))
         moved = self.learner.optim_step()
         return {
             "value/loss": metrics["loss"],

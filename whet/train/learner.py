@@ -4,9 +4,10 @@ It knows no algorithm: an objective computes the loss of each token. `whet/train
 which examples an optimiser step takes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +31,61 @@ CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
 
-class Learner:
+class Mean(NamedTuple):
+    """A metric before it is divided; sums and counts of several ranks add up."""
+
+    total: float
+    count: float
+
+
+Sums = dict[str, Mean]
+
+
+def divide(sums: Mapping[str, Mean]) -> Metrics:
+    return {name: mean.total / max(mean.count, 1.0) for name, mean in sums.items()}
+
+
+class Learner(Protocol):
+    """Trains one model: all that recipes use of it, wherever the weights are."""
+
+    cfg: TrainConfig
+    num_steps: int
+    """Optimiser steps taken, which is the position in the schedule."""
+
+    def make_room(self, examples: Sequence[Example]) -> None:
+        """Free enough memory of the device for an update on the examples."""
+
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
+        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
+
+        A metric counts tokens, or pairs where answers are compared. The loss is already weighted,
+        so its count is 1.
+        """
+
+    def optim_step(self) -> Metrics:
+        """Move the weights by the gradient added so far."""
+
+    def discard(self) -> None:
+        """Set the gradient added so far to zero."""
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        """Score the response tokens of each example with the current weights, without gradient."""
+
+    def scale_lr(self, factor: float) -> float:
+        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
+
+    def save(self, folder: Path) -> None:
+        """Write the state of the optimiser; the model is saved by its policy."""
+
+    def load(self, folder: Path, num_steps: int) -> None:
+        """Load what `save` wrote after `num_steps` steps, in place."""
+
+    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+        """Take one optimiser step on the sum of weight times loss over all examples."""
+        return divide(self.accumulate(examples, objective)) | self.optim_step()
+
+
+class LocalLearner(Learner):
     """Trains a model on the device where it is; an engine there may share its weights.
 
     `steps` is how many optimiser steps the schedule spans. `trained` is the module whose weights
@@ -53,33 +108,22 @@ class Learner:
         self.memory = memory or device_memory(model.device)
         self.device = model.device
         self.num_steps = 0
-        """Optimiser steps taken, which is the position in the schedule."""
         self.lr_factor = 1.0
         if self.device.type == "cpu":
             keep_freed_memory()
 
     def make_room(self, examples: Sequence[Example]) -> None:
-        """Free enough memory of the device for an update on the examples."""
         layers = self.model.cfg.num_layers if self.cfg.checkpointing == "on" else 0
         if self.memory is not None:
             layers = self.memory.make_room(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
 
-    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Take one optimiser step on the sum of weight times loss over all examples."""
-        return self.accumulate(examples, objective) | self.optim_step()
-
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Metrics:
-        """Add the gradient of all examples, without a step. Returns the loss and the metrics.
-
-        A metric is a mean over tokens, or over pairs where answers are compared; the loss is
-        already weighted.
-        """
+    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
         return self.run_backward(examples, lambda batch: self.forward_backward(batch, objective))
 
     def run_backward(
         self, examples: Sequence[Example], forward_backward: Callable[[Batch], dict[str, Tensor]]
-    ) -> Metrics:
+    ) -> Sums:
         """Add the gradients of all micro-batches; `forward_backward` adds that of one."""
         self.make_room(examples)
         sums = {"loss": torch.zeros((), device=self.device)}
@@ -89,8 +133,8 @@ class Learner:
             for name, value in forward_backward(batch).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             count += len(batch.weight)
-        loss = float(sums.pop("loss"))
-        return {"loss": loss} | {name: float(sums[name]) / max(count, 1) for name in sums}
+        counts = dict.fromkeys(sums, float(count)) | {"loss": 1.0}
+        return {name: Mean(float(value), counts[name]) for name, value in sums.items()}
 
     def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss, and the sum of each metric."""
@@ -98,33 +142,27 @@ class Learner:
         return backward(batch, losses, metrics)
 
     def optim_step(self) -> Metrics:
-        """Move the weights by the gradient added so far."""
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
         norm = self.optimizer.step(lr)
         self.num_steps += 1
         return {"train/lr": lr, "train/grad_norm": norm}
 
     def discard(self) -> None:
-        """Set the gradient added so far to zero."""
         self.optimizer.forget()
 
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        """Score the response tokens of each example with the current weights, without gradient."""
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
         self.lr_factor = factor
         return self.cfg.lr * factor
 
     def save(self, folder: Path) -> None:
-        """Write the state of the optimiser; the model is saved by its policy."""
         tensors = self.optimizer.tensors()
         host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(host, folder / OPTIMIZER)
 
     def load(self, folder: Path, num_steps: int) -> None:
-        """Load what `save` wrote after `num_steps` steps, in place."""
         self.optimizer.load(load_file(folder / OPTIMIZER).items())
         self.num_steps = num_steps
 

@@ -22,7 +22,7 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import Learner, score_examples
+from whet.train.learner import LocalLearner, score_examples
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.offload import host_room
 from whet.train.optim import TrainConfig
@@ -53,9 +53,9 @@ class Policy:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
 
-    def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+    def learner(self, cfg: TrainConfig, *, steps: int) -> LocalLearner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
-        return Learner(self.model, cfg, steps=steps, memory=self.memory)
+        return LocalLearner(self.model, cfg, steps=steps, memory=self.memory)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""

@@ -23,7 +23,7 @@ from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, Metrics, average, weigh
+from whet.train.learner import Learner, Metrics, average, divide, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, reference_of, with_reference
 from whet.types import Group, Json, Rollout
@@ -297,7 +297,7 @@ def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
     """Take the optimiser step of a mini-batch, unless the early stop skips it."""
-    metrics = learner.accumulate(examples, algo.objective)
+    metrics = divide(learner.accumulate(examples, algo.objective))
     stop = algo.early_stop
     is_skipped = (
         stop.limit is not None

@@ -23,7 +23,7 @@ from whet.engine.base import Request, Sampling  # noqa: E402
 from whet.engine.native import NativeConfig, NativeEngine  # noqa: E402
 from whet.models.load import load_model  # noqa: E402
 from whet.models.transformer import Transformer  # noqa: E402
-from whet.train.learner import Learner, score_examples  # noqa: E402
+from whet.train.learner import LocalLearner, score_examples  # noqa: E402
 from whet.train.memory import DeviceMemory  # noqa: E402
 from whet.train.optim import TrainConfig  # noqa: E402
 from whet.train.rl_step import update_policy  # noqa: E402
@@ -134,7 +134,7 @@ def engine_of(spec: Spec, model: Transformer) -> NativeEngine:
     return NativeEngine(model, cfg, stop_tokens=frozenset())
 
 
-def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learner:
+def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> LocalLearner:
     """Make a learner; where its updates need the room, the caches of these engines give way."""
     own = {
         name.removeprefix("train."): value
@@ -145,7 +145,7 @@ def learner_of(spec: Spec, model: Transformer, *engines: NativeEngine) -> Learne
     memory = DeviceMemory(model.device)
     for engine in engines:
         memory.add(engine)
-    return Learner(model, cfg, steps=1000, memory=memory)
+    return LocalLearner(model, cfg, steps=1000, memory=memory)
 
 
 def requests_of(spec: Spec, number: int) -> list[Request]:
