@@ -82,7 +82,7 @@ for _kind, _meaning in STAGES.items():
 @app.command(context_settings=SETTINGS)
 def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
-    from whet.config import show as show_settings
+    from whet.config import show_settings
     from whet.pipeline.pipeline import load_file
 
     typer.echo(show_settings(load_file(file, ctx.args), explain=explain), nl=False)
@@ -259,13 +259,12 @@ def show_data(
 
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
-    from whet.config import load
-    from whet.config import show as show_settings
+    from whet.config import load_settings, show_settings
     from whet.pipeline.stages import IGNORED, KINDS, run_stage
     from whet.store.run import RunStore
 
     _expect(file, kind)
-    loaded = load(KINDS[kind], file, args)
+    loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
     say(show_settings(loaded))
     with RunStore.open(

@@ -187,7 +187,7 @@ class Recipe(Config):
 
 
 def test_settings_may_name_a_spec_instead_of_writing_one() -> None:
-    assert config.load(Recipe, None, ["--reward", "dapo"]).config.reward == load("dapo")
+    assert config.load_settings(Recipe, None, ["--reward", "dapo"]).config.reward == load("dapo")
     assert load("dapo").needs_tokens and not load("complicated").needs_tokens
 
 
@@ -255,7 +255,7 @@ class _Settings(Config):
 def _load(folder: Path, text: str) -> RewardSpec:
     file = folder / "run.toml"
     file.write_text(text)
-    return config.load(_Settings, file, []).config.reward
+    return config.load_settings(_Settings, file, []).config.reward
 
 
 def test_a_function_of_the_user_is_the_whole_reward(code: Path, tmp_path: Path) -> None:

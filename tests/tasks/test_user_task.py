@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.config import Config, load, to_toml
+from whet.config import Config, load_settings, to_toml
 from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
@@ -135,18 +135,19 @@ def test_a_file_that_does_not_run_is_named_with_its_error(tmp_path: Path) -> Non
 
 def test_the_path_is_a_file_and_a_class_only() -> None:
     assert (
-        load(UserTaskConfig, None, ["--path", "my_task.py:Name"]).config.path == "my_task.py:Name"
+        load_settings(UserTaskConfig, None, ["--path", "my_task.py:Name"]).config.path
+        == "my_task.py:Name"
     )
     with pytest.raises(
         ConfigError, match=r'should be a file and a name in it, such as "my_file\.py:name"'
     ):
-        load(UserTaskConfig, None, ["--path", "game24"])
+        load_settings(UserTaskConfig, None, ["--path", "game24"])
 
 
 def settings(tmp_path: Path, table: str) -> Settings:
     toml = tmp_path / "run.toml"
     toml.write_text(f"task = {table}\n")
-    return load(Settings, toml, []).config
+    return load_settings(Settings, toml, []).config
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -173,7 +174,7 @@ def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None
     again = tmp_path / "again.toml"
     again.write_text(to_toml(cfg))
 
-    assert load(Settings, again, []).config == cfg
+    assert load_settings(Settings, again, []).config == cfg
     assert "factor = 5" in again.read_text()
 
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 from rich.markup import escape
 
-from whet.config import Config, Loaded, kind_of, load, show, to_table
+from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
@@ -28,8 +28,7 @@ from whet.recipes.make import MakeConfig
 from whet.recipes.training import StageConfig
 from whet.store.files import read_json, write_json
 from whet.store.run import Lock, RunStore
-from whet.tables import flat, merge
-from whet.toml import Table
+from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
 
@@ -51,20 +50,21 @@ class PipelineConfig(Config):
     stages: dict[str, AnyStage]
     """The stages, in their order."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _share(cls, given: object) -> object:
+    def expand(cls, given: Mapping[str, Json]) -> Table:
         """Lay what stands above the stages, such as `task`, under every stage that knows it."""
-        if not isinstance(given, dict) or not isinstance(given.get("stages"), dict):
-            return given
-        shared = {"seed": 0} | {key: given[key] for key in given if key in SHARED}
-        stages = {
-            name: _lay_under(stage, shared) if isinstance(stage, dict) else stage
-            for name, stage in given["stages"].items()
-        }
-        own = {key: given[key] for key in given if key in cls.model_fields}
-        unknown = {key: given[key] for key in given.keys() - own.keys() - SHARED}
-        return {**own, **unknown, "stages": stages}
+        table = dict(given)
+        stages = table.get("stages")
+        if not isinstance(stages, dict):
+            return table
+        shared = {key: item for key, item in given.items() if key in SHARED}
+        for name, stage in stages.items():
+            kind = KINDS.get(str(stage.get("kind"))) if isinstance(stage, dict) else None
+            if isinstance(stage, dict) and kind is not None:
+                known = {key: item for key, item in shared.items() if key in kind.model_fields}
+                stages = {**stages, name: merge(known, stage)}
+        above = {key: table[key] for key in table if key in cls.model_fields or key not in SHARED}
+        return above | {"stages": stages}
 
     @field_validator("stages")
     @classmethod
@@ -84,16 +84,9 @@ class PipelineConfig(Config):
 
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
     """Read a pipeline."""
-    loaded = load(PipelineConfig, file, overrides)
+    loaded = load_settings(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
     return loaded
-
-
-def _lay_under(stage: Table, shared: Table) -> Table:
-    """Lay shared settings under a stage's own; a table that picks another variant stays alone."""
-    kind = KINDS.get(str(stage.get("kind")))
-    known = {} if kind is None else {key: shared[key] for key in shared if key in kind.model_fields}
-    return merge(known, stage)
 
 
 def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[PipelineConfig]:
@@ -101,7 +94,7 @@ def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[Pip
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    loaded = load(PipelineConfig, None, [], defaults=smaller(table, folder, by_flag))
+    loaded = load_settings(PipelineConfig, None, [], defaults=smaller(table, folder, by_flag))
     before = flat(table)
     after = flat(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
@@ -126,7 +119,7 @@ def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | S
         return load_pipeline(file, overrides)
     if kind not in KINDS:
         raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
-    return load(KINDS[kind], file, overrides)
+    return load_settings(KINDS[kind], file, overrides)
 
 
 def run_file(
@@ -158,7 +151,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
             keys[name] = _key(stage, keys)
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
-            settings += f"[{name}]\n{show(Loaded(config=stage, origin=origin))}\n"
+            settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
         write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
         console.print(describe_results(cfg.stages, folders, folder))
     finally:

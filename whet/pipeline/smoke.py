@@ -27,12 +27,11 @@ from whet.recipes.teach import TeachConfig, write_groups
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
-from whet.tables import flat, with_value
 from whet.tasks.base import Task
 from whet.tasks.generated import NUM_LEVELS, Generator
 from whet.tasks.registry import build
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.toml import Table
+from whet.toml import Table, flat, with_value
 from whet.types import SPLITS, Group, Json, Problem, Split, content_id
 
 MOST: Mapping[str, int] = {

@@ -92,10 +92,10 @@ def load(name: str) -> RewardSpec:
     if is_reference(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
-        return config.load(RewardSpec, FOLDER / f"{name}.toml", []).config
+        return config.load_settings(RewardSpec, FOLDER / f"{name}.toml", []).config
     if not name.endswith(".toml"):
         raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, list_specs())}")
-    return config.load(RewardSpec, Path(name), []).config
+    return config.load_settings(RewardSpec, Path(name), []).config
 
 
 def list_specs() -> list[str]:
