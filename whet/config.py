@@ -78,7 +78,7 @@ class Config(BaseModel):
     def _lay_over_defaults(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        filled = cls.expand(given)
+        filled: dict[str, object] = {**cls.expand(given)}
         for key in filled.keys() & cls.model_fields.keys():
             field = cls.model_fields[key]
             if filled[key] == "none" and NoneType in get_args(field.annotation):

@@ -217,6 +217,18 @@ def test_a_call_that_was_given_up_leaves_nothing_to_the_next(pool: Grader) -> No
     assert set(dict(pool.grade([("new", problem(), "yes")]))) == {"new"}
 
 
+def test_a_second_call_before_the_first_has_ended_is_refused(pool: Grader) -> None:
+    first = pool.grade((index, problem(), "yes") for index in count())
+    next(first)
+
+    with pytest.raises(AssertionError, match="another call of grade"):
+        next(pool.grade([(0, problem(), "no")]))
+
+    assert next(first)[1].verdict is Verdict.CORRECT
+    first.close()
+    assert [score.verdict for score in graded(pool, "no")] == [Verdict.WRONG]
+
+
 def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None:
     pids = {int(score.note) for score in graded(pool, *["pid", "sleep 0.05"] * 4) if score.note}
     for pid in pids:

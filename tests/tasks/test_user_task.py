@@ -10,7 +10,7 @@ from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
@@ -154,7 +154,7 @@ def settings(tmp_path: Path, table: str) -> Settings:
 def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, workers: int) -> None:
     cfg = settings(tmp_path, f'{{ name = "{file}:Times", factor = 5 }}')
 
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     [four, *_] = [problem for problem in task.problems("rl") if problem.answer == "8"]
     with Grader(task, Limits(workers=workers)) as grader:
         scores = dict(grader.grade((text, four, text) for text in ("20", "12")))
@@ -164,7 +164,7 @@ def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, worker
 
 
 def test_settings_have_their_defaults(file: Path, tmp_path: Path) -> None:
-    task = build(settings(tmp_path, f'"{file}:Times"').task)
+    task = build_task(settings(tmp_path, f'"{file}:Times"').task)
 
     assert task.score(next(iter(task.problems("rl"))), "3").verdict is Verdict.CORRECT
 

@@ -27,7 +27,7 @@ from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, fifth
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, bar, say
 from whet.types import SPLITS, Json, Problem, Split
@@ -177,7 +177,7 @@ def _check_out(file: Path, out: Path) -> None:
 
 
 def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split | None) -> Plan:
-    known = names()
+    known = TASKS
     if task is not None and task not in known and not is_reference(task):
         raise ConfigError(
             f"there is no task {task!r}; known are {', '.join(known)}, "

@@ -15,7 +15,7 @@ from whet.grading.limits import Limits
 from whet.tasks.base import Task
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, printer, say
 from whet.types import SPLITS, Problem
@@ -29,7 +29,7 @@ LISTED = 20
 def list_tasks() -> None:
     """Print every task with how many problems it makes itself, their levels, and an example."""
     widths = {
-        "task": max(map(len, names())),
+        "task": max(map(len, TASKS)),
         "problems": len("any number"),
         "levels": len("0.0 to 1.0"),
     }
@@ -37,7 +37,7 @@ def list_tasks() -> None:
     table = Table(
         *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
     )
-    for name in names():
+    for name in TASKS:
         task = make_task(name)
         problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
@@ -65,7 +65,7 @@ def check_tasks(name: str | None, file: Path | None) -> None:
     if file is not None:
         proofs = check_file(file, make=make_task, task=name)
     else:
-        chosen = [make_task(task) for task in ([name] if name else names())]
+        chosen = [make_task(task) for task in ([name] if name else TASKS)]
         proofs = [check_task(task) for task in chosen if name or next(_own(task, 1), None)]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)

@@ -15,7 +15,7 @@ from whet.rng import derive
 from whet.store.files import writing
 from whet.store.run import model_folder
 from whet.tasks.base import Task
-from whet.tasks.registry import build, settings
+from whet.tasks.registry import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Verdict
@@ -96,7 +96,7 @@ def _task(place: str) -> Task | None:
         *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True),
     ):
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build(settings(table))
+            return build_task(read_task_config(table))
     return None
 
 

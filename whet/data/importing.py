@@ -15,7 +15,7 @@ from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
 
@@ -57,8 +57,8 @@ class Graders:
         name = problem.task
         if is_reference(name):
             return
-        if name not in self._tasks and name not in names():
-            raise DataError(f"task {name!r} is not known; known are {', '.join(names())}")
+        if name not in self._tasks and name not in TASKS:
+            raise DataError(f"task {name!r} is not known; known are {', '.join(TASKS)}")
         if name not in self._tasks:
             self._tasks[name] = make_task(name)
         if problem.answer is not None or problem.payload:

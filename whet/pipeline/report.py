@@ -27,7 +27,7 @@ from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
@@ -99,7 +99,7 @@ def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
-    problems = solvable(problems_of(build(stage.task), folder, stage.validation.split))
+    problems = solvable(problems_of(build_task(stage.task), folder, stage.validation.split))
     text = problems[0].prompt[-1].content if problems else ""
     return (
         text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
@@ -175,7 +175,7 @@ def _samples(
 ) -> tuple[Sample, ...]:
     if not stages:
         return ()
-    task = build(next(iter(stages.values())).task)
+    task = build_task(next(iter(stages.values())).task)
 
     def notes(rollout: Rollout) -> list[Line]:
         return [

@@ -29,7 +29,7 @@ from whet.rng import derive
 from whet.store.rollouts import write_rollouts
 from whet.tasks.base import Task
 from whet.tasks.generated import NUM_LEVELS, Generator
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flat, with_value
 from whet.types import SPLITS, Group, Json, Problem, Split, content_id
@@ -116,7 +116,7 @@ def lay_out(stages: Mapping[str, StageConfig], place: Path) -> None:
         used = [Path(text) for text in map(str, values.values()) if text.startswith(str(own))]
         if not used:
             continue
-        task = build(stage.task)
+        task = build_task(stage.task)
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else FEW
         rows = {
             split: list(_rows(task, split, count))
@@ -234,7 +234,7 @@ def _answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right
-    task = build(stage.task)
+    task = build_task(stage.task)
     mixed = []
     for group, other in zip(right, [*right[1:], right[0]], strict=True):
         first = group[0]

@@ -12,7 +12,7 @@ from whet.models.source import Dtype, open_model, torch_dtype
 from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Split
@@ -36,7 +36,7 @@ class EvalConfig(ModelStageConfig):
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Sample every problem, then answer it greedily; write answers, summaries, and say what came
     out."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine

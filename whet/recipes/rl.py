@@ -31,7 +31,7 @@ from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.gather import GatherConfig, RolloutQueue, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
 from whet.train.credit import credit, flatten, select
@@ -120,7 +120,7 @@ class RLConfig(TrainingConfig):
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and moves towards those better than
     their siblings."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     feed = open_feed(cfg, task)
     session = open_session(cfg, run, task=task)
     policy = session.policy

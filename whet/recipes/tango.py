@@ -40,7 +40,7 @@ from whet.rollout.verification import (
 )
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import Clock, open_trackers, rollup
 from whet.track.progress import bar, say, screen
@@ -263,7 +263,7 @@ class TangoPair:
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     judge = Verify(cfg.verify)
     if task.name == judge.name:
         raise ConfigError(
