@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from troublesome import (
     Bounded,
+    Late,
     Loud,
     LoudConfig,
     Patient,
@@ -241,13 +242,62 @@ def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None
 
 @pytest.mark.parametrize("text", ["yes", "x" * 10_000_000])
 def test_a_worker_that_is_stuck_at_no_answer_is_replaced(text: str) -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=0.1)) as grader:
+    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
         os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
 
         (score,) = graded(grader, text)
 
     assert score.verdict is not Verdict.UNSCORED
     assert grader.num_lost == 1
+
+
+def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> None:
+    num_answers = 100_000
+    num_pulled = 0
+
+    def source() -> Iterator[tuple[int, Problem, str]]:
+        nonlocal num_pulled
+        for index in range(num_answers):
+            num_pulled += 1
+            yield index, problem(), "yes" if index else "x" * 10_000_000
+
+    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
+        os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
+        answers = grader.grade(source())
+        next(answers)
+        answers.close()
+
+    assert num_pulled < num_answers
+
+
+def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:
+    limits = Limits(workers=1, wall=0.3, silence=0.3, unscored_share=1.0)
+    with Grader(Trouble(), limits) as grader:
+        graded(grader, *["yes"] * 100)  # from now on a batch holds many answers
+        scores = graded(grader, "sleep 0.05", "jam", "yes")
+
+    assert [score.verdict for score in scores] == [
+        Verdict.WRONG,
+        Verdict.UNSCORED,
+        Verdict.CORRECT,
+    ]
+
+
+def test_no_worker_counts_as_stuck_while_its_task_is_loaded() -> None:
+    with Grader(Late(), Limits(workers=1, wall=0.4, silence=0.2)) as grader:
+        (score,) = graded(grader, "sleep 0.2", of=problem(task="late"))
+
+    assert score.verdict is Verdict.WRONG
+    assert grader.num_lost == 0
+
+
+def test_a_worker_that_sends_scores_now_and_then_is_not_stuck() -> None:
+    with Grader(Trouble(), Limits(workers=1, wall=0.4, silence=0.4)) as grader:
+        graded(grader, *["yes"] * 100)
+        scores = graded(grader, *["sleep 0.2"] * 6)
+
+    assert [score.verdict for score in scores] == [Verdict.WRONG] * 6
+    assert grader.num_lost == 0
 
 
 def test_a_text_of_ten_million_characters_arrives_whole(pool: Grader) -> None:
@@ -280,6 +330,13 @@ def test_every_character_survives_the_way(pool: Grader) -> None:
 
     assert score.verdict is Verdict.CORRECT
     assert score.answer == text.strip()
+
+
+def test_sets_have_the_same_order_in_all_workers_of_all_runs(pool: Grader) -> None:
+    with Grader(Trouble(), Limits(workers=1)) as other:
+        notes = [graded(grader, "hash word")[0].note for grader in (pool, other)]
+
+    assert notes[0] == notes[1]
 
 
 def test_workers_have_no_torch(pool: Grader) -> None:

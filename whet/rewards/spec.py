@@ -42,7 +42,7 @@ class RewardSpec(Config):
     @classmethod
     def _read(cls, given: object) -> object:
         if isinstance(given, str):
-            return config.to_table(load(given), keep_none=False)
+            return config.to_table(load_spec(given), keep_none=False)
         if isinstance(given, dict) and isinstance(given.get("terms"), list | tuple):
             return {**given, "terms": [_expand_kind(term) for term in given["terms"]]}
         return given
@@ -87,7 +87,7 @@ class RewardSpec(Config):
         )
 
 
-def load(name: str) -> RewardSpec:
+def load_spec(name: str) -> RewardSpec:
     """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
     if is_reference(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
