@@ -21,8 +21,7 @@ from whet.cli import app
 from whet.config import Config, kind_of, load_settings
 from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
-from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.stages import KINDS
+from whet.pipeline.pipeline import KINDS, PipelineConfig
 from whet.rewards.spec import RewardSpec
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from whet.config import Config, kind_of, load_settings
-from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.stages import KINDS
+from whet.pipeline.pipeline import KINDS, PipelineConfig
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}

@@ -269,3 +269,8 @@ def test_an_empty_table_for_a_task_is_answered_with_the_tasks_there_are(tmp_path
     said = whet("show", write(tmp_path / "x.toml", RL.replace('"game24"', "{}")))
     assert said.code == 2
     assert said.last.startswith('whet: task.name = none: should be one of "math", "game24",')
+
+
+def test_a_setting_of_a_stage_that_lacks_its_table_is_found_in_a_pipeline(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "p.toml", RUN), "--lr", 1)
+    assert said.last == 'whet: unknown flag --lr; did you mean "train.lr"?'

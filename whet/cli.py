@@ -233,7 +233,7 @@ def show_data(
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
     from whet.config import load_settings, show_settings
-    from whet.pipeline.stages import IGNORED, KINDS, run_stage
+    from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
     from whet.store.run import RunStore
 
     _expect(file, kind)

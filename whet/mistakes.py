@@ -166,18 +166,14 @@ def _moved_to(key: str) -> str | None:
 
 
 def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
+    """Follow a location through the settings classes; a union tag in it picks among them."""
     here = [kind]
-    is_name = False
+    is_name = False  # of an item of a dict, such as a stage
     for part in loc:
-        if is_name:  # a key of a dict, such as a stage's name
+        fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
+        if is_name:
             is_name = False
-            continue
-        fields = [
-            model.model_fields[part]
-            for model in here
-            if isinstance(part, str) and part in model.model_fields
-        ]
-        if fields:
+        elif fields:
             here = [model for field in fields for model in models(field.annotation)]
             is_name = any(get_origin(field.annotation) is dict for field in fields)
         else:
@@ -186,7 +182,9 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
 
 
 def _deep(kind: Model, prefix: str = "") -> Iterator[str]:
+    """Name all settings by dotted keys; those of a dict's tables may stand above them all."""
     for name, field in kind.model_fields.items():
         yield f"{prefix}{name}"
+        below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."
         for model in models(field.annotation):
-            yield from _deep(model, f"{prefix}{name}.")
+            yield from _deep(model, below)

@@ -11,27 +11,59 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import field_validator
+import torch
+from pydantic import Field, field_validator
 from rich.markup import escape
 
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
-from whet.errors import ConfigError
+from whet.errors import ConfigError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
 from whet.pipeline.smoke import lay_out, smaller
-from whet.pipeline.stages import IGNORED, KINDS, AnyStage, run_stage
-from whet.recipes.make import MakeConfig
+from whet.recipes.distill import DistillConfig, distill
+from whet.recipes.dpo import DPOConfig, dpo
+from whet.recipes.evaluate import EvalConfig, evaluate_model
+from whet.recipes.make import MakeConfig, make
+from whet.recipes.rl import RLConfig, rl
+from whet.recipes.sft import SFTConfig, sft
+from whet.recipes.tango import TangoConfig, tango
+from whet.recipes.teach import TeachConfig, teach
 from whet.recipes.training import StageConfig
+from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import read_json, write_json
 from whet.store.run import Lock, RunStore
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
 
+RECIPES: dict[type[StageConfig], Callable[..., None]] = {
+    MakeConfig: make,
+    TeachConfig: teach,
+    SFTConfig: sft,
+    RLConfig: rl,
+    DPOConfig: dpo,
+    DistillConfig: distill,
+    TangoConfig: tango,
+    VerificationsConfig: write_verifications,
+    EvalConfig: evaluate_model,
+}
+KINDS = {str(config.model_fields["kind"].default): config for config in RECIPES}
+if TYPE_CHECKING:
+    AnyStage = StageConfig
+else:
+    AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
+IGNORED = ("track",)
+"""Settings that may differ when a run goes on."""
+OUT_OF_HOST_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "Storage size calculation overflowed",
+)
+"""What torch's errors say when host memory runs out."""
 SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
 STAND_INS = "stand-ins"
@@ -190,6 +222,27 @@ def _run_one(
             spent += time.time() - began
             done: dict[str, Json] = {"key": key, "spent": spent}
             write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
+
+
+def run_stage(cfg: StageConfig, run: RunStore) -> None:
+    """Run the recipe that the settings belong to; running out of memory is one sentence."""
+    try:
+        RECIPES[type(cfg)](cfg, run)
+    except torch.OutOfMemoryError as error:
+        asked = str(error).partition(". ")[0]
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
+            "lower train.micro_tokens or engine.kv_gb, or set train.offload = true; "
+            "`whet plan` says what fits"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        is_memory = isinstance(error, MemoryError)
+        if not is_memory and not any(words in str(error) for words in OUT_OF_HOST_MEMORY):
+            raise
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than this machine has: "
+            "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
+        ) from None
 
 
 def _spent(before: Mapping[str, Json], folder: Path) -> float:
