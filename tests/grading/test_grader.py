@@ -283,6 +283,16 @@ def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["allocate", "leak 40_000_000"])
+def test_a_worker_that_has_grown_makes_room_for_another(text: str) -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 26, unscored_share=1.0)) as grader:
+        before, _, after = (graded(grader, what)[0].note for what in ("pid", text, "pid"))
+
+    assert before.isdecimal() and after.isdecimal()
+    assert before != after
+    assert grader.num_lost == 0
+
+
 def test_no_worker_counts_as_stuck_while_its_task_is_loaded() -> None:
     with Grader(Late(), Limits(workers=1, wall=0.4, silence=0.2)) as grader:
         (score,) = graded(grader, "sleep 0.2", of=problem(task="late"))
@@ -370,6 +380,15 @@ def test_what_is_no_score_is_unscored() -> None:
 
     assert none.note == "the grader raised TypeError: score gave NoneType, not a Score"
     assert number.verdict is Verdict.UNSCORED
+
+
+def test_answers_that_are_sent_together_are_graded_by_their_own_problems(pool: Grader) -> None:
+    graded(pool, *["yes"] * 100)  # from now on a batch holds many answers
+    answers = ["yes", "no"] * 50
+
+    scores = dict(pool.grade((i, problem(answer), "yes") for i, answer in enumerate(answers)))
+
+    assert [scores[i].verdict is Verdict.CORRECT for i in range(100)] == [True, False] * 50
 
 
 def test_several_tasks_are_told_apart_by_their_problems() -> None:

@@ -28,6 +28,9 @@ def problem(answer: str = "yes", task: str = "trouble") -> Problem:
     )
 
 
+LEAKED: list[bytearray] = []
+
+
 class Trouble(Task):
     """Right where the response is the answer; the first word of others is what to do first."""
 
@@ -70,6 +73,9 @@ class Trouble(Task):
         kept = []
         while True:
             kept.append(bytearray(1 << 24))
+
+    def _leak(self, rest: str) -> None:
+        LEAKED.append(bytearray(int(rest)))
 
     def _fork(self, rest: str) -> None:
         os.fork()

@@ -15,7 +15,7 @@ from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
 from whet.pipeline.phases import Job, phases, way_out
-from whet.plan.cost import CARDS, GB, Cost
+from whet.plan.cost import CARDS, GB, Cost, optimizer_bytes
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
@@ -31,6 +31,7 @@ SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
+Stages = Mapping[str, StageConfig]
 NOT_COUNTED = (
     "validation, grading, the start, refills, a critic's updates, greedy answers of eval, "
     "answers that dpo asks for; "
@@ -38,7 +39,7 @@ NOT_COUNTED = (
 )
 
 
-def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: int | None) -> bool:
+def plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
     """Print what each stage with a model will take; says whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
@@ -50,19 +51,13 @@ def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: in
     planned = [(name, job) for name in stages for job in jobs(name, stages, prompt, tokens)]
     for stage, job in planned:
         for phase in phases(job, card):
-            parts = ", ".join(
-                f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB
-            )
-            whole = phase.seconds * phase.times / 60
-            cells = (
-                f"{phase.peak / GB:.1f}",
-                f"{phase.seconds:.2f}",
-                f"{phase.times:,}",
-                f"{whole:.1f}",
-            )
-            table.add_row(stage, phase.name, parts, *cells)
+            held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
+            parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())
+            whole = phase.seconds * phase.times
+            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{whole / 60:.1f}")
+            table.add_row(stage, phase.name, parts, f"{phase.peak / GB:.1f}", *times)
             notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
-            total += phase.seconds * phase.times
+            total += whole
             if phase.peak > card.usable:
                 much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
                 unfit.append(f"{stage}, {phase.name}: {much}; {way_out(job, card)}")
@@ -73,9 +68,7 @@ def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: in
     return not unfit
 
 
-def jobs(
-    name: str, stages: Mapping[str, StageConfig], prompt: int, tokens: int | None
-) -> Iterator[Job]:
+def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
     """What the models of a stage do in each of its steps; a stage without a model has none."""
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
@@ -112,9 +105,7 @@ def jobs(
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
 
-def _sides(
-    stage: TangoConfig, stages: Mapping[str, StageConfig], prompt: int, new: int, words: int
-) -> Iterator[Job]:
+def _sides(stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int) -> Iterator[Job]:
     """Plan for both models, which stay on the card in every turn; a verifier reads a solution and
     writes about it."""
     solve = _job(
@@ -146,7 +137,7 @@ def _sides(
 
 
 def _job(
-    stages: Mapping[str, StageConfig],
+    stages: Stages,
     source: ModelSource,
     train: TrainConfig | None,
     engine: EngineConfig | None,
@@ -180,31 +171,24 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
     if resolve(algo).advantage == "gae" and job.train is not None:
-        own = cost.width * trained + (
-            0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
-        )
-        job = replace(job, beside=job.beside + own)
+        optimiser = 0.0 if job.train.offload else optimizer_bytes(trained, cost.width)
+        job = replace(job, beside=job.beside + cost.width * trained + optimiser)
     return job
 
 
-def _cost(
-    source: ModelSource, stages: Mapping[str, StageConfig], train: TrainConfig | None
-) -> Cost:
+def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cost:
     return Cost(
         cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
     )
 
 
-def _shape(source: ModelSource, stages: Mapping[str, StageConfig]) -> ModelConfig:
+def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
     """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
     it."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
-    earlier = (
-        stages.get((source.path or "").removeprefix("@"))
-        if (source.path or "").startswith("@")
-        else None
+    path = source.path or ""
+    earlier = stages.get(path[1:]) if path.startswith("@") else None
+    return (
+        _shape(earlier.model, stages) if isinstance(earlier, ModelStageConfig) else read_shape(path)
     )
-    if isinstance(earlier, ModelStageConfig):
-        return _shape(earlier.model, stages)
-    return read_shape(source.path or "")
