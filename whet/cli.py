@@ -101,15 +101,15 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import plan as predict
+    from whet.pipeline.predict import print_plan
 
-    if not predict(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+    if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
 
 
 @app.command("try")
 def try_(
-    place: Annotated[str, _argument(help="A run folder, a model folder, or a hub id.")],
+    location: Annotated[str, _argument(help="A run folder, a model folder, or a hub id.")],
     question: Annotated[str, _argument(help='What to ask, such as "4 6 8 1".')],
     samples: Annotated[
         int, typer.Option(min=1, max=1000, help="Answers to draw; the first is greedy.")
@@ -120,18 +120,18 @@ def try_(
     """Ask a trained model something."""
     from whet.commands.try_model import ask
 
-    ask(place, question, samples=samples, max_tokens=max_tokens, seed=seed)
+    ask(location, question, samples=samples, max_tokens=max_tokens, seed=seed)
 
 
 @app.command()
 def export(
-    place: Annotated[Path, _argument(help="A run folder.")],
+    location: Annotated[Path, _argument(help="A run folder.")],
     out: Annotated[Path, _argument(help="A new folder for the model.")],
 ) -> None:
     """Write the model of a run as a Hugging Face folder."""
     from whet.commands.try_model import export_model
 
-    export_model(place, out)
+    export_model(location, out)
 
 
 @app.command()
@@ -161,9 +161,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove that training computes what it should on this machine; name what does not."""
-    from whet.commands.doctor import examine
+    from whet.commands.doctor import run_proofs
 
-    sys.exit(0 if examine(model, as_json=as_json) else 1)
+    sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
 
 
 @tasks.callback(invoke_without_command=True)

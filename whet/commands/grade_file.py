@@ -174,25 +174,25 @@ def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
 
 
 def make_tasks(
-    places: Iterable[tuple[str, str]], own: Sequence[str], make: MakeTask = make_task
+    named: Iterable[tuple[str, str]], own: Sequence[str], make: MakeTask = make_task
 ) -> dict[str, Task]:
-    """Make the tasks that data names, given with the place of each name, and the user's `own`.
+    """Make the tasks that data names, given as (row, task name), and the user's `own`.
 
     A name in data never loads a file, only `own` does.
     """
     tasks = {task.name: task for task in map(load_user_task, own)}
-    for place, name in places:
+    for row, name in named:
         if name in tasks:
             continue
         if is_reference(name):
             raise DataError(
-                f"{place}: task {name!r}: a row loads no file; name the task as its class does, "
+                f"{row}: task {name!r}: a row loads no file; name the task as its class does, "
                 "and give it with --task"
             )
         try:
             tasks[name] = make(name)
         except WhetError as error:
-            raise DataError(f"{place}: {error}") from error
+            raise DataError(f"{row}: {error}") from error
     return tasks
 
 

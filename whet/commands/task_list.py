@@ -1,4 +1,4 @@
-"""Look at tasks, and prove their graders on their own data."""
+"""List tasks, and check their graders on their own data."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -41,26 +41,21 @@ def list_tasks() -> None:
         problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
-        example = (
-            " ".join(problems[0].prompt[-1].content.split())[:60]
-            if problems
-            else "from files: whet data import"
+        count = f"{len(problems):,}" if problems else ""
+        example = problems[0].prompt[-1].content if problems else "from files: whet data import"
+        table.add_row(
+            name,
+            "any number" if isinstance(task, Generator) else count,
+            span,
+            escape(" ".join(example.split())[:60]),
         )
-        count = (
-            "any number"
-            if isinstance(task, Generator)
-            else f"{len(problems):,}"
-            if problems
-            else ""
-        )
-        table.add_row(name, count, span, escape(example))
     printer.print(table)
     say(describe())
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:
-    """Prove one task, all that make problems, or those of a file; a line a failing row, and
-    counts."""
+    """Check the grader of one task, of all that make problems, or of a file's problems; print
+    failures and counts."""
     if file is not None:
         proofs = check_file(file, task=name)
     else:

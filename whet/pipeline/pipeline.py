@@ -23,7 +23,7 @@ from whet.config import Config, Loaded, kind_of, load_settings, show_settings, t
 from whet.errors import ConfigError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
-from whet.pipeline.smoke import lay_out, smaller
+from whet.pipeline.smoke import shrink, write_stand_ins
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model
@@ -115,7 +115,7 @@ class PipelineConfig(Config):
 
 
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
-    """Read a pipeline."""
+    """Read a pipeline, and check what its stages refer to."""
     loaded = load_settings(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
     return loaded
@@ -126,7 +126,7 @@ def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[Pip
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    loaded = load_settings(PipelineConfig, None, [], defaults=smaller(table, folder, by_flag))
+    loaded = load_settings(PipelineConfig, None, [], defaults=shrink(table, folder, by_flag))
     before = flat(table)
     after = flat(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
@@ -165,7 +165,7 @@ def run_file(
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
-    lay_out(loaded.config.stages, folder / STAND_INS)
+    write_stand_ins(loaded.config.stages, folder / STAND_INS)
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -284,8 +284,7 @@ def _references(stage: StageConfig) -> list[str]:
 
 
 def _check_references(stages: Mapping[str, StageConfig]) -> None:
-    """Find a wrong reference before anything is done with the stages, not when its own turn
-    comes."""
+    """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
         for other in _references(stage):

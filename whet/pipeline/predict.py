@@ -1,5 +1,5 @@
-"""What a file will take on a named GPU: memory, seconds a step, hours; and what to change where it
-does not fit."""
+"""What a file will take on a named GPU: memory, seconds per step, hours; and what to change where
+it does not fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from whet.models.config import ModelConfig
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
-from whet.pipeline.phases import Job, phases, way_out
+from whet.pipeline.phases import Job, phases, suggest_change
 from whet.plan.cost import CARDS, GB, Cost, optimizer_bytes
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
@@ -39,8 +39,8 @@ NOT_COUNTED = (
 )
 
 
-def plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
-    """Print what each stage with a model will take; says whether all of them fit."""
+def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
+    """Print what each stage with a model will take; return whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
     card = CARDS[gpu]
@@ -60,7 +60,7 @@ def plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
             total += whole
             if phase.peak > card.usable:
                 much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
-                unfit.append(f"{stage}, {phase.name}: {much}; {way_out(job, card)}")
+                unfit.append(f"{stage}, {phase.name}: {much}; {suggest_change(job, card)}")
     printer.print(table)
     printer.print(f"{total / 3600:.2f} hours in all", style="bold")
     for sentence in [*notes, *unfit, f"not counted: {NOT_COUNTED}"]:
@@ -69,7 +69,7 @@ def plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
 
 
 def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
-    """What the models of a stage do in each of its steps; a stage without a model has none."""
+    """List what the models of a stage do in each of its steps."""
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
         return
@@ -77,30 +77,19 @@ def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator
     job = partial(_job, stages, stage.model, prompt=prompt, new=new)
     if isinstance(stage, EvalConfig | VerificationsConfig):
         yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
-    elif isinstance(stage, SFTConfig):
-        yield job(stage.train, None, groups=stage.batch, steps=stage.steps)
-    elif isinstance(stage, DPOConfig):
-        yield job(stage.train, None, groups=2 * stage.batch, steps=stage.steps)
-    elif isinstance(stage, DistillConfig):
-        teacher = _cost(stage.teacher, stages, stage.train)
-        student = job(
-            stage.train,
-            stage.engine,
-            groups=stage.problems_per_step,
-            samples=stage.samples,
-            steps=stage.steps,
-        )
-        size = float(teacher.width * teacher.parameters)
-        yield replace(student, reader=teacher, reader_bytes=size)
-    elif isinstance(stage, RLConfig):
-        policy = job(
-            stage.train,
-            stage.engine,
-            groups=stage.problems_per_step,
-            samples=stage.group_size,
-            steps=stage.steps,
-        )
-        yield _add_companions(policy, stage.algo)
+    elif isinstance(stage, SFTConfig | DPOConfig):
+        groups = stage.batch if isinstance(stage, SFTConfig) else 2 * stage.batch
+        yield job(stage.train, None, groups=groups, steps=stage.steps)
+    elif isinstance(stage, DistillConfig | RLConfig):
+        samples = stage.group_size if isinstance(stage, RLConfig) else stage.samples
+        groups = stage.problems_per_step
+        policy = job(stage.train, stage.engine, groups=groups, samples=samples, steps=stage.steps)
+        if isinstance(stage, RLConfig):
+            yield _add_companions(policy, stage.algo)
+        else:
+            teacher = _cost(stage.teacher, stages, stage.train)
+            size = float(teacher.width * teacher.parameters)
+            yield replace(policy, reader=teacher, reader_bytes=size)
     elif isinstance(stage, TangoConfig):
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
@@ -177,9 +166,8 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
 
 
 def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cost:
-    return Cost(
-        cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
-    )
+    width = 4 if train is not None and train.dtype == "float32" else 2
+    return Cost(cfg=_shape(source, stages), width=width)
 
 
 def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
