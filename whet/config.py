@@ -78,7 +78,7 @@ class Config(BaseModel):
     def _lay_over_defaults(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        filled: dict[str, object] = {**cls.expand(given)}
+        filled: dict[str, object] = {**cls.expand_table(given)}
         for key in filled.keys() & cls.model_fields.keys():
             field = cls.model_fields[key]
             if filled[key] == "none" and NoneType in get_args(field.annotation):
@@ -88,7 +88,7 @@ class Config(BaseModel):
         return filled
 
     @classmethod
-    def expand(cls, given: Mapping[str, Json]) -> Table:
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
         """Write out what a table leaves to be understood, before it is validated."""
         return dict(given)
 
@@ -189,7 +189,7 @@ class Origin:
 
 
 def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, str]) -> C:
-    tree = kind.expand(tree)
+    tree = kind.expand_table(tree)
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
@@ -211,7 +211,7 @@ def _refuse_without_effect(config: Config, origin: Origin) -> None:
             continue
         named = origin.named_key(key)
         key = named or key
-        value = settings[key].value
+        value = settings.get(key, setting).value
         source = origin.of(key)
         if named or (source != "default" and value != setting.default):
             where = "" if source in ("cli", "default") else f" in {source}"

@@ -83,7 +83,7 @@ class PipelineConfig(Config):
     """The stages, in their order."""
 
     @classmethod
-    def expand(cls, given: Mapping[str, Json]) -> Table:
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
         """Lay what stands above the stages, such as `task`, under every stage that knows it."""
         table = dict(given)
         stages = table.get("stages")
