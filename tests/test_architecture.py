@@ -22,7 +22,6 @@ GROUND = {
     "try_amx",
     "config",
     "toml",
-    "tables",
     "mistakes",
     "user_code",
 }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from whet.config import Config, Loaded, differences, kind_of, load, show, to_toml
+from whet.config import Config, Loaded, differences, kind_of, load_settings, show_settings, to_toml
 from whet.errors import ConfigError
 
 
@@ -71,12 +71,12 @@ class Job(Config):
 
 
 def job(*flags: str, file: Path | None = None) -> Job:
-    return load(Job, file, ["--steps", "3", *flags]).config
+    return load_settings(Job, file, ["--steps", "3", *flags]).config
 
 
 def complaint(*flags: str, file: Path | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(Job, file, flags)
+        load_settings(Job, file, flags)
     return str(caught.value)
 
 
@@ -90,7 +90,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(file: Path) -> None:
-    loaded = load(
+    loaded = load_settings(
         Job, file, ["--train.lr", "0.125"], defaults={"steps": 1, "name": "one", "fast": True}
     )
     assert (loaded.config.steps, loaded.config.name, loaded.config.fast) == (7, "seven", True)
@@ -130,7 +130,7 @@ def test_flag_values_are_toml_values_or_else_bare_text() -> None:
 
 @pytest.mark.parametrize("text", ["24", "true", "2024-01-31", "1\nfast = true"])
 def test_a_text_setting_takes_any_flag_value_as_text(text: str) -> None:
-    assert load(
+    assert load_settings(
         Job,
         None,
         ["--steps", "3", "--ends", "[]", "--loss.kind", "plain", "--name", text.replace(" ", "")],
@@ -154,7 +154,7 @@ def test_another_kind_starts_from_that_variants_own_defaults() -> None:
 def test_a_number_in_a_flag_picks_a_row_of_a_list(tmp_path: Path) -> None:
     path = tmp_path / "rows.toml"
     path.write_text('[[rows]]\nkind = "plain"\n[[rows]]\nkind = "clip"\n')
-    loaded = load(Job, path, ["--steps", "1", "--rows.1.low", "0.5"])
+    loaded = load_settings(Job, path, ["--steps", "1", "--rows.1.low", "0.5"])
     assert loaded.config.rows == [Plain(), Clip(low=0.5)]
     assert (loaded.origin["rows.1.low"], loaded.origin["rows.0.kind"]) == ("cli", "rows.toml")
 
@@ -166,7 +166,7 @@ def test_none_clears_an_optional_setting() -> None:
 def test_a_file_kind_that_is_no_field_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('kind = "job"\nsteps = 1\n')
-    assert load(Job, path, []).config.steps == 1
+    assert load_settings(Job, path, []).config.steps == 1
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -272,7 +272,7 @@ def test_show_aligns_every_key_with_its_value_and_origin() -> None:
         steps: int = 5
         train: Train = Train()
 
-    assert show(load(Small, None, ["--train.lr", "16"])) == (
+    assert show_settings(load_settings(Small, None, ["--train.lr", "16"])) == (
         "steps           = 5            # default\n"
         "train.lr        = 16.0         # cli\n"
         "train.betas     = [0.9, 0.95]  # default\n"
@@ -281,7 +281,7 @@ def test_show_aligns_every_key_with_its_value_and_origin() -> None:
 
 
 def test_an_empty_config_shows_nothing() -> None:
-    assert show(Loaded(config=Config(), origin={})) == ""
+    assert show_settings(Loaded(config=Config(), origin={})) == ""
 
 
 def test_written_settings_load_back_equal(tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_written_settings_load_back_equal(tmp_path: Path) -> None:
     )
     path = tmp_path / "back.toml"
     path.write_text(to_toml(config).replace("a b", "a_b"))
-    assert load(Job, path, []).config.suites.keys() == {"a_b", "c"}
+    assert load_settings(Job, path, []).config.suites.keys() == {"a_b", "c"}
     path.write_text(to_toml(config))
-    assert load(Job, path, []).config == config
+    assert load_settings(Job, path, []).config == config
 
 
 @given(

@@ -18,11 +18,10 @@ from typer.main import get_command
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.cli import app
-from whet.config import Config, kind_of, load
+from whet.config import Config, kind_of, load_settings
 from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
-from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.stages import KINDS
+from whet.pipeline.pipeline import KINDS, PipelineConfig
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
@@ -101,7 +100,7 @@ def test_a_whet_command_has_a_known_verb_and_options_that_parse(place: str, line
     file, settings = parsed(shlex.split(line)[1:])
     if file is not None and not str(file).isupper():
         path = ROOT / str(file)
-        load(CLASSES[kind_of(path)], path, settings)
+        load_settings(CLASSES[kind_of(path)], path, settings)
 
 
 def verbs() -> TyperGroup:
@@ -157,7 +156,7 @@ def test_make_commands_name_targets_of_the_makefile() -> None:
 def test_an_experiment_in_the_documents_loads(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(block.text)
-    load(CLASSES[kind_of(file)], file, [])
+    load_settings(CLASSES[kind_of(file)], file, [])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.config import Config, kind_of, load
-from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.stages import KINDS
+from whet.config import Config, kind_of, load_settings
+from whet.pipeline.pipeline import KINDS, PipelineConfig
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 CLASSES: dict[str, type[Config]] = {"run": PipelineConfig, **KINDS}
@@ -30,14 +29,14 @@ def test_a_file_says_its_kind_in_its_first_line_and_what_it_shows_in_its_second(
 
 @pytest.mark.parametrize("file", FILES, ids=by_name)
 def test_a_file_loads_with_the_class_of_its_kind(file: Path) -> None:
-    loaded = load(CLASSES[kind_of(file)], file, [])
+    loaded = load_settings(CLASSES[kind_of(file)], file, [])
     assert file.name in loaded.origin.values()
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if kind_of(file) == "run"], ids=by_name)
 def test_stages_refer_to_earlier_stages_only(file: Path) -> None:
     seen: set[str] = set()
-    for name, stage in load(PipelineConfig, file, []).config.stages.items():
+    for name, stage in load_settings(PipelineConfig, file, []).config.stages.items():
         references = {word for word in _texts(stage.model_dump()) if word.startswith("@")}
         assert references <= {f"@{earlier}" for earlier in seen}, name
         seen.add(name)

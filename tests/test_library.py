@@ -174,6 +174,13 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         whet.read_run(tmp_path)
 
 
+def test_a_pipeline_folder_is_refused_with_the_stages_in_it(tmp_path: Path) -> None:
+    for name in ("02-rl", "01-sft", ".old-01-sft-1"):
+        RunStore.open(tmp_path / name, Config(), {}, resume=False).close()
+    with pytest.raises(DataError, match=r"is a pipeline; name one of its stages: 01-sft, 02-rl$"):
+        whet.read_run(tmp_path)
+
+
 def test_everything_that_whet_offers_can_be_loaded_and_is_listed() -> None:
     assert all(getattr(whet, name).__name__ == name for name in whet.__all__)
     assert set(whet.__all__) <= set(dir(whet))
@@ -187,3 +194,16 @@ def test_importing_whet_loads_nothing_heavy_and_knows_no_other_names() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'sharpen'"):
         whet.sharpen  # noqa: B018
+
+
+def test_tasks_grading_and_runs_need_no_torch(tmp_path: Path) -> None:
+    RunStore.open(tmp_path, Config(), {}, resume=False).close()
+    script = (
+        "import sys, whet; task = whet.task('reverse', count=1); "
+        "problem = next(iter(task.problems('dev'))); whet.grade(task, problem, 'x'); "
+        "whet.solve(task, [problem]); whet.read_run(sys.argv[1]); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

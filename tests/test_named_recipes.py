@@ -20,9 +20,8 @@ from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
 from whet.recipes.tango import TangoConfig, Turn, num_turns
 from whet.rewards.spec import RewardSpec
-from whet.rewards.spec import load as load_reward
-from whet.tables import flat
-from whet.toml import Table
+from whet.rewards.spec import load_spec as load_reward
+from whet.toml import Table, flat
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"

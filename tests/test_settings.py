@@ -11,7 +11,7 @@ from small import whet, write
 from whet.engine.base import Sampling
 from whet.mistakes import MOVED, models
 from whet.pipeline.pipeline import PipelineConfig
-from whet.tables import TAGS
+from whet.toml import TAGS
 
 RL = 'kind = "rl"\ntask = "game24"\nmodel = { path = "m" }\n'
 GRPO = f'{RL}algo = {{ name = "grpo" }}\n'
@@ -252,3 +252,25 @@ task = { name = "arithmetic" }
 def test_what_no_stage_knows_is_an_unknown_key_above_them_too(tmp_path: Path) -> None:
     said = whet("show", write(tmp_path / "p.toml", RUN), "--taks", "game24")
     assert said.code == 2 and "unknown flag --taks" in said.last
+
+
+def test_a_wrong_value_above_the_stages_is_named_with_its_key_and_file(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.toml", RUN.replace("[stages", 'train = { lr = "x" }\n[stages'))
+    assert whet("show", file).last == (
+        'whet: stages.a.train.lr = "x" in p.toml: should be a number'
+    )
+    said = whet("show", write(file, RUN), "--train.betas", 3)
+    assert said.last == (
+        'whet: unknown flag --stages.a.train.betas; did you mean "stages.a.train.beta2"?'
+    )
+
+
+def test_an_empty_table_for_a_task_is_answered_with_the_tasks_there_are(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "x.toml", RL.replace('"game24"', "{}")))
+    assert said.code == 2
+    assert said.last.startswith('whet: task.name = none: should be one of "math", "game24",')
+
+
+def test_a_setting_of_a_stage_that_lacks_its_table_is_found_in_a_pipeline(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "p.toml", RUN), "--lr", 1)
+    assert said.last == 'whet: unknown flag --lr; did you mean "train.lr"?'

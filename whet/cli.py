@@ -7,6 +7,7 @@ Only light modules are imported here: `whet --help` loads no torch.
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -42,9 +43,9 @@ app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-File = Annotated[
-    Path, typer.Argument(help="A TOML file; its first line says its kind.", show_default=False)
-]
+_argument = partial(typer.Argument, show_default=False)
+_required = partial(typer.Option, show_default=False)
+File = Annotated[Path, _argument(help="A TOML file; its first line says its kind.")]
 Out = Annotated[Path | None, typer.Option(help="Run folder; runs/NAME of the file by default.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what each setting means.")]
@@ -66,23 +67,20 @@ def run(
         run_file(file, ctx.args, out, resume=resume, smoke=smoke)
 
 
-def _add_stage(kind: str, meaning: str) -> None:
-    """Add the command that runs a file of one kind."""
-
-    @app.command(kind, help=meaning, context_settings=SETTINGS)
-    def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
-        with _stoppable():
-            _run_alone(kind, file, ctx.args, out, resume)
+def run_alone(ctx: typer.Context, file: File, out: Out = None, resume: Resume = False) -> None:
+    """Run a file of the kind that the command is named for."""
+    with _stoppable():
+        _run_alone(ctx.command.name or "", file, ctx.args, out, resume)
 
 
 for _kind, _meaning in STAGES.items():
-    _add_stage(_kind, _meaning)
+    app.command(_kind, help=_meaning, context_settings=SETTINGS)(run_alone)
 
 
 @app.command(context_settings=SETTINGS)
 def show(ctx: typer.Context, file: File, explain: Explain = False) -> None:
     """Print every setting of a file with where it came from, and run nothing."""
-    from whet.config import show as show_settings
+    from whet.config import show_settings
     from whet.pipeline.pipeline import load_file
 
     typer.echo(show_settings(load_file(file, ctx.args), explain=explain), nl=False)
@@ -103,20 +101,16 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import plan as predict
+    from whet.pipeline.predict import print_plan
 
-    if not predict(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
+    if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
 
 
 @app.command("try")
 def try_(
-    place: Annotated[
-        str, typer.Argument(help="A run folder, a model folder, or a hub id.", show_default=False)
-    ],
-    question: Annotated[
-        str, typer.Argument(help='What to ask, such as "4 6 8 1".', show_default=False)
-    ],
+    location: Annotated[str, _argument(help="A run folder, a model folder, or a hub id.")],
+    question: Annotated[str, _argument(help='What to ask, such as "4 6 8 1".')],
     samples: Annotated[
         int, typer.Option(min=1, max=1000, help="Answers to draw; the first is greedy.")
     ] = 1,
@@ -126,26 +120,24 @@ def try_(
     """Ask a trained model something."""
     from whet.commands.try_model import ask
 
-    ask(place, question, samples=samples, max_tokens=max_tokens, seed=seed)
+    ask(location, question, samples=samples, max_tokens=max_tokens, seed=seed)
 
 
 @app.command()
 def export(
-    place: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
-    out: Annotated[Path, typer.Argument(help="A new folder for the model.", show_default=False)],
+    location: Annotated[Path, _argument(help="A run folder.")],
+    out: Annotated[Path, _argument(help="A new folder for the model.")],
 ) -> None:
     """Write the model of a run as a Hugging Face folder."""
     from whet.commands.try_model import export_model
 
-    export_model(place, out)
+    export_model(location, out)
 
 
 @app.command()
 def grade(
-    source: Annotated[
-        Path, typer.Argument(help='JSON lines with "id" and "response".', show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="Where the graded rows go.", show_default=False)],
+    source: Annotated[Path, _argument(help='JSON lines with "id" and "response".')],
+    out: Annotated[Path, _required(help="Where the graded rows go.")],
     problems: Annotated[Path | None, typer.Option(help="Problems the rows refer to.")] = None,
     workers: Annotated[int | None, typer.Option(help="Grading processes.")] = None,
     reward: Annotated[
@@ -157,17 +149,8 @@ def grade(
 ) -> None:
     """Grade a file of responses."""
     from whet.commands.grade_file import grade_file
-    from whet.tasks.registry import make_task
 
-    grade_file(
-        source,
-        out,
-        make=make_task,
-        problems=problems,
-        workers=workers,
-        reward=reward,
-        own=task or (),
-    )
+    grade_file(source, out, problems=problems, workers=workers, reward=reward, own=task or ())
 
 
 @app.command()
@@ -178,9 +161,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Prove that training computes what it should on this machine; name what does not."""
-    from whet.commands.doctor import examine
+    from whet.commands.doctor import run_proofs
 
-    sys.exit(0 if examine(model, as_json=as_json) else 1)
+    sys.exit(0 if run_proofs(model, as_json=as_json) else 1)
 
 
 @tasks.callback(invoke_without_command=True)
@@ -194,9 +177,7 @@ def list_(ctx: typer.Context) -> None:
 
 @tasks.command()
 def check(
-    name: Annotated[
-        str | None, typer.Argument(help="A task; all of them by default.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, _argument(help="A task; all of them by default.")] = None,
     problems: Annotated[Path | None, typer.Option(help="Prove it on these problems.")] = None,
 ) -> None:
     """Prove graders: gold is right, and what only looks like an answer is not."""
@@ -209,8 +190,8 @@ def check(
 @data.command("import", context_settings={"allow_extra_args": True})
 def import_(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="JSONL, JSON, CSV or Parquet.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The file of problems to write.", show_default=False)],
+    file: Annotated[Path, _argument(help="JSONL, JSON, CSV or Parquet.")],
+    out: Annotated[Path, _required(help="The file of problems to write.")],
     format: Annotated[str | None, typer.Option(help="The layout of the rows, by name.")] = None,
     map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
     task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
@@ -220,23 +201,15 @@ def import_(
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
-    from whet.types import SPLITS
 
-    known = {name: name for name in SPLITS}
-    if split is not None and split not in known:
-        raise ConfigError(f"--split {split} should be one of {', '.join(known)}")
     pairs = [*(map or ()), *ctx.args]
-    import_file(
-        file, out, format=format, map=pairs, task=task, split=known[split] if split else None
-    )
+    import_file(file, out, format=format, map=pairs, task=task, split=split)
 
 
 @data.command()
 def make(
-    task: Annotated[
-        str, typer.Argument(help="A task that makes its problems.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="The file of problems to write.", show_default=False)],
+    task: Annotated[str, _argument(help="A task that makes its problems.")],
+    out: Annotated[Path, _required(help="The file of problems to write.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 100,
     level: Annotated[float | None, typer.Option(help="1 to 5, or a fraction.")] = None,
     seed: Annotated[int, typer.Option(help="Other seeds make other problems.")] = 0,
@@ -249,7 +222,7 @@ def make(
 
 @data.command("show")
 def show_data(
-    file: Annotated[Path, typer.Argument(help="A file of problems.", show_default=False)],
+    file: Annotated[Path, _argument(help="A file of problems.")],
     n: Annotated[int, typer.Option("-n", help="How many.")] = 3,
 ) -> None:
     """Print problems as a person would want to read them."""
@@ -259,13 +232,12 @@ def show_data(
 
 
 def _run_alone(kind: str, file: Path, args: list[str], out: Path | None, resume: bool) -> None:
-    from whet.config import load
-    from whet.config import show as show_settings
-    from whet.pipeline.stages import IGNORED, KINDS, run_stage
+    from whet.config import load_settings, show_settings
+    from whet.pipeline.pipeline import IGNORED, KINDS, run_stage
     from whet.store.run import RunStore
 
     _expect(file, kind)
-    loaded = load(KINDS[kind], file, args)
+    loaded = load_settings(KINDS[kind], file, args)
     folder = out or Path("runs") / file.stem
     say(show_settings(loaded))
     with RunStore.open(
@@ -282,13 +254,11 @@ def _expect(file: Path, kind: str) -> None:
     from whet.config import kind_of
 
     own = kind_of(file)
-    if own == kind:
-        return
-    if own in ("run", *STAGES):
-        raise ConfigError(
-            f"{file} is of kind {own!r}: use `whet {own} {file}`, or give a file of kind {kind!r}"
-        )
-    raise ConfigError(f"{file} is of kind {own!r}, but `whet {kind}` runs files of kind {kind!r}")
+    if own != kind:
+        here = f"{file} is of kind {own!r}"
+        if own in ("run", *STAGES):
+            raise ConfigError(f"{here}: use `whet {own} {file}`, or give a file of kind {kind!r}")
+        raise ConfigError(f"{here}, but `whet {kind}` runs files of kind {kind!r}")
 
 
 @contextmanager

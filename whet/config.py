@@ -2,12 +2,11 @@
 with its origin."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import ClassVar, Generic, Literal, TypeVar, get_args, get_origin
+from typing import ClassVar, Generic, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -18,17 +17,20 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, to_jsonable_python
 
-from whet import mistakes, tables, toml
+from whet import mistakes, toml
 from whet.errors import ConfigError
 from whet.toml import Table
 from whet.types import Json
 
 
 def _forbid_coercion(schema: object) -> None:
-    """Make numbers and booleans strict, wherever they stand in the schema; text to Path or Enum
-    stays allowed."""
+    """Make numbers and booleans strict, wherever they stand in the schema.
+
+    Pydantic's own strict mode would also refuse text for a Path or Enum and a list for a tuple,
+    and TOML has no other way to write those.
+    """
     if isinstance(schema, dict):
         if schema.get("type") in ("int", "float", "bool"):
             schema["strict"] = True
@@ -56,7 +58,11 @@ class Config(BaseModel):
     """The field whose tables also take what stands above them, as a pipeline's stages do."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+        ser_json_inf_nan="constants",
     )
 
     @classmethod
@@ -72,15 +78,19 @@ class Config(BaseModel):
     def _lay_over_defaults(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        filled = dict(given)
+        filled: dict[str, object] = {**cls.expand_table(given)}
         for key in filled.keys() & cls.model_fields.keys():
             field = cls.model_fields[key]
-            item = filled[key]
-            if item == "none" and NoneType in get_args(field.annotation):
+            if filled[key] == "none" and NoneType in get_args(field.annotation):
                 filled[key] = None
-            elif isinstance(item, dict):
-                filled[key] = _over(_default(field), item)
+            else:
+                filled[key] = _lay_over(_default(field), filled[key])
         return filled
+
+    @classmethod
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
+        """Write out what a table leaves to be understood, before it is validated."""
+        return dict(given)
 
     def without_effect(self) -> Mapping[str, str]:
         """Name the settings that change nothing under the others, each with the reason.
@@ -91,8 +101,6 @@ class Config(BaseModel):
 
 
 C = TypeVar("C", bound=Config)
-
-
 C_co = TypeVar("C_co", bound=Config, covariant=True)
 
 
@@ -105,7 +113,7 @@ class Loaded(Generic[C_co]):
     origin: Mapping[str, str]
 
 
-def load(
+def load_settings(
     kind: type[C],
     file: Path | None,
     overrides: Sequence[str],
@@ -122,17 +130,17 @@ def load(
     for source, layer in layers:
         if "kind" not in kind.model_fields:
             layer.pop("kind", None)
-        tree = tables.merge(tree, layer)
-        sources |= {key: source for key, item in tables.flat(layer).items() if item != {}}
-        sources = {key: sources[key] for key in tables.flat(tree) if key in sources}
-    texts = tables.from_flags(overrides)
+        tree = toml.merge(tree, layer)
+        sources |= {key: source for key, item in toml.flat(layer).items() if item != {}}
+        sources = {key: sources[key] for key in toml.flat(tree) if key in sources}
+    texts = toml.from_flags(overrides)
     for key, text in texts.items():
-        tree = tables.with_value(tree, key, toml.value(text))
+        tree = toml.with_value(tree, key, toml.value(text))
         sources = {k: v for k, v in sources.items() if not k.startswith(f"{key}.")} | {key: "cli"}
     origin = Origin(sources, kind.shared_with)
     config = _validate(kind, tree, origin, texts)
     _refuse_without_effect(config, origin)
-    keys = tables.flat(to_table(config))
+    keys = toml.flat(to_table(config))
     return Loaded(config=config, origin=MappingProxyType({key: origin.of(key) for key in keys}))
 
 
@@ -180,6 +188,37 @@ class Origin:
         return next((name for name in names if f"{name}.".startswith(f"{key}.")), None)
 
 
+def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, str]) -> C:
+    tree = kind.expand_table(tree)
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        # A flag such as `--project 24` means text where text is asked for.
+        wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
+        keys = texts.keys() & {".".join(mistakes.path(loc, tree)) for loc in wants_text}
+        if not keys:
+            raise ConfigError(mistakes.sentence(kind, errors, tree, origin.of)) from error
+    for key in keys:
+        tree = toml.with_value(tree, key, texts[key])
+    return _validate(kind, tree, origin, {k: text for k, text in texts.items() if k not in keys})
+
+
+def _refuse_without_effect(config: Config, origin: Origin) -> None:
+    settings = {setting.key: setting for setting in _settings(config)}
+    for key, setting in settings.items():
+        if setting.reason is None:
+            continue
+        named = origin.named_key(key)
+        key = named or key
+        value = settings.get(key, setting).value
+        source = origin.of(key)
+        if named or (source != "default" and value != setting.default):
+            where = "" if source in ("cli", "default") else f" in {source}"
+            given = "" if isinstance(value, Config) else f" = {_literal(value)}"
+            raise ConfigError(f"{key}{given}{where} has no effect: {setting.reason}")
+
+
 def kind_of(file: Path) -> str:
     """Read which kind of settings a file holds, which its first line says: `kind = "rl"`."""
     table = toml.read(file)
@@ -191,13 +230,13 @@ def kind_of(file: Path) -> str:
     return kind
 
 
-def show(loaded: Loaded[Config], *, explain: bool = False) -> str:
+def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
     """Print every setting with where it came from, one aligned line each, and what it means."""
+    meanings = {setting.key: setting.meaning for setting in _settings(loaded.config)}
     rows = []
-    for key, item in tables.flat(_fold(to_table(loaded.config))).items():
+    for key, item in toml.flat(_fold(to_table(loaded.config))).items():
         source = loaded.origin.get(key, "default")
-        comment = f"{source}: {meaning(loaded.config, key)}" if explain else source
-        rows.append((key, toml.literal(item), comment))
+        rows.append((key, toml.literal(item), f"{source}: {meanings[key]}" if explain else source))
     keys = max((len(key) for key, _, _ in rows), default=0)
     # One very long value should not push every comment off the screen.
     values = max((len(text) for _, text, _ in rows if len(text) <= 40), default=0)
@@ -220,169 +259,117 @@ def to_toml(config: Config) -> str:
     return toml.write(to_table(config, keep_none=False)).lstrip("\n")
 
 
-def meaning(config: Config, key: str) -> str:
-    """Say in one line what a setting is for, as the docstring below it begins."""
-    text = ""
-    here: object = config
-    for part in key.split("."):
-        if isinstance(here, Config):
-            field = type(here).model_fields.get(part)
-            text = (field and field.description) or text or type(here).__doc__ or ""
-            here = getattr(here, part)
-        elif isinstance(here, Mapping):
-            here = here.get(part)
-        elif isinstance(here, list | tuple):
-            here = here[int(part)]
-    return re.split(r"\.\s(?=[A-Z])|;\s", " ".join(text.split()))[0].removesuffix(".")
-
-
-def to_table(
-    config: Config, *, keep_none: bool = True, hidden: Collection[str] = frozenset()
-) -> Table:
+def to_table(config: Config, *, keep_none: bool = True) -> Table:
     """Turn settings into plain values, without those that have no effect.
 
     Without None, one that its field's default would undo becomes "none".
     """
-    table: Table = {}
-    hidden = {*hidden, *config.without_effect()}
-    for key, item in config:
-        field = type(config).model_fields.get(key)  # none for a setting of the user's own class
-        if key in hidden or (field is not None and _is_constant(field)):
+    table: Table = config.model_dump(mode="json", serialize_as_any=True)
+    for setting in reversed(list(_settings(config))):  # a table comes after what is in it
+        *parents, name = setting.path
+        around = toml.look_up(table, parents)
+        if not isinstance(around, dict):
             continue
-        below = {name.removeprefix(f"{key}.") for name in hidden if name.startswith(f"{key}.")}
-        default = None if field is None else _default(field)
-        undone = item is None and not keep_none and default is not None
-        table[key] = "none" if undone else _plain(item, keep_none, below)
+        if setting.reason is not None:
+            del around[name]
+        elif not keep_none and setting.value is None and setting.default is not None:
+            around[name] = "none"
     return table
 
 
 def differences(a: Config, b: Config) -> list[str]:
     """List what differs, as "train.lr: 0.001 -> 0.002"."""
-    old, new = (
-        {k: toml.literal(v) for k, v in tables.flat(to_table(side)).items()} for side in (a, b)
-    )
-    pairs = {
-        key: (old.get(key, "(not there)"), new.get(key, "(not there)")) for key in [*old, *new]
-    }
-    return [
-        f"{key}: {before} -> {after}" for key, (before, after) in pairs.items() if before != after
-    ]
+    old, new = ({k: toml.literal(v) for k, v in toml.flat(to_table(c)).items()} for c in (a, b))
+    gone = "(not there)"
+    pairs = {key: (old.get(key, gone), new.get(key, gone)) for key in [*old, *new]}
+    return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]
 
 
-def _refuse_without_effect(config: Config, origin: Origin) -> None:
-    for key, reason in _without_effect(config):
-        key = origin.named_key(key) or key
-        value, default = _value_and_default(config, key)
-        source = origin.of(key)
-        if origin.named_key(key) or (source != "default" and value != default):
-            where = "" if source in ("cli", "default") else f" in {source}"
-            given = "" if isinstance(value, Config) else f" = {toml.literal(_plain(value))}"
-            raise ConfigError(f"{key}{given}{where} has no effect: {reason}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """A value wherever it stands in settings, a table too; `reason` says why it has no effect."""
+
+    path: tuple[str, ...]
+    value: object
+    default: object
+    meaning: str
+    reason: str | None
+
+    @property
+    def key(self) -> str:
+        return ".".join(map(toml.name, self.path))
 
 
-def _without_effect(item: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """List the dotted keys without effect, wherever they stand."""
+def _settings(
+    item: object,
+    path: tuple[str, ...] = (),
+    meaning: str = "",
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[_Setting]:
+    """List all values below an item, each table before what is in it.
+
+    `reasons` are those of the tables around it, by the keys below the item.
+    """
+    fields: Mapping[str, FieldInfo] = {}
     parts: Iterable[tuple[object, object]] = ()
     if isinstance(item, Config):
-        yield from ((f"{prefix}{key}", reason) for key, reason in item.without_effect().items())
-        for name, field in type(item).model_fields.items():
-            if _is_constant(field):
-                value = _plain(_default(field))
-                always = "" if value is None else f", but always {toml.literal(value)}"
-                yield f"{prefix}{name}", f"it is no setting{always}"
+        fields = type(item).model_fields
+        constants = {key: _always(field) for key, field in fields.items() if _is_constant(field)}
+        reasons = {**constants, **item.without_effect(), **reasons}
+        meaning = meaning or _first_sentence(type(item).__doc__ or "")
         parts = item
     elif isinstance(item, Mapping):
         parts = item.items()
     elif isinstance(item, list | tuple):
         parts = enumerate(item)
-    for key, part in parts:
-        yield from _without_effect(part, f"{prefix}{key}.")
-
-
-def _value_and_default(config: Config, key: str) -> tuple[object, object]:
-    value: object = config
-    default: object = None
-    for part in key.split("."):
-        if isinstance(value, Config):
-            default = _default(type(value).model_fields[part])
-            value = getattr(value, part)
-        elif isinstance(value, Mapping):
-            value = value.get(part)
-        elif isinstance(value, list | tuple):
-            value = value[int(part)]
-    return value, default
-
-
-def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, str]) -> C:
-    try:
-        return kind.model_validate(tree)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        # A flag such as `--project 24` means text where text is asked for.
-        keys = {
-            ".".join(mistakes.path(row["loc"], tree))
-            for row in wrong
-            if row["type"] == "string_type"
+    for key, value in parts:
+        name = str(key)
+        field = fields.get(name)  # none for an item, and for a setting of the user's own class
+        words = _first_sentence((field and field.description) or "") or meaning
+        here = (*path, name)
+        yield _Setting(
+            path=here,
+            value=value,
+            default=None if field is None else _default(field),
+            meaning=words,
+            reason=reasons.get(name),
+        )
+        below = {
+            k.removeprefix(f"{name}."): v for k, v in reasons.items() if k.startswith(f"{name}.")
         }
-        for key in keys & texts.keys():
-            tree = tables.with_value(tree, key, texts[key])
-        if keys & texts.keys():
-            return _validate(
-                kind, tree, origin, {key: text for key, text in texts.items() if key not in keys}
-            )
-        raise ConfigError(mistakes.sentence(kind, wrong, tree, origin.of)) from error
+        yield from _settings(value, here, words, below)
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"\.\s(?=[A-Z])|;\s", " ".join(text.split()))[0].removesuffix(".")
 
 
 def _is_constant(field: FieldInfo) -> bool:
     return field.json_schema_extra is CONSTANT
 
 
+def _always(field: FieldInfo) -> str:
+    value = _default(field)
+    return f"it is no setting{'' if value is None else f', but always {_literal(value)}'}"
+
+
+def _literal(value: object) -> str:
+    return toml.literal(to_jsonable_python(value, inf_nan_mode="constants"))
+
+
 def _default(field: FieldInfo) -> object:
-    return (
-        None
-        if field.is_required()
-        else field.get_default(call_default_factory=True, validated_data={})
-    )
+    if field.is_required():
+        return None
+    return field.get_default(call_default_factory=True, validated_data={})
 
 
-def _over(default: object, given: Mapping[str, Json]) -> Table:
-    """Lay a given table over default settings, unless it picks another variant; a plain dict is
-    replaced whole."""
-    if not isinstance(default, Config) or _is_other_variant(default, given):
-        return dict(given)
+def _lay_over(default: object, given: object) -> object:
+    """Lay a given table over default settings, unless it picks another variant; all else replaces
+    the default."""
+    if not isinstance(default, Config) or not isinstance(given, dict):
+        return given
+    tags = set(mistakes.tags(type(default)))
+    if tags and any(tag in given and given[tag] not in tags for tag in toml.TAGS):
+        return given
     before = dict(default)
-    kept = {key: _plain(item) for key, item in before.items() if key not in given}
-    over = {
-        key: _over(before.get(key), item) if isinstance(item, dict) else item
-        for key, item in given.items()
-    }
-    return kept | over
-
-
-def _is_other_variant(default: Config, given: Mapping[str, Json]) -> bool:
-    fields = {
-        tag: type(default).model_fields[tag]
-        for tag in tables.TAGS
-        if tag in type(default).model_fields
-    }
-    names = {
-        tag: get_args(f.annotation)
-        for tag, f in fields.items()
-        if get_origin(f.annotation) is Literal
-    }
-    return any(tag in given and given[tag] not in allowed for tag, allowed in names.items())
-
-
-def _plain(item: object, keep_none: bool = True, hidden: Collection[str] = frozenset()) -> Json:
-    if isinstance(item, Config):
-        return to_table(item, keep_none=keep_none, hidden=hidden)
-    if isinstance(item, Mapping):
-        return {str(key): _plain(part, keep_none) for key, part in item.items()}
-    if isinstance(item, list | tuple):
-        return [_plain(part, keep_none) for part in item]
-    if isinstance(item, Enum):
-        return _plain(item.value)
-    if item is None or isinstance(item, bool | int | float | str):
-        return item
-    assert isinstance(item, Path), f"a setting cannot be a {type(item).__name__}"
-    return str(item)
+    return before | {key: _lay_over(before.get(key), item) for key, item in given.items()}

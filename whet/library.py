@@ -6,35 +6,33 @@
     groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
-Everything here is offered by `import whet` and loaded on first use. A training loop out of these
-parts is `examples/grpo_loop.py`.
+Everything here is offered by `import whet` and loaded on first use; only what runs a model loads
+torch. A training loop out of these parts is `examples/grpo_loop.py`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from whet.config import Config
-from whet.data.views import texts
-from whet.engine.base import Request, Sampling
-from whet.engine.native import NativeConfig
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
 from whet.models.sizes import SIZES
-from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.rng import derive
-from whet.rollout.collect import collect
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import TaskConfig, build, make_task
-from whet.train.policy import Policy, build_policy
+from whet.tasks.registry import TaskConfig, build_task, make_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
 from whet.user_code import read_settings
+
+if TYPE_CHECKING:
+    from whet.train.policy import Policy
 
 TOKENIZER_PROBLEMS = 1000
 """Problems of a task that the tokenizer of a new model is made from."""
@@ -63,7 +61,7 @@ def task(name: str, **settings: Json) -> Task:
     """
     if not settings:
         return make_task(name)
-    return build(read_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
+    return build_task(read_settings(_TaskSettings, {"task": {"name": name, **settings}}).task)
 
 
 def grade(task: Task | str, problem: Problem, text: str) -> Score:
@@ -87,12 +85,17 @@ def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rol
 
 def load_model(
     model: str | Path, *, task: Task | None = None, positions: int = 256, seed: int = 0
-) -> Policy:
+) -> "Policy":
     """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".
 
     A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
     problems and solutions of `task`. A folder that is named like a size is written "./tiny".
     """
+    from whet.data.views import texts
+    from whet.engine.native import NativeConfig
+    from whet.models.source import ModelSource, open_model, torch_dtype
+    from whet.train.policy import build_policy
+
     name = str(model)
     if name not in SIZES:
         source = ModelSource(path=name)
@@ -111,7 +114,7 @@ def load_model(
 
 
 def sample(
-    policy: Policy,
+    policy: "Policy",
     task: Task,
     problems: Sequence[Problem],
     *,
@@ -125,13 +128,16 @@ def sample(
     Grading has the limits of training. `policy.publish` comes first where a learner has moved the
     weights.
     """
+    from whet.engine.base import Sampling
+    from whet.rollout.collect import collect
+
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
         return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
 
 
 def generate(
-    policy: Policy,
+    policy: "Policy",
     prompts: Sequence[str],
     *,
     samples: int = 1,
@@ -140,6 +146,8 @@ def generate(
     seed: int = 0,
 ) -> list[list[str]]:
     """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
+    from whet.engine.base import Request, Sampling
+
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     requests = [
         Request(
@@ -159,10 +167,13 @@ def generate(
 
 
 def read_run(folder: str | Path) -> RunTables:
-    """Read a run folder, also one that is still being written."""
+    """Read a run folder, also one that is still being written; of a pipeline, name a stage's."""
+    stages = sorted(file.parent.name for file in Path(folder).glob("[0-9]*-*/config.toml"))
+    if stages:
+        raise DataError(f"{folder} is a pipeline; name one of its stages: {', '.join(stages)}")
     run = RunStore.view(Path(folder))
     rows = run.metrics()
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: pa.array([row.get(name) for row in rows], pa.float64()) for name in names}
     tables = []
     for kind in ("train", "eval"):

@@ -8,9 +8,8 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from whet import tables, toml
-from whet.tables import TAGS
-from whet.toml import Table
+from whet import toml
+from whet.toml import TAGS, Table
 from whet.types import Json
 
 Model = type[BaseModel]
@@ -27,20 +26,17 @@ WANTED: Mapping[str, str] = {
     "model_attributes_type": "a table",
     "path_type": "a path",
     "none_required": "none",
-    "finite_number": "a finite number",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
     "greater_than": "greater than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
-    "multiple_of": "a multiple of {multiple_of}",
-    "too_short": "at least {min_length} long",
-    "too_long": "at most {max_length} long",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length} or fewer",
     "string_too_short": "at least {min_length} characters long",
     "string_too_long": "at most {max_length} characters long",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
+"""What a value should be, by the kind of pydantic's error; others are in pydantic's own words."""
 
 
 MOVED: Mapping[str, str] = {"exam": "validation"}
@@ -51,18 +47,13 @@ def sentence(
     kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
 ) -> str:
     """Say the first mistake, and how many keys have one besides it; one that moved comes first."""
-    errors = sorted(errors, key=lambda error: _moved_to(".".join(path(error["loc"], tree))) is None)
-    keys = [".".join(path(error["loc"], tree)) for error in errors]
-    alike = [error for error, key in zip(errors, keys, strict=True) if key == keys[0]]
-    more = len(set(keys)) - 1
+    by_key: dict[str, list[ErrorDetails]] = {}
+    for error in errors:
+        by_key.setdefault(".".join(path(error["loc"], tree)), []).append(error)
+    key = next((key for key in by_key if _moved_to(key)), next(iter(by_key)))
+    more = len(by_key) - 1
     counted = f" (and {more} more mistake{'s' if more > 1 else ''})" if more else ""
-    leaf = keys[0]
-    unknown = _at(tree, leaf.split("."))
-    if alike[0]["type"] == "extra_forbidden" and isinstance(unknown, dict) and unknown:
-        leaf = next(iter(tables.flat(unknown, f"{leaf}.")))
-    return (
-        _no_such(alike[0], keys[0], tree, origin) or _one(kind, alike, keys[0], tree, origin(leaf))
-    ) + counted
+    return _describe(kind, by_key[key], key, tree, origin) + counted
 
 
 def path(loc: Sequence[str | int], tree: Table) -> list[str]:
@@ -71,15 +62,12 @@ def path(loc: Sequence[str | int], tree: Table) -> list[str]:
     keys: list[str] = []
     here: Json = tree
     for index, part in enumerate(loc):
-        last = index == len(loc) - 1
+        is_last = index == len(loc) - 1
         is_tag = isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
-        if isinstance(here, dict) and (part in here or (last and not is_tag)):
-            here = here.get(str(part))
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            here = here[part]
-        else:
-            continue
-        keys.append(str(part))
+        is_key = isinstance(here, dict) and (part in here or (is_last and not is_tag))
+        if is_key or (isinstance(here, list) and isinstance(part, int) and part < len(here)):
+            here = toml.look_up(here, [part])
+            keys.append(str(part))
     return keys
 
 
@@ -99,60 +87,60 @@ def tags(model: Model) -> Iterator[str]:
             yield from get_args(field.annotation)
 
 
-def _no_such(
-    error: ErrorDetails, key: str, tree: Table, origin: Callable[[str], str]
-) -> str | None:
-    """Name a table that flags alone have opened, such as a stage whose name is mistyped; None for
-    other mistakes."""
-    way = key.split(".")
-    given = _at(tree, way)
-    around = _at(tree, way[:-1])
-    if (
-        error["type"] != "union_tag_not_found"
-        or not isinstance(given, dict)
-        or not isinstance(around, dict)
-    ):
-        return None
-    leaves = tables.flat(given, f"{key}.")
-    others = [name for name in around if name != way[-1]]
-    if not others or any(origin(leaf) != "cli" for leaf in leaves):
-        return None
-    return f'unknown flag --{next(iter(leaves))}; there is no "{key}", only {", ".join(others)}'
-
-
-def _one(kind: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, origin: str) -> str:
+def _describe(
+    kind: Model,
+    errors: Sequence[ErrorDetails],
+    key: str,
+    tree: Table,
+    origin: Callable[[str], str],
+) -> str:
     error = errors[0]
-    given = toml.literal(_at(tree, key.split(".")))
-    where = "" if origin in ("cli", "default") else f" in {origin}"
-    if error["type"] == "extra_forbidden":
-        unknown = f"unknown flag --{key}" if origin == "cli" else f'unknown key "{key}"{where}'
-        return unknown + _nearest(kind, error["loc"], key)
-    if error["type"] == "missing" and isinstance(error["loc"][-1], int):
-        return f"{key} = {given}{where}: should have {error['loc'][-1] + 1} or more items"
-    if error["type"] == "missing":
-        return f'"{key}" is missing: set it in the file or with --{key}'
-    if error["type"] == "value_error":
-        message = error["msg"].removeprefix("Value error, ")
-        return (
-            f"{key}{'' if given.startswith('{') else f' = {given}'}{where}: {message}"
-            if key
-            else message
-        )
-    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        tag = str(error["ctx"]["discriminator"]).strip("'")
-        choices = ", ".join(
-            toml.literal(name) for model in _models_at(kind, error["loc"]) for name in tags(model)
-        )
-        given = toml.literal(_at(tree, [*key.split("."), tag]))
-        return f"{key}.{tag} = {given}{where}: should be one of {choices}"
+    loc = error["loc"]
+    value = toml.look_up(tree, key.split("."))
+    leaves = list(toml.flat(value, f"{key}.")) if isinstance(value, dict) else []
+    is_flag = all(origin(leaf) == "cli" for leaf in leaves or [key])
+    source = origin(leaves[0] if leaves and error["type"] == "extra_forbidden" else key)
+    where = "" if source in ("cli", "default") else f" in {source}"
+    given = f"{key} = {toml.literal(value)}{where}"
+    match error["type"]:
+        case "extra_forbidden":
+            name = f"flag --{key}" if source == "cli" else f'key "{key}"{where}'
+            return f"unknown {name}{_nearest(kind, loc, key)}"
+        case "missing" if isinstance(loc[-1], int):
+            return f"{given}: should have {loc[-1] + 1} or more items"
+        case "missing":
+            return f'"{key}" is missing: set it in the file or with --{key}'
+        case "value_error":
+            message = error["msg"].removeprefix("Value error, ")
+            given = f"{key}{where}" if isinstance(value, dict) else given
+            return f"{given}: {message}" if key else message
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _describe_variant(kind, error, key, tree, where, leaves if is_flag else ())
     wanted = dict.fromkeys(_expectation(row) for row in errors)
-    return f"{key} = {given}{where}: should be {' or '.join(wanted)}"
+    return f"{given}: should be {' or '.join(wanted)}"
+
+
+def _describe_variant(
+    kind: Model, error: ErrorDetails, key: str, tree: Table, where: str, flags: Sequence[str]
+) -> str:
+    """Name the variants there are; or, where `flags` alone have opened the table, the tables there
+    are beside it, as for a stage whose name is mistyped."""
+    *parents, last = key.split(".")
+    around = toml.look_up(tree, parents)
+    others = [name for name in around if name != last] if isinstance(around, dict) else []
+    if error["type"] == "union_tag_not_found" and flags and others:
+        return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
+    tag = str(error["ctx"]["discriminator"]).strip("'")
+    given = toml.literal(toml.look_up(tree, [*parents, last, tag]))
+    names = [toml.literal(n) for model in _models_at(kind, error["loc"]) for n in tags(model)]
+    return f"{key}.{tag} = {given}{where}: should be one of {', '.join(names)}"
 
 
 def _expectation(error: ErrorDetails) -> str:
     if template := WANTED.get(error["type"]):
-        return template.format(**error.get("ctx", {})).replace("'", '"')
-    return error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
+        return template.format(**error.get("ctx", {}))
+    words = error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")
+    return words.replace("'", '"')
 
 
 def _nearest(kind: Model, loc: Sequence[str | int], key: str) -> str:
@@ -178,18 +166,14 @@ def _moved_to(key: str) -> str | None:
 
 
 def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
+    """Follow a location through the settings classes; a union tag in it picks among them."""
     here = [kind]
-    is_name = False
+    is_name = False  # of an item of a dict, such as a stage
     for part in loc:
-        if is_name:  # a key of a dict, such as a stage's name
+        fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
+        if is_name:
             is_name = False
-            continue
-        fields = [
-            model.model_fields[part]
-            for model in here
-            if isinstance(part, str) and part in model.model_fields
-        ]
-        if fields:
+        elif fields:
             here = [model for field in fields for model in models(field.annotation)]
             is_name = any(get_origin(field.annotation) is dict for field in fields)
         else:
@@ -198,17 +182,9 @@ def _models_at(kind: Model, loc: Sequence[str | int]) -> list[Model]:
 
 
 def _deep(kind: Model, prefix: str = "") -> Iterator[str]:
+    """Name all settings by dotted keys; those of a dict's tables may stand above them all."""
     for name, field in kind.model_fields.items():
         yield f"{prefix}{name}"
+        below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."
         for model in models(field.annotation):
-            yield from _deep(model, f"{prefix}{name}.")
-
-
-def _at(tree: Table, keys: Sequence[str]) -> Json:
-    here: Json = tree
-    for key in keys:
-        if isinstance(here, list):
-            here = here[int(key)]
-        elif isinstance(here, dict):
-            here = here.get(key)
-    return here
+            yield from _deep(model, below)

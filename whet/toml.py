@@ -1,5 +1,5 @@
-"""TOML in and out: read a file with its mistakes named, parse one value from the command line,
-write a table.
+"""TOML files and the tables in them: read, write, merge, find a value by its dotted key, take
+flags.
 
 tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None
 is left out.
@@ -8,23 +8,27 @@ is left out.
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date, time
 from pathlib import Path
 
 from whet.errors import ConfigError
 from whet.types import Json
 
 Table = dict[str, Json]
-DEEPEST = 64
+MAX_DEPTH = 64
 """Tables and lists within each other, far more than settings have and far fewer than Python can
 follow."""
+TAGS = ("kind", "name")
+"""Fields that name the variant of a union, where their type is a Literal."""
 
 
 def read(file: Path) -> Table:
     """Read a file, or say in one sentence why not: missing, no permission, not text, broken at a
     line."""
     try:
-        return _plain_table(tomllib.loads(file.read_text(encoding="utf-8")))
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        return {key: _to_json(item) for key, item in table.items()}
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {file}") from error
     except OSError as error:
@@ -32,20 +36,25 @@ def read(file: Path) -> Table:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8 text, so it is no TOML file") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_broken(file, str(error))) from error
+        what, _, position = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", position)
+        where = f"line {line[1]}" if line else "at its end"
+        reason = f"{what[:1].lower()}{what[1:]}"
+        raise ConfigError(f"broken TOML in {file} {where}: {reason}") from error
     except RecursionError:
         raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
 
 
 def value(text: str) -> Json:
-    """Parse a TOML value; what is none is a bare string.
+    """Parse a TOML value; what is none, or is a date, is a bare string.
 
     >>> value("[1, 2.5]"), value("true"), value("adamw"), value("none")
     ([1, 2.5], True, 'adamw', 'none')
     """
     try:
         parsed = tomllib.loads(f"value = {text}")
-        return text if set(parsed) != {"value"} else _plain(parsed["value"], text)
+        is_value = len(parsed) == 1 and not isinstance(parsed["value"], date | time)
+        return _to_json(parsed["value"]) if is_value else text
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
@@ -53,17 +62,17 @@ def value(text: str) -> Json:
 def write(table: Mapping[str, Json], *, at: str = "") -> str:
     """Write a table as TOML text: its plain keys first, then each table below it under its own
     header."""
-    plain = {key: item for key, item in table.items() if item is not None and not _is_tables(item)}
-    lines = [f"{name(key)} = {literal(item)}\n" for key, item in plain.items()]
+    lines = []
+    tables = []
     for key, item in table.items():
         path = f"{at}.{name(key)}" if at else name(key)
         if isinstance(item, dict):
-            lines.append(f"\n[{path}]\n{write(item, at=path)}")
-        elif isinstance(item, list) and _is_tables(item):
-            lines.extend(
-                f"\n[[{path}]]\n{write(row, at=path)}" for row in item if isinstance(row, dict)
-            )
-    return "".join(lines)
+            tables.append(f"\n[{path}]\n{write(item, at=path)}")
+        elif rows := _rows(item):
+            tables += [f"\n[[{path}]]\n{write(row, at=path)}" for row in rows]
+        elif item is not None:
+            lines.append(f"{name(key)} = {literal(item)}\n")
+    return "".join([*lines, *tables])
 
 
 def literal(item: Json) -> str:
@@ -73,19 +82,14 @@ def literal(item: Json) -> str:
     '[1e-05, "a", {k = true}]'
     """
     if isinstance(item, dict):
-        return (
-            "{"
-            + ", ".join(f"{name(k)} = {literal(v)}" for k, v in item.items() if v is not None)
-            + "}"
-        )
+        pairs = [f"{name(k)} = {literal(part)}" for k, part in item.items() if part is not None]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(item, list):
-        return "[" + ", ".join(literal(part) for part in item) + "]"
-    if isinstance(item, float):
-        return repr(item)
+        return f"[{', '.join(literal(part) for part in item)}]"
+    if item is None or isinstance(item, float):
+        return "none" if item is None else repr(item)
     # JSON's escapes are TOML's; DEL alone must be escaped in TOML and is not in JSON.
-    return (
-        "none" if item is None else json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
-    )
+    return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def name(key: str) -> str:
@@ -93,29 +97,101 @@ def name(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
 
 
-def _is_tables(item: Json) -> bool:
-    return isinstance(item, dict) or (
-        isinstance(item, list) and bool(item) and all(isinstance(x, dict) for x in item)
-    )
+def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
+    """Lay one table over another, key by key; lists and values are replaced whole.
+
+    So is a table where the new one picks another variant by its `kind` or `name`.
+    """
+    both = dict(old)
+    for key, item in new.items():
+        before = both.get(key)
+        if isinstance(before, dict) and isinstance(item, dict):
+            tags = [tag for tag in TAGS if tag in before and tag in item]
+            is_same = all(before[tag] == item[tag] for tag in tags)
+            item = merge(before, item) if is_same else item
+        both[key] = item
+    return both
 
 
-def _plain_table(table: Mapping[str, object], depth: int = 0) -> Table:
-    return {key: _plain(item, str(item), depth + 1) for key, item in table.items()}
+def flat(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Name every value by its dotted key; rows of a list of tables are numbered.
+
+    >>> flat({"a": {"b": 1}, "c": [{"d": 2}]})
+    {'a.b': 1, 'c.0.d': 2}
+    """
+    values: dict[str, Json] = {}
+    for key, item in table.items():
+        path = f"{prefix}{name(key)}"
+        rows = {str(index): row for index, row in enumerate(_rows(item))}
+        below = item if isinstance(item, dict) else rows
+        values |= flat(below, f"{path}.") if below else {path: item}
+    return values
 
 
-def _plain(item: object, text: str, depth: int = 0) -> Json:
-    """Keep what JSON has too; dates and times become the text they were."""
-    if depth > DEEPEST:
+def look_up(item: Json, keys: Sequence[str | int]) -> Json:
+    """Follow keys and row numbers down to a value; None where there is none."""
+    for key in keys:
+        if isinstance(item, list):
+            item = item[int(key)]
+        elif isinstance(item, dict):
+            item = item.get(str(key))
+    return item
+
+
+def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
+    """Set one dotted key, opening tables on the way; a number picks a row of a list.
+
+    >>> with_value({"a": [{"b": 1}, {"b": 2}]}, "a.1.b", 3)
+    {'a': [{'b': 1}, {'b': 3}]}
+    """
+
+    def replace(here: Json, parts: Sequence[str]) -> Json:
+        if not parts:
+            return item
+        part, *rest = parts
+        if isinstance(here, dict):
+            return {**here, part: replace(here.get(part, {}), rest)}
+        if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
+            row = int(part)
+            return [*here[:row], replace(here[row], rest), *here[row + 1 :]]
+        raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {literal(here)}")
+
+    first, *rest = key.split(".")
+    return {**table, first: replace(table.get(first, {}), rest)}
+
+
+def from_flags(arguments: Sequence[str]) -> dict[str, str]:
+    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last of a key
+    wins."""
+    flags: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        flag = rest.pop(0)
+        key, equals, text = flag.removeprefix("--").partition("=")
+        if not flag.startswith("--") or not all(key.split(".")):
+            raise ConfigError(
+                f"cannot read {flag!r}: settings are given as --key value, such as --train.lr 0.001"
+            )
+        if not equals:
+            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        flags.pop(key, None)
+        flags[key] = text
+    return flags
+
+
+def _rows(item: Json) -> list[Table]:
+    """List the rows of a list of tables; none for anything else."""
+    rows = item if isinstance(item, list) else []
+    tables = [row for row in rows if isinstance(row, dict)]
+    return tables if len(tables) == len(rows) else []
+
+
+def _to_json(item: object, depth: int = 1) -> Json:
+    """Keep what JSON has too; dates and times become text."""
+    if depth > MAX_DEPTH:
         raise RecursionError
     if isinstance(item, dict):
-        return _plain_table(item, depth)
+        return {key: _to_json(part, depth + 1) for key, part in item.items()}
     if isinstance(item, list):
-        return [_plain(part, str(part), depth + 1) for part in item]
-    return item if isinstance(item, bool | int | float | str) else text
-
-
-def _broken(file: Path, message: str) -> str:
-    what, _, position = message.partition(" (at ")
-    line = re.match(r"line (\d+)", position)
-    where = f"line {line[1]}" if line else "at its end"
-    return f"broken TOML in {file} {where}: {what[:1].lower()}{what[1:]}"
+        return [_to_json(part, depth + 1) for part in item]
+    return item if isinstance(item, bool | int | float | str) else str(item)

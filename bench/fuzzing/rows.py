@@ -18,7 +18,7 @@ from random import Random
 from fuzzing import spoil as spoils
 from fuzzing.written import WRITTEN
 from whet.tasks.base import Task
-from whet.tasks.registry import build, settings
+from whet.tasks.registry import build_task, read_task_config
 from whet.types import Json, Message, Problem, content_id
 
 NUM_PROBLEMS = 24
@@ -70,7 +70,9 @@ class Kind:
 
 def kind_of(name: str) -> Kind:
     """Make the rows of a task by its name, or of `codeio_run` and `cruxeval_run`."""
-    task = build(settings({"name": name.removesuffix("_run"), **_SETTINGS.get(name, {})}))
+    task = build_task(
+        read_task_config({"name": name.removesuffix("_run"), **_SETTINGS.get(name, {})})
+    )
     if name in MADE:
         problems = list(islice(task.problems("rl"), NUM_PROBLEMS))
         rows = [_made(task, problem, name) for problem in problems]

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet import tables, toml
+from whet import toml
 from whet.algos.algorithm import build_algorithm
 from whet.algos.losses import EarlyStop, Staleness, TokenTerms
 from whet.algos.objectives import policy_objective, sft_objective
 from whet.algos.presets import PRESETS, AlgoName
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.algos.verifier import StepCreditConfig
-from whet.config import Config, load
+from whet.config import Config, load_settings
 from whet.errors import ConfigError
 from whet.toml import Table
 from whet.types import Json
@@ -184,7 +184,7 @@ def test_settings_that_contradict_each_other_are_refused_in_one_sentence(
     file.write_text(toml.write({"algo": settings}))
 
     with pytest.raises(ConfigError, match=sentence) as refused:
-        load(_Holder, file, [])
+        load_settings(_Holder, file, [])
     assert str(refused.value).startswith("algo: ")
     assert "\n" not in str(refused.value)
 
@@ -200,7 +200,7 @@ def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
-    known = set(tables.flat(AlgoConfig().model_dump()))
+    known = set(toml.flat(AlgoConfig().model_dump()))
     for name, row in PRESETS.items():
         assert row.paper
         own = {key: value for key, value in row.source.items() if key in known}
@@ -213,7 +213,7 @@ def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
         }, name
         tree: Table = {"name": name}
         for key, value in own.items():
-            tree = tables.with_value(tree, key, value)
+            tree = toml.with_value(tree, key, value)
         build_algorithm(AlgoConfig.model_validate(tree), max_tokens=10)
 
 

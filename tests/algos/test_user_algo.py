@@ -148,4 +148,4 @@ def test_a_name_that_is_neither_shipped_nor_a_file_is_refused(tmp_path: Path) ->
     (tmp_path / "algo.toml").write_text('advantage = "median"')
 
     with pytest.raises(ConfigError, match=r'should be "zscore",.* or "gae" or a file and a name'):
-        config.load(AlgoConfig, tmp_path / "algo.toml", [])
+        config.load_settings(AlgoConfig, tmp_path / "algo.toml", [])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from troublesome import (
     Bounded,
+    Late,
     Loud,
     LoudConfig,
     Patient,
@@ -217,6 +218,18 @@ def test_a_call_that_was_given_up_leaves_nothing_to_the_next(pool: Grader) -> No
     assert set(dict(pool.grade([("new", problem(), "yes")]))) == {"new"}
 
 
+def test_a_second_call_before_the_first_has_ended_is_refused(pool: Grader) -> None:
+    first = pool.grade((index, problem(), "yes") for index in count())
+    next(first)
+
+    with pytest.raises(AssertionError, match="another call of grade"):
+        next(pool.grade([(0, problem(), "no")]))
+
+    assert next(first)[1].verdict is Verdict.CORRECT
+    first.close()
+    assert [score.verdict for score in graded(pool, "no")] == [Verdict.WRONG]
+
+
 def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None:
     pids = {int(score.note) for score in graded(pool, *["pid", "sleep 0.05"] * 4) if score.note}
     for pid in pids:
@@ -229,13 +242,72 @@ def test_a_worker_that_died_while_nobody_asked_is_replaced(pool: Grader) -> None
 
 @pytest.mark.parametrize("text", ["yes", "x" * 10_000_000])
 def test_a_worker_that_is_stuck_at_no_answer_is_replaced(text: str) -> None:
-    with Grader(Trouble(), Limits(workers=1, wall=0.1)) as grader:
+    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
         os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
 
         (score,) = graded(grader, text)
 
     assert score.verdict is not Verdict.UNSCORED
     assert grader.num_lost == 1
+
+
+def test_a_worker_that_reads_nothing_is_replaced_while_answers_keep_coming() -> None:
+    num_answers = 100_000
+    num_pulled = 0
+
+    def source() -> Iterator[tuple[int, Problem, str]]:
+        nonlocal num_pulled
+        for index in range(num_answers):
+            num_pulled += 1
+            yield index, problem(), "yes" if index else "x" * 10_000_000
+
+    with Grader(Trouble(), Limits(workers=1, wall=0.1, silence=0.5)) as grader:
+        os.kill(int(graded(grader, "pid")[0].note), signal.SIGSTOP)
+        answers = grader.grade(source())
+        next(answers)
+        answers.close()
+
+    assert num_pulled < num_answers
+
+
+def test_a_worker_that_is_stuck_after_some_scores_is_replaced() -> None:
+    limits = Limits(workers=1, wall=0.3, silence=0.3, unscored_share=1.0)
+    with Grader(Trouble(), limits) as grader:
+        graded(grader, *["yes"] * 100)  # from now on a batch holds many answers
+        scores = graded(grader, "sleep 0.05", "jam", "yes")
+
+    assert [score.verdict for score in scores] == [
+        Verdict.WRONG,
+        Verdict.UNSCORED,
+        Verdict.CORRECT,
+    ]
+
+
+@pytest.mark.parametrize("text", ["allocate", "leak 40_000_000"])
+def test_a_worker_that_has_grown_makes_room_for_another(text: str) -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 26, unscored_share=1.0)) as grader:
+        before, _, after = (graded(grader, what)[0].note for what in ("pid", text, "pid"))
+
+    assert before.isdecimal() and after.isdecimal()
+    assert before != after
+    assert grader.num_lost == 0
+
+
+def test_no_worker_counts_as_stuck_while_its_task_is_loaded() -> None:
+    with Grader(Late(), Limits(workers=1, wall=0.4, silence=0.2)) as grader:
+        (score,) = graded(grader, "sleep 0.2", of=problem(task="late"))
+
+    assert score.verdict is Verdict.WRONG
+    assert grader.num_lost == 0
+
+
+def test_a_worker_that_sends_scores_now_and_then_is_not_stuck() -> None:
+    with Grader(Trouble(), Limits(workers=1, wall=0.4, silence=0.4)) as grader:
+        graded(grader, *["yes"] * 100)
+        scores = graded(grader, *["sleep 0.2"] * 6)
+
+    assert [score.verdict for score in scores] == [Verdict.WRONG] * 6
+    assert grader.num_lost == 0
 
 
 def test_a_text_of_ten_million_characters_arrives_whole(pool: Grader) -> None:
@@ -270,6 +342,13 @@ def test_every_character_survives_the_way(pool: Grader) -> None:
     assert score.answer == text.strip()
 
 
+def test_sets_have_the_same_order_in_all_workers_of_all_runs(pool: Grader) -> None:
+    with Grader(Trouble(), Limits(workers=1)) as other:
+        notes = [graded(grader, "hash word")[0].note for grader in (pool, other)]
+
+    assert notes[0] == notes[1]
+
+
 def test_workers_have_no_torch(pool: Grader) -> None:
     assert "torch" in sys.modules or __import__("torch")
 
@@ -301,6 +380,15 @@ def test_what_is_no_score_is_unscored() -> None:
 
     assert none.note == "the grader raised TypeError: score gave NoneType, not a Score"
     assert number.verdict is Verdict.UNSCORED
+
+
+def test_answers_that_are_sent_together_are_graded_by_their_own_problems(pool: Grader) -> None:
+    graded(pool, *["yes"] * 100)  # from now on a batch holds many answers
+    answers = ["yes", "no"] * 50
+
+    scores = dict(pool.grade((i, problem(answer), "yes") for i, answer in enumerate(answers)))
+
+    assert [scores[i].verdict is Verdict.CORRECT for i in range(100)] == [True, False] * 50
 
 
 def test_several_tasks_are_told_apart_by_their_problems() -> None:

@@ -1,6 +1,7 @@
 """A task whose grader does to its process what the response says; in a module of its own, for
 workers to import."""
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,9 @@ def problem(answer: str = "yes", task: str = "trouble") -> Problem:
         split="rl",
         source="made",
     )
+
+
+LEAKED: list[bytearray] = []
 
 
 class Trouble(Task):
@@ -70,6 +74,9 @@ class Trouble(Task):
         while True:
             kept.append(bytearray(1 << 24))
 
+    def _leak(self, rest: str) -> None:
+        LEAKED.append(bytearray(int(rest)))
+
     def _fork(self, rest: str) -> None:
         os.fork()
 
@@ -101,8 +108,15 @@ class Trouble(Task):
         for _ in range(10_000):
             print('{"scores": [[0, "correct", {}, null, ""]], "seconds": 0, "state": "ready"}')
 
+    def _jam(self, rest: str) -> None:
+        """Keep the worker from ever sending another score."""
+        json.dumps = lambda *args, **options: time.sleep(3600)  # type: ignore
+
     def _modules(self, rest: str) -> str:
         return " ".join(name for name in ("torch", "whet.engine.base") if name in sys.modules)
+
+    def _hash(self, rest: str) -> str:
+        return str(hash(rest))
 
     def _pid(self, rest: str) -> str:
         return str(os.getpid())
@@ -133,6 +147,15 @@ class Slow(Trouble):
 
     def score(self, problem: Problem, text: str) -> Score:
         return Score(verdict=Verdict.WRONG, parts={}, note=f"warm {self.is_warm}")
+
+
+class Late(Trouble):
+    """Takes a while to load."""
+
+    name = "late"
+
+    def warm(self) -> None:
+        time.sleep(1.0)
 
 
 class Patient(Trouble):

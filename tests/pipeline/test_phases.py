@@ -7,7 +7,7 @@ import pytest
 
 from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
-from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, way_out
+from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, suggest_change
 from whet.plan.cost import CARDS, GB, Card, Cost
 from whet.train.optim import TrainConfig
 
@@ -108,4 +108,4 @@ def test_a_reference_in_host_memory_is_on_the_card_while_it_reads() -> None:
 )
 def test_the_least_change_that_helps_is_named(job: Job, gigabytes: float, words: str) -> None:
     assert not fits(job, card(gigabytes))
-    assert way_out(job, card(gigabytes)) == words
+    assert suggest_change(job, card(gigabytes)) == words

@@ -13,7 +13,7 @@ from small import whet, write
 from whet.errors import DataError
 from whet.models.load import save_model
 from whet.pipeline.pipeline import load_pipeline
-from whet.pipeline.requirements import check_needs, hindrance, num_parameters
+from whet.pipeline.requirements import check_needs, explain_missing, num_parameters
 from whet.testing.tiny import tiny_model
 
 
@@ -120,13 +120,13 @@ def test_a_run_that_has_no_model_yet_is_said_before_anything_runs(tmp_path: Path
 
 @pytest.mark.parametrize("model", ["./nowhere", "runs/npg_sft/02-sft", "a b/c"])
 def test_a_place_that_is_no_folder_and_no_hub_id_is_not_asked_for(model: str) -> None:
-    assert hindrance(model) == "is neither a folder nor a hub id"
+    assert explain_missing(model) == "is neither a folder nor a hub id"
 
 
 def test_offline_is_said_and_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
-    assert hindrance("nobody/Nothing-7B") == (
+    assert explain_missing("nobody/Nothing-7B") == (
         "is not in the cache and cannot be had from the hub (HF_HUB_OFFLINE is set)"
     )
 
@@ -140,12 +140,12 @@ def test_a_model_in_the_cache_needs_no_hub_and_half_a_model_does(
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0a")
 
-    assert hindrance("nobody/Tiny") is None
+    assert explain_missing("nobody/Tiny") is None
     assert num_parameters("nobody/Tiny") == sum(
         weight.numel() for weight in tiny_model().parameters()
     )
     (folder / "snapshots" / "0a" / "model.safetensors").unlink()
-    assert "is not in the cache" in str(hindrance("nobody/Tiny"))
+    assert "is not in the cache" in str(explain_missing("nobody/Tiny"))
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -167,7 +167,7 @@ def test_a_model_that_the_hub_does_not_have_is_said_in_its_words(
         threading.Thread(target=hub.serve_forever, daemon=True).start()
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        reason = hindrance("nobody/Nothing-7B")
+        reason = explain_missing("nobody/Nothing-7B")
         hub.shutdown()
 
     assert reason is not None and "404" in reason and "\n" not in reason

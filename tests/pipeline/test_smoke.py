@@ -9,7 +9,7 @@ from whet.config import to_table
 from whet.data.problems import read_problems
 from whet.models.load import read_shape
 from whet.pipeline.pipeline import load_pipeline, load_smoke
-from whet.pipeline.smoke import family_of, lay_out, smaller
+from whet.pipeline.smoke import family_of, shrink, write_stand_ins
 from whet.recipes.rl import RLConfig
 from whet.store.rollouts import read_rollouts
 from whet.toml import Table
@@ -161,13 +161,13 @@ def test_a_small_pipeline_is_not_made_larger() -> None:
         "model": {"path": "@sft"},
     }
 
-    assert smaller({"stages": {"rl": stage}}, Path("here")) == {"stages": {"rl": stage}}
+    assert shrink({"stages": {"rl": stage}}, Path("here")) == {"stages": {"rl": stage}}
 
 
 def test_a_make_stage_writes_no_more_than_it_would() -> None:
     stage: Table = {"kind": "make", "most": {"sft": 0, "dev": 100}}
 
-    assert smaller({"stages": {"problems": stage}}, Path("here")) == {
+    assert shrink({"stages": {"problems": stage}}, Path("here")) == {
         "stages": {"problems": {"kind": "make", "most": {"sft": 0, "rl": 24, "dev": 6, "test": 6}}}
     }
 
@@ -176,7 +176,7 @@ def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
     file: Path, tmp_path: Path
 ) -> None:
     stages = load_smoke(file, [], tmp_path).config.stages
-    lay_out(stages, tmp_path)
+    write_stand_ins(stages, tmp_path)
 
     problems = {
         split: read_problems(tmp_path / "rl" / f"problems-{split}.jsonl") for split in SPLITS
@@ -195,7 +195,7 @@ def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
 
 
 def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> None:
-    lay_out(load_smoke(file, [], tmp_path).config.stages, tmp_path)
+    write_stand_ins(load_smoke(file, [], tmp_path).config.stages, tmp_path)
 
     groups: dict[str, set[Verdict]] = {}
     for rollout in read_rollouts(tmp_path / "dpo" / "answers.parquet"):

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from small import Said, check_clock, check_metrics, whet, write
 
 from bench.kill_resume import facts
-from whet.config import load
+from whet.config import load_settings
 from whet.models.source import ModelSource
 from whet.pipeline.pipeline import load_pipeline
 from whet.recipes.tango import Side, TangoConfig, is_stuck, num_steps, side_at
@@ -608,7 +608,7 @@ def test_the_small_experiment_runs_from_nothing(tmp_path: Path) -> None:
     said = whet("run", file, "--out", tmp_path / "run", *flags)
 
     assert said.code == 0, said.err
-    assert load(TangoConfig, danced_config(tmp_path / "run"), []).config.steps == 4
+    assert load_settings(TangoConfig, danced_config(tmp_path / "run"), []).config.steps == 4
 
 
 def danced_config(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load
+from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load_spec
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -64,7 +64,7 @@ def _reward(
 ) -> float:
     score = Score(verdict=verdict, parts={"correct": float(verdict is Verdict.CORRECT), **parts})
     problem = replace(sum_problem(1, 2), task=task)
-    [[found]] = load(name).apply([(rollout(score=score, text=text, problem=problem),)])
+    [[found]] = load_spec(name).apply([(rollout(score=score, text=text, problem=problem),)])
     assert found.reward is not None
     return found.reward
 
@@ -136,8 +136,8 @@ def test_the_solver_of_tango_shares_one_among_its_steps_and_twice_changes_nothin
         Step(start=n, end=n + 1, reward=mark) for n, mark in enumerate((1.0, -1.0, 1.0, 0.0))
     )
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
-    once = load("tango_solver").apply_to(replace(rollout(score=score), steps=steps))
-    twice = load("tango_solver").apply_to(once)
+    once = load_spec("tango_solver").apply_to(replace(rollout(score=score), steps=steps))
+    twice = load_spec("tango_solver").apply_to(once)
 
     assert once.reward == 1.0
     assert [step.reward for step in once.steps] == [0.25, -0.25, 0.25, 0.0]
@@ -149,7 +149,8 @@ def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
     lengths = (16384, 18432, 20480)
 
     rewards = [
-        load("dapo").apply_to(rollout(score=score, tokens=[1] * size)).reward for size in lengths
+        load_spec("dapo").apply_to(rollout(score=score, tokens=[1] * size)).reward
+        for size in lengths
     ]
 
     assert rewards == [-1.0, -1.5, -2.0]
@@ -157,8 +158,8 @@ def test_dapo_takes_up_to_one_off_in_its_buffer() -> None:
 
 def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
-    first = load("rlinf").apply_to(rollout(score=score, text=THINKS + "3"))
-    second = load("binary_format").apply_to(first)
+    first = load_spec("rlinf").apply_to(rollout(score=score, text=THINKS + "3"))
+    second = load_spec("binary_format").apply_to(first)
 
     assert (first.reward, second.reward) == (5.0, 1.5)
     assert second.score == score and second.text == first.text
@@ -170,10 +171,10 @@ def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
 ) -> None:
     text = (FOLDER / f"{name}.toml").read_text()
     copy = tmp_path / "copy.toml"
-    copy.write_text(config.to_toml(load(name)))
+    copy.write_text(config.to_toml(load_spec(name)))
 
     assert text.startswith('kind = "reward"\n# ')
-    assert load(str(copy)) == load(name)
+    assert load_spec(str(copy)) == load_spec(name)
 
 
 def test_every_shipped_spec_is_in_the_document_with_a_row() -> None:
@@ -187,17 +188,19 @@ class Recipe(Config):
 
 
 def test_settings_may_name_a_spec_instead_of_writing_one() -> None:
-    assert config.load(Recipe, None, ["--reward", "dapo"]).config.reward == load("dapo")
-    assert load("dapo").needs_tokens and not load("complicated").needs_tokens
+    assert config.load_settings(Recipe, None, ["--reward", "dapo"]).config.reward == load_spec(
+        "dapo"
+    )
+    assert load_spec("dapo").needs_tokens and not load_spec("complicated").needs_tokens
 
 
 def test_an_unknown_spec_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="no reward spec 'dapoo'; did you mean 'dapo'"):
-        load("dapoo")
+        load_spec("dapoo")
     with pytest.raises(ConfigError, match="no reward spec 'zzzz'; known: binary, "):
-        load("zzzz")
+        load_spec("zzzz")
     with pytest.raises(ConfigError, match=r"there is no file .*none\.toml"):
-        load("none.toml")
+        load_spec("none.toml")
 
 
 def test_an_unknown_term_is_named_with_the_nearest(tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_an_unknown_term_is_named_with_the_nearest(tmp_path: Path) -> None:
     file.write_text('[[terms]]\nkind = "cosin"\nmax_tokens = 5\n')
 
     with pytest.raises(ConfigError, match="no shaping term 'cosin'; did you mean 'cosine'"):
-        load(str(file))
+        load_spec(str(file))
 
 
 def test_an_unknown_parameter_of_a_term_is_named(tmp_path: Path) -> None:
@@ -215,7 +218,7 @@ def test_an_unknown_parameter_of_a_term_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r'unknown key "terms\.0\.min_units".*did you mean "terms\.0\.min_unit"'
     ):
-        load(str(file))
+        load_spec(str(file))
 
 
 REWARDS = """
@@ -255,7 +258,7 @@ class _Settings(Config):
 def _load(folder: Path, text: str) -> RewardSpec:
     file = folder / "run.toml"
     file.write_text(text)
-    return config.load(_Settings, file, []).config.reward
+    return config.load_settings(_Settings, file, []).config.reward
 
 
 def test_a_function_of_the_user_is_the_whole_reward(code: Path, tmp_path: Path) -> None:
@@ -263,7 +266,7 @@ def test_a_function_of_the_user_is_the_whole_reward(code: Path, tmp_path: Path) 
     right = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
 
     assert spec.apply_to(rollout(score=right, text="a 42")).reward == 12.0
-    assert load(f"{code}:digits") == spec
+    assert load_spec(f"{code}:digits") == spec
 
 
 def test_terms_of_the_user_are_weighed_like_others(code: Path, tmp_path: Path) -> None:
@@ -311,4 +314,4 @@ def test_a_reward_that_is_no_number_is_named(code: Path) -> None:
     score = Score(verdict=Verdict.CORRECT, parts={"correct": 1.0})
 
     with pytest.raises(ConfigError, match="words gave 'a 42'"):
-        load(f"{code}:words").apply_to(rollout(score=score, text="a 42"))
+        load_spec(f"{code}:words").apply_to(rollout(score=score, text="a 42"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.config import Config, load
+from whet.config import Config, load_settings
 from whet.errors import ConfigError, DataError
 from whet.store.run import RunStore, read_commit
 from whet.types import Completion, Finish, Group, Message, Problem, Role, Rollout
@@ -32,7 +32,7 @@ class Other(Config):
 
 
 def begin(folder: Path, *flags: str, resume: bool = False) -> RunStore:
-    loaded = load(Job, None, flags)
+    loaded = load_settings(Job, None, flags)
     return RunStore.open(folder, loaded.config, loaded.origin, resume=resume, ignore=["track"])
 
 
@@ -54,7 +54,7 @@ def group(number: int) -> Group:
 
 def test_a_fresh_run_writes_its_settings_and_where_it_came_from(tmp_path: Path) -> None:
     with begin(tmp_path / "runs" / "x", "--train.lr", "0.5") as run:
-        assert load(Job, run.config_file, []).config == Job(train=Train(lr=0.5))
+        assert load_settings(Job, run.config_file, []).config == Job(train=Train(lr=0.5))
         assert "# train.lr      = 0.5     # cli\n" in run.config_file.read_text()
         facts = run.provenance()
     assert facts["seed"] == 7
@@ -153,7 +153,7 @@ def test_a_run_stopped_before_its_first_step_is_begun_again(tmp_path: Path) -> N
     begin(tmp_path, "--seed", "1").close()
     (tmp_path / "checkpoints").mkdir()
     with begin(tmp_path, "--seed", "2") as run:
-        assert load(Job, run.config_file, []).config.seed == 2
+        assert load_settings(Job, run.config_file, []).config.seed == 2
         assert len(run.events()) == 1
 
 

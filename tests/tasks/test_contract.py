@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.tasks.registry import build, names, settings
+from whet.tasks.registry import TASKS, build_task, read_task_config
 from whet.testing.contracts import check_task
 from whet.testing.fakes import SumTask
 from whet.types import Problem, Score, Verdict
@@ -12,11 +12,11 @@ def test_the_made_up_task_keeps_the_contract() -> None:
     check_task(SumTask())
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", TASKS)
 def test_every_task_keeps_the_contract(name: str) -> None:
-    few = {"count": 3} if "count" in type(settings(name)).model_fields else {}
+    few = {"count": 3} if "count" in type(read_task_config(name)).model_fields else {}
 
-    check_task(build(settings({"name": name, **few})), problems_per_split=3)
+    check_task(build_task(read_task_config({"name": name, **few})), problems_per_split=3)
 
 
 class Generous(SumTask):

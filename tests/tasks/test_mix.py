@@ -9,7 +9,7 @@ import pytest
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import Mix, build, settings
+from whet.tasks.registry import Mix, build_task, read_task_config
 from whet.testing.contracts import check_task
 from whet.types import Verdict
 
@@ -17,7 +17,7 @@ TWO = {"name": "mix", "tasks": ["game24", {"name": "reverse", "count": 2}]}
 
 
 def mix() -> Mix:
-    task = build(settings(TWO))
+    task = build_task(read_task_config(TWO))
     assert isinstance(task, Mix)
     return task
 
@@ -32,7 +32,7 @@ def test_each_part_answers_for_its_own_problems() -> None:
     task, (hand, text) = mix(), islice(mix().problems("dev"), 2)
 
     assert task.vary(hand, 1).id == hand.id and task.vary(text, 1) == text
-    assert task.solve(text, 0) == build(settings("reverse")).solve(text, 0)
+    assert task.solve(text, 0) == build_task(read_task_config("reverse")).solve(text, 0)
     assert [note.ok for note in task.notes(hand, "1 + 1 = 3")] == [False]
     asked = task.parse_question("4 6 8 1")
     assert asked is not None and asked.task == "game24"
@@ -59,7 +59,7 @@ def test_a_problem_of_no_part_is_named_with_the_parts() -> None:
 
 def test_a_part_that_is_there_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="reverse is in the mix twice"):
-        settings({"name": "mix", "tasks": ["reverse", {"name": "reverse", "count": 3}]})
+        read_task_config({"name": "mix", "tasks": ["reverse", {"name": "reverse", "count": 3}]})
 
 
 def test_the_parts_of_a_mix_keep_the_contract_that_they_keep_alone() -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from whet.tasks.base import Task
-from whet.tasks.registry import build, names, settings
+from whet.tasks.registry import TASKS, build_task, read_task_config
 from whet.types import Json, Message, Problem, Verdict
 
 TAGS = ("think", "thinking", "thought", "reasoning")
@@ -45,8 +45,8 @@ RUNS_CODE = ("codeio", "cruxeval", "code_function", "code_stdin", "code_pytest")
 
 
 def task_of(name: str) -> Task:
-    few = {"count": NUM_PROBLEMS} if "count" in type(settings(name)).model_fields else {}
-    return build(settings({"name": name, **few}))
+    few = {"count": NUM_PROBLEMS} if "count" in type(read_task_config(name)).model_fields else {}
+    return build_task(read_task_config({"name": name, **few}))
 
 
 def golds(task: Task) -> list[tuple[Problem, str]]:
@@ -74,7 +74,7 @@ def from_file(name: str, answer: str, payload: dict[str, Json]) -> Problem:
 
 
 @pytest.mark.parametrize("tag", TAGS)
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", TASKS)
 def test_an_answer_in_a_thought_that_is_never_closed_is_no_answer(name: str, tag: str) -> None:
     task = task_of(name)
 
@@ -88,7 +88,7 @@ def test_an_answer_in_a_thought_that_is_never_closed_is_no_answer(name: str, tag
             assert task.score(problem, text).verdict is Verdict.NO_ANSWER, text
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name not in RUNS_CODE])
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in RUNS_CODE])
 def test_an_answer_after_a_thought_that_is_closed_is_right(name: str) -> None:
     task = task_of(name)
     solved = golds(task)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from whet.config import Config, load, to_toml
+from whet.config import Config, load_settings, to_toml
 from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
@@ -135,25 +135,26 @@ def test_a_file_that_does_not_run_is_named_with_its_error(tmp_path: Path) -> Non
 
 def test_the_path_is_a_file_and_a_class_only() -> None:
     assert (
-        load(UserTaskConfig, None, ["--path", "my_task.py:Name"]).config.path == "my_task.py:Name"
+        load_settings(UserTaskConfig, None, ["--path", "my_task.py:Name"]).config.path
+        == "my_task.py:Name"
     )
     with pytest.raises(
         ConfigError, match=r'should be a file and a name in it, such as "my_file\.py:name"'
     ):
-        load(UserTaskConfig, None, ["--path", "game24"])
+        load_settings(UserTaskConfig, None, ["--path", "game24"])
 
 
 def settings(tmp_path: Path, table: str) -> Settings:
     toml = tmp_path / "run.toml"
     toml.write_text(f"task = {table}\n")
-    return load(Settings, toml, []).config
+    return load_settings(Settings, toml, []).config
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, workers: int) -> None:
     cfg = settings(tmp_path, f'{{ name = "{file}:Times", factor = 5 }}')
 
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     [four, *_] = [problem for problem in task.problems("rl") if problem.answer == "8"]
     with Grader(task, Limits(workers=workers)) as grader:
         scores = dict(grader.grade((text, four, text) for text in ("20", "12")))
@@ -163,7 +164,7 @@ def test_settings_in_the_table_reach_the_task(file: Path, tmp_path: Path, worker
 
 
 def test_settings_have_their_defaults(file: Path, tmp_path: Path) -> None:
-    task = build(settings(tmp_path, f'"{file}:Times"').task)
+    task = build_task(settings(tmp_path, f'"{file}:Times"').task)
 
     assert task.score(next(iter(task.problems("rl"))), "3").verdict is Verdict.CORRECT
 
@@ -173,7 +174,7 @@ def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None
     again = tmp_path / "again.toml"
     again.write_text(to_toml(cfg))
 
-    assert load(Settings, again, []).config == cfg
+    assert load_settings(Settings, again, []).config == cfg
     assert "factor = 5" in again.read_text()
 
 

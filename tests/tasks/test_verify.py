@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.rewards.spec import RewardSpec, load
+from whet.rewards.spec import RewardSpec, load_spec
 from whet.tasks.game24.task import Game24
 from whet.tasks.verify import Verify, VerifyConfig
 from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig
@@ -174,7 +174,7 @@ def test_marks_need_exactly_one_verdict_a_step() -> None:
 
 def test_the_default_reward_is_the_one_of_rl_tango() -> None:
     """1 for agreement and 0.8 for form: 1.8, 0.8, 1 + 0.8 × 0.2, 0."""
-    own, tango = RewardSpec(weights={"correct": 1.0, "format": 0.8}), load("tango_verifier")
+    own, tango = RewardSpec(weights={"correct": 1.0, "format": 0.8}), load_spec("tango_verifier")
     texts = {
         told("INCORRECT", "CORRECT", final="INCORRECT"): 1.8,
         told("CORRECT", "CORRECT", final="CORRECT"): 0.8,

@@ -1,6 +1,6 @@
-"""Prove on this machine that training is what it says: small proofs on a tiny model, a line each.
+"""Prove on this machine that training computes what it should: small proofs on a tiny model.
 
-The proofs rest each on those before: where several fail, mend the first.
+Each proof rests on those before it: where several fail, mend the first.
 """
 
 import json
@@ -138,8 +138,8 @@ PROOFS = (
 )
 
 
-def of_model(policy: Policy) -> tuple[Proof, ...]:
-    """The proofs that a model of the user's can be put to."""
+def model_proofs(policy: Policy) -> tuple[Proof, ...]:
+    """List the proofs that can be run on the user's own model."""
     return (
         Proof(
             name="your template",
@@ -164,10 +164,10 @@ def of_model(policy: Policy) -> tuple[Proof, ...]:
     )
 
 
-def examine(place: str | None, *, as_json: bool) -> bool:
-    """Carry out all proofs, and two more on a model of the user's; tell whether all hold."""
+def run_proofs(model: str | None, *, as_json: bool) -> bool:
+    """Run all proofs, and two more on the user's model; return whether all hold."""
     start = time.monotonic()
-    proofs = [*PROOFS, *(_own(place) if place is not None else ())]
+    proofs = [*PROOFS, *(_own(model) if model is not None else ())]
     findings = []
     for proof in proofs:
         findings.append(try_proof(proof))
@@ -199,11 +199,11 @@ def verdict(findings: Sequence[ProofResult], seconds: float) -> str:
     return f"{count}, {where}, {seconds:.1f} s; begin with the first: {names}"
 
 
-def _own(place: str) -> Sequence[Proof]:
+def _own(location: str) -> Sequence[Proof]:
     model, tokenizer = open_model(
-        ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
+        ModelSource(path=location), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    return of_model(build_policy(model, tokenizer, NativeConfig(slots=8), name=place))
+    return model_proofs(build_policy(model, tokenizer, NativeConfig(slots=8), name=location))
 
 
 def _report(findings: Sequence[ProofResult], seconds: float) -> dict[str, Json]:

@@ -2,9 +2,8 @@
 order of the file."""
 
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
 from whet.grading.worker import BROKEN
-from whet.rewards.spec import RewardSpec, load
+from whet.rewards.spec import RewardSpec, load_spec
 from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
 from whet.tasks.base import Task
+from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say
 from whet.types import Json, Message, Problem, Role, Rollout, Score, Verdict
@@ -37,11 +37,11 @@ def grade_file(
     source: Path,
     out: Path,
     *,
-    make: MakeTask,
     problems: Path | None = None,
     workers: int | None = None,
     reward: str | None = None,
     own: Sequence[str] = (),
+    make: MakeTask = make_task,
 ) -> Counter[Verdict]:
     """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
     is broken.
@@ -56,10 +56,10 @@ def grade_file(
     rows = list(_rows(source, _Index(problems) if problems else None))
     if not rows:
         raise DataError(f"{source} has no rows")
-    tasks = _tasks(source, rows, make, own)
+    tasks = make_tasks(((f"{source} line {row.line}", row.problem.task) for row in rows), own, make)
     scores: dict[int, Score] = {}
     with (
-        Grader(tasks, Limits(workers=workers, unscored_share=1.0)) as grader,
+        Grader(list(tasks.values()), Limits(workers=workers, unscored_share=1.0)) as grader,
         bar("grading", len(rows)) as advance,
     ):
         for index, score in grader.grade(
@@ -173,31 +173,31 @@ def _problem_of(row: Mapping[str, Json], source: Path) -> Problem:
     )
 
 
-def _tasks(source: Path, rows: Sequence[_Row], make: MakeTask, own: Sequence[str]) -> list[Task]:
-    """Make each task that a row names; a name in a row never loads a file, only `own` does."""
+def make_tasks(
+    named: Iterable[tuple[str, str]], own: Sequence[str], make: MakeTask = make_task
+) -> dict[str, Task]:
+    """Make the tasks that data names, given as (row, task name), and the user's `own`.
+
+    A name in data never loads a file, only `own` does.
+    """
     tasks = {task.name: task for task in map(load_user_task, own)}
-    for row in rows:
-        name = row.problem.task
-        if name not in tasks:
-            try:
-                tasks[name] = make_by_name(name, make)
-            except WhetError as error:
-                raise DataError(f"{source} line {row.line}: {error}") from error
-    return list(tasks.values())
-
-
-def make_by_name(name: str, make: MakeTask) -> Task:
-    """Make a task that a row of data names, which must not be a file to run."""
-    if is_reference(name):
-        raise DataError(
-            f"task {name!r}: a row loads no file; name the task as its class does, "
-            "and give it with --task"
-        )
-    return make(name)
+    for row, name in named:
+        if name in tasks:
+            continue
+        if is_reference(name):
+            raise DataError(
+                f"{row}: task {name!r}: a row loads no file; name the task as its class does, "
+                "and give it with --task"
+            )
+        try:
+            tasks[name] = make(name)
+        except WhetError as error:
+            raise DataError(f"{row}: {error}") from error
+    return tasks
 
 
 def _spec(reward: str | None) -> RewardSpec | None:
-    spec = load(reward) if reward is not None else None
+    spec = load_spec(reward) if reward is not None else None
     if spec is not None and spec.needs_tokens:
         raise ConfigError(
             f"the reward {reward} counts tokens, which a file of responses does not have"
@@ -208,9 +208,7 @@ def _spec(reward: str | None) -> RewardSpec | None:
 def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     graded = dict(row.given) | {
         "verdict": score.verdict.value,
-        "parts": {
-            name: part if math.isfinite(part) else None for name, part in score.parts.items()
-        },
+        "parts": finite(dict(score.parts)),
         "extracted": score.answer,
         "note": score.note,
     }

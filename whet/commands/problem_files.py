@@ -4,6 +4,7 @@ a person."""
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,10 +27,10 @@ from whet.rng import derive, stream
 from whet.store.files import write_rows
 from whet.tasks.base import Task
 from whet.tasks.generated import Generator, fifth
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import Advance, bar, say
-from whet.types import SPLITS, Json, Problem, Split
+from whet.types import SPLITS, Json, Problem
 from whet.user_code import is_reference
 
 MAX_TEXT = 4000
@@ -102,16 +103,19 @@ def import_file(
     format: str | None = None,
     map: Sequence[str] = (),
     task: str | None = None,
-    split: Split | None = None,
+    split: str | None = None,
 ) -> ImportCounts:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
 
     Nothing is written unless every row can be read. Answers that came with the rows go into a
     rollout file beside it.
     """
-    _check_out(file, out)
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
+    if out.resolve() == file.resolve():
+        raise ConfigError(f"--out {out} is the file to import: choose another name")
     plan = _plan(format, map, task, split)
-    with bar("import", _size(file)) as advance:
+    with bar("import", file.stat().st_size if file.is_file() else 0) as advance:
         counts = import_rows(file, out, plan, advance=advance)
     _report(counts, out)
     return counts
@@ -168,33 +172,22 @@ def _report(counts: ImportCounts, out: Path) -> None:
             say(f"{count:>15,} {reason} (first: {first.place}, {first.source_id})")
 
 
-def _check_out(file: Path, out: Path) -> None:
-    if out.suffix != ".jsonl":
-        raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
-    if out.resolve() == file.resolve():
-        raise ConfigError(f"--out {out} is the file to import: choose another name")
-
-
-def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split | None) -> Plan:
-    known = names()
-    if task is not None and task not in known and not is_reference(task):
-        raise ConfigError(
-            f"there is no task {task!r}; known are {', '.join(known)}, "
-            "or a file such as my_task.py:Name"
-        )
+def _plan(format: str | None, map: Sequence[str], task: str | None, split: str | None) -> Plan:
     if task is not None and is_reference(task):
         load_user_task(task)
-    if split is not None and split not in SPLITS:
+    elif task is not None and task not in TASKS:
+        raise ConfigError(
+            f"there is no task {task!r}; known are {', '.join(TASKS)}, "
+            "or a file such as my_task.py:Name"
+        )
+    chosen = next((name for name in SPLITS if name == split), None)
+    if split is not None and chosen is None:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
+    make_plan = partial(Plan, split=chosen)
     if map and format is not None:
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:
-        return Plan(
-            read=parse_mapping(map, task).parse,
-            source="",
-            default_split="rl",
-            split=split,
-        )
+        return make_plan(read=parse_mapping(map, task).parse, source="", default_split="rl")
     if format is None:
         raise ConfigError(
             "say how rows are laid out: --map field=column …, or --format with one of "
@@ -203,16 +196,7 @@ def _plan(format: str | None, map: Sequence[str], task: str | None, split: Split
     if task is not None:
         raise ConfigError(f"--task goes with --map: format {format!r} knows the task of its rows")
     layout = find_format(format)
-    return Plan(
-        read=layout.parse,
-        source=format,
-        default_split=layout.split,
-        split=split,
-    )
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
+    return make_plan(read=layout.parse, source=format, default_split=layout.split)
 
 
 def _difficulty(level: float) -> float:
@@ -228,33 +212,22 @@ def _make(
     task: Task, n: int, level: float | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
-    drawn = (
-        _generate(task, task, n, level, seed)
-        if isinstance(task, Generator)
-        else _list(task, level, seed)
-    )
+    if isinstance(task, Generator):
+        seeds = (derive(seed, "make", task.name, index) for index in range(n * PATIENCE))
+        problems: Iterator[Problem] = (task.generate(own, level) for own in seeds)
+    else:
+        problems = _list(task, level, seed)
     seen: set[str] = set()
-    for problem in drawn:
+    for problem in problems:
         if problem.id not in seen:
             seen.add(problem.id)
             advance(1)
             yield problem
         if len(seen) == n:
             return
+    has = f"has only {len(seen):,} different problems" if seen else "makes no problems of its own"
     at = "" if level is None else f" at level {level:g}"
-    what = (
-        f"has only {len(seen):,} different problems{at}"
-        if seen
-        else f"makes no problems of its own{at}"
-    )
-    raise ConfigError(f"task {task.name!r} {what}, and -n asks for {n:,}")
-
-
-def _generate(
-    task: Task, maker: Generator, n: int, level: float | None, seed: int
-) -> Iterator[Problem]:
-    for index in range(n * PATIENCE):
-        yield maker.generate(derive(seed, "make", task.name, index), level)
+    raise ConfigError(f"task {task.name!r} {has}{at}, and -n asks for {n:,}")
 
 
 def _list(task: Task, level: float | None, seed: int) -> Iterator[Problem]:

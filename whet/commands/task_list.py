@@ -1,4 +1,4 @@
-"""Look at tasks, and prove their graders on their own data."""
+"""List tasks, and check their graders on their own data."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -7,16 +7,15 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Column, Table
 
-from whet.commands.grade_file import MakeTask, make_by_name
+from whet.commands.grade_file import MakeTask, make_tasks
 from whet.data.problems import read_problems
-from whet.errors import DataError, WhetError
+from whet.errors import DataError
 from whet.grading.check_task import Failure, GraderReport, check_grader
 from whet.grading.limits import Limits
 from whet.tasks.base import Task
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
-from whet.tasks.registry import make_task, names
-from whet.tasks.user_task import load_user_task
+from whet.tasks.registry import TASKS, make_task
 from whet.track.progress import bar, printer, say
 from whet.types import SPLITS, Problem
 
@@ -29,7 +28,7 @@ LISTED = 20
 def list_tasks() -> None:
     """Print every task with how many problems it makes itself, their levels, and an example."""
     widths = {
-        "task": max(map(len, names())),
+        "task": max(map(len, TASKS)),
         "problems": len("any number"),
         "levels": len("0.0 to 1.0"),
     }
@@ -37,35 +36,30 @@ def list_tasks() -> None:
     table = Table(
         *columns, Column("example", no_wrap=True, overflow="ellipsis"), box=None, pad_edge=False
     )
-    for name in names():
+    for name in TASKS:
         task = make_task(name)
         problems = list(_own(task, LISTED if isinstance(task, Generator) else None))
         levels = sorted(problem.level for problem in problems if problem.level is not None)
         span = f"{levels[0]:.1f} to {levels[-1]:.1f}" if levels else ""
-        example = (
-            " ".join(problems[0].prompt[-1].content.split())[:60]
-            if problems
-            else "from files: whet data import"
+        count = f"{len(problems):,}" if problems else ""
+        example = problems[0].prompt[-1].content if problems else "from files: whet data import"
+        table.add_row(
+            name,
+            "any number" if isinstance(task, Generator) else count,
+            span,
+            escape(" ".join(example.split())[:60]),
         )
-        count = (
-            "any number"
-            if isinstance(task, Generator)
-            else f"{len(problems):,}"
-            if problems
-            else ""
-        )
-        table.add_row(name, count, span, escape(example))
     printer.print(table)
     say(describe())
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:
-    """Prove one task, all that make problems, or those of a file; a line a failing row, and
-    counts."""
+    """Check the grader of one task, of all that make problems, or of a file's problems; print
+    failures and counts."""
     if file is not None:
-        proofs = check_file(file, make=make_task, task=name)
+        proofs = check_file(file, task=name)
     else:
-        chosen = [make_task(task) for task in ([name] if name else names())]
+        chosen = [make_task(task) for task in ([name] if name else TASKS)]
         proofs = [check_task(task) for task in chosen if name or next(_own(task, 1), None)]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
@@ -88,10 +82,9 @@ def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECK
 def check_file(
     file: Path,
     *,
-    make: MakeTask,
-    workers: int | None = None,
-    own: Sequence[str] = (),
     task: str | None = None,
+    workers: int | None = None,
+    make: MakeTask = make_task,
 ) -> list[GraderReport]:
     """Try the graders of a file's problems on them, task by task; `task` leaves out the others."""
     by_task: dict[str, list[Problem]] = {}
@@ -100,12 +93,7 @@ def check_file(
             by_task.setdefault(problem.task, []).append(problem)
     if not by_task:
         raise DataError(f"{file} has no problems{f' of the task {task}' if task else ''}")
-    tasks = {task.name: task for task in map(load_user_task, own)}
-    for name in by_task.keys() - tasks.keys():
-        try:
-            tasks[name] = make_by_name(name, make)
-        except WhetError as error:
-            raise DataError(f"{file}: {error}") from error
+    tasks = make_tasks(((str(file), name) for name in by_task), (), make)
     return [_check_and_print(tasks[name], problems, workers) for name, problems in by_task.items()]
 
 

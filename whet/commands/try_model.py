@@ -15,7 +15,7 @@ from whet.rng import derive
 from whet.store.files import writing
 from whet.store.run import model_folder
 from whet.tasks.base import Task
-from whet.tasks.registry import build, settings
+from whet.tasks.registry import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Verdict
@@ -37,14 +37,14 @@ TRAINING_FILES = (
 ADAPTERS = "adapter_config.json"
 
 
-def ask(place: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
-    """Print the model's answers to a question, the first one greedy, with the grader's word where
-    there is one."""
+def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
+    """Print the model's answers to a question, the first one greedy, each with its verdict where
+    the model's run names a task."""
     model, tokenizer = open_model(
-        ModelSource(path=place), dtype=torch_dtype("auto"), texts=[], seed=0
+        ModelSource(path=location), dtype=torch_dtype("auto"), texts=[], seed=0
     )
-    policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=place)
-    task = _task(place)
+    policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=location)
+    task = _task(location)
     problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
     prompt = policy.chat.prompt(messages)
@@ -89,21 +89,21 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
         )
 
 
-def _task(place: str) -> Task | None:
+def _task(location: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
     for file in (
-        Path(place) / "config.toml",
-        *sorted(Path(place).glob("[0-9][0-9]-*/config.toml"), reverse=True),
+        Path(location) / "config.toml",
+        *sorted(Path(location).glob("[0-9][0-9]-*/config.toml"), reverse=True),
     ):
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
-            return build(settings(table))
+            return build_task(read_task_config(table))
     return None
 
 
-def export_model(place: Path, out: Path) -> None:
+def export_model(location: Path, out: Path) -> None:
     """Copy a run's model, without its training, into a new folder: all of it or nothing. Adapters
     are merged."""
-    source = model_folder(str(place))
+    source = model_folder(str(location))
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; give a new folder")
     is_adapted = (source / ADAPTERS).is_file()
@@ -111,7 +111,7 @@ def export_model(place: Path, out: Path) -> None:
         not (source / "config.json").is_file() or not any(source.glob("model*.safetensors"))
     ):
         raise DataError(
-            f"{place} holds no model: give a run folder, "
+            f"{location} holds no model: give a run folder, "
             "or one with config.json and model.safetensors"
         )
     new = out.absolute().with_name(f".{out.absolute().name}.new")

@@ -15,7 +15,7 @@ from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
 
@@ -97,8 +97,8 @@ def check_gradable(problem: Problem) -> None:
     name = problem.task
     if is_reference(name):
         return
-    if name not in names():
-        raise DataError(f"task {name!r} is not known; known are {', '.join(names())}")
+    if name not in TASKS:
+        raise DataError(f"task {name!r} is not known; known are {', '.join(TASKS)}")
     if problem.answer is not None or problem.payload:
         _make_task(name).score(problem, "")
 

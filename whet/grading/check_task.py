@@ -1,4 +1,4 @@
-"""Try a grader on its own data: gold answers are right, and what only looks like one is not.
+"""Check a grader on its own data: gold answers are right, and what only looks like one is not.
 
 A variant is not held against the grader where it is the gold answer by chance, and the task itself
 is asked whether it is: it reads the same answer there (`Score.answer`) as in the gold, or a number

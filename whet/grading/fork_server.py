@@ -112,7 +112,7 @@ class ForkServer:
             if clock.seconds > self.limits.wall:
                 _kill(pid)
                 os.waitpid(pid, 0)
-                self._bury(pid, describe_timeout(self.limits))
+                self._report_exit(pid, describe_timeout(self.limits))
 
     def _kill_slot(self, slot: int) -> None:
         """Kill a worker that its parent has not heard from for too long; it is reaped later."""
@@ -128,9 +128,9 @@ class ForkServer:
                 _kill(pid)
             _, status = os.waitpid(pid, 0)
             if pid in self.clocks:
-                self._bury(pid, describe_exit(status, self.limits))
+                self._report_exit(pid, describe_exit(status, self.limits))
 
-    def _bury(self, pid: int, why: str) -> None:
+    def _report_exit(self, pid: int, why: str) -> None:
         """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)

@@ -57,6 +57,7 @@ class Grader:
         self.workers = _num_workers(parts, self.limits)
         self._pool = WorkerPool(parts, self.limits, self.workers) if self.workers else None
         self._numbers = count()
+        self._is_grading = False
         self._queue: deque[_Job] = deque()
         self._is_slow = False
         self._out: dict[int, dict[int, _Job]] = {slot: {} for slot in range(self.workers)}
@@ -84,12 +85,14 @@ class Grader:
         """Score each answer and yield it under its key, in the order in which they are finished.
 
         The source is never kept waiting: answers that no worker is free for queue up, so that an
-        engine that makes them goes on while a slow grader catches up.
+        engine that makes them goes on while a slow grader catches up. One call at a time.
         """
         if not self.workers:
             for key, problem, text in answers:
                 yield key, self._count(score_safely(self._task_of(problem), problem, text))
             return
+        assert not self._is_grading, "another call of grade is not read to its end, nor closed"
+        self._is_grading = True
         keys: dict[int, K] = {}
 
         def jobs() -> Iterator[_Job]:
@@ -112,6 +115,7 @@ class Grader:
                     if number in keys:
                         yield keys.pop(number), self._count(score)
         finally:
+            self._is_grading = False
             self._queue.clear()
             self._finished.clear()
 

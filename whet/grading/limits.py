@@ -27,6 +27,8 @@ class Limits(Config):
     """Seconds of processor time an answer may take."""
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
     """Bytes an answer may take beyond what the worker holds when it starts."""
+    silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
+    """Seconds a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
     unscored_share: float = Field(default=0.2, ge=0, le=1)
     """Stop where more than this share of the answers could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)

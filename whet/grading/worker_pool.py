@@ -7,7 +7,6 @@ import selectors
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ from whet.user_code import loaded_files
 
 PATIENCE_SECONDS = 60.0
 """How long the fork server may take to load or to end."""
-SILENCE_SECONDS = 8.0
-"""How long a worker may be silent beyond an answer's time; then it is stuck, and is killed."""
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from whet.grading.fork_server import main; main()"
@@ -99,8 +96,9 @@ class WorkerPool:
         self._selector.register(ours, selectors.EVENT_READ, self._control)
         self._workers: dict[int, _Channel] = {}
         self._is_ready = False
-        self._silence = limits.wall + SILENCE_SECONDS
-        self._heard_at: dict[int, float] = {}  # of workers that have a batch
+        self._send_seconds = limits.silence
+        self._max_silence = limits.wall + limits.silence
+        self._busy: set[int] = set()
         assert self._server.stdin is not None, "the server's input is a pipe"
         with suppress(BrokenPipeError), self._server.stdin as pipe:
             pipe.write(json.dumps(hello).encode())
@@ -109,7 +107,7 @@ class WorkerPool:
 
     def give(self, slot: int, batch: bytes) -> None:
         """Hand a batch to an idle worker; `listen` reports one that is gone by now."""
-        self._heard_at[slot] = time.monotonic()
+        self._busy.add(slot)
         try:
             self._workers[slot].socket.sendall(batch)
         except TimeoutError:
@@ -121,16 +119,18 @@ class WorkerPool:
         """Collect what has happened; with `wait`, block until something has."""
         while True:
             events: list[Scored | Died] = []
-            ready = self._selector.select(self._longest_wait() if wait else 0)
+            patience = self._max_silence if self._is_ready else PATIENCE_SECONDS
+            ready = self._selector.select(patience if wait else 0)
             if wait and not ready:
-                self._kill_silent()
+                self._kill_busy()
             for key, _ in ready:
                 channel: _Channel = key.data
                 # A worker may have been replaced earlier in this round.
                 if channel.slot is None or self._workers[channel.slot] is channel:
                     events += self._read(channel)
             for event in events:
-                self._note(event)
+                if isinstance(event, Died) or event.state is not State.MORE:
+                    self._busy.discard(event.slot)
             if events or not wait:
                 return events
 
@@ -146,35 +146,20 @@ class WorkerPool:
             self._server.kill()
             self._server.wait()
 
-    def _longest_wait(self) -> float:
-        """While tasks load, workers are not there yet, and nothing is expected of them."""
-        if not self._is_ready:
-            return PATIENCE_SECONDS
-        oldest = min(self._heard_at.values(), default=time.monotonic())
-        return max(0.01, oldest + self._silence - time.monotonic())
-
-    def _note(self, event: Scored | Died) -> None:
-        if isinstance(event, Scored) and event.state is State.MORE:
-            self._heard_at[event.slot] = time.monotonic()
-        else:
-            self._heard_at.pop(event.slot, None)
-
-    def _kill_silent(self) -> None:
+    def _kill_busy(self) -> None:
         """Kill workers that are stuck at no answer, where the clock of answers does not reach."""
         if not self._is_ready:
             raise TrainError(f"the tasks took more than {PATIENCE_SECONDS:g} s to load for grading")
-        for slot, heard_at in self._heard_at.items():
-            if time.monotonic() - heard_at > self._silence:
-                self._kill(slot)
+        for slot in self._busy:
+            self._kill(slot)
 
     def _kill(self, slot: int) -> None:
-        self._heard_at[slot] = time.monotonic()
         with suppress(BrokenPipeError):
             self._control.socket.sendall(bytes([KILL + slot]))
 
     def _start(self, slot: int) -> None:
         ours, theirs = socket.socketpair()
-        ours.settimeout(SILENCE_SECONDS)
+        ours.settimeout(self._send_seconds)
         with theirs, suppress(BrokenPipeError):
             socket.send_fds(self._control.socket, [bytes([slot])], [theirs.fileno()])
         self._workers[slot] = _Channel(socket=ours, slot=slot)
@@ -200,7 +185,6 @@ class WorkerPool:
             raise ConfigError(f"the grading process cannot load its tasks: {message['failed']}")
         if "ready" in message:
             self._is_ready = True
-            self._heard_at = dict.fromkeys(self._heard_at, time.monotonic())
             return []
         slot = message["slot"]
         answer = message["answer"]

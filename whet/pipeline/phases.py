@@ -82,8 +82,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One thing that is done over and over: the bytes it holds by name, its seconds, how often, and
-    what is special."""
+    """One part of every step: the bytes it holds by name, its seconds, how often it runs."""
 
     name: str
     held: Mapping[str, float]
@@ -97,7 +96,7 @@ class Phase:
 
 
 def phases(job: Job, card: Card) -> Iterator[Phase]:
-    """What a step does, in order: sample, let the reader read, update."""
+    """List what a step does, in order: sample, score with the second model, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
         yield _sampling(job, job.engine, card, cache, wakes=not fit.keeps_cache)
@@ -109,8 +108,8 @@ def phases(job: Job, card: Card) -> Iterator[Phase]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What gives way to an update: whether cache and recorded steps may stay, their bytes, layers
-    that run twice."""
+    """What an update leaves room for: whether the cache stays, its bytes, and the number of layers
+    that are checkpointed."""
 
     keeps_cache: bool
     cache: float
@@ -142,8 +141,8 @@ def find_fit(job: Job, card: Card) -> Fit:
     return Fit(keeps_cache=keeps, cache=cache, checkpointed=count)
 
 
-def way_out(job: Job, card: Card) -> str:
-    """Name the least change that makes every phase fit, by trying."""
+def suggest_change(job: Job, card: Card) -> str:
+    """Try changes until every phase fits, and name the first that does it."""
     for words, changed in _changes(job):
         if fits(changed, card):
             return f"set {words}"
@@ -151,35 +150,29 @@ def way_out(job: Job, card: Card) -> str:
 
 
 def _changes(job: Job) -> Iterator[tuple[str, Job]]:
-    """Settings that need less, those first that cost least."""
+    """List settings that need less memory, the cheapest first."""
     if job.train is not None:
         train = job.train
-        far = {"offload_reference": True}
+
+        def change(**settings: object) -> Job:
+            return replace(job, train=train.model_copy(update=settings))
+
         if job.reader_bytes:
-            yield "train.offload_reference = true", replace(job, train=train.model_copy(update=far))
+            yield "train.offload_reference = true", change(offload_reference=True)
         size = train.micro_tokens // 2
         while size >= max(FEWEST_TOKENS, job.prompt + job.new):
-            words = f"train.micro_tokens = {size}"
-            yield words, replace(job, train=train.model_copy(update={"micro_tokens": size}))
+            yield f"train.micro_tokens = {size}", change(micro_tokens=size)
             size //= 2
         if train.checkpointing == "off":
-            changed = train.model_copy(update={"checkpointing": "auto"})
-            yield 'train.checkpointing = "auto"', replace(job, train=changed)
-        yield "train.offload = true", replace(job, train=train.model_copy(update={"offload": True}))
-        if train != (
-            changed := train.model_copy(
-                update={"offload": True, "micro_tokens": FEWEST_TOKENS, **far}
-            )
-        ):
+            yield 'train.checkpointing = "auto"', change(checkpointing="auto")
+        yield "train.offload = true", change(offload=True)
+        least = change(offload=True, offload_reference=True, micro_tokens=FEWEST_TOKENS)
+        if least.train != train:
             words = "train.offload = true, train.offload_reference = true and "
-            words += f"train.micro_tokens = {FEWEST_TOKENS}"
-            yield words, replace(job, train=changed)
+            yield f"{words}train.micro_tokens = {FEWEST_TOKENS}", least
     if job.engine is not None and job.engine.slots > 1:
-        fewer = job.engine.slots // 2
-        yield (
-            f"engine.slots = {fewer}",
-            replace(job, engine=job.engine.model_copy(update={"slots": fewer})),
-        )
+        engine = job.engine.model_copy(update={"slots": job.engine.slots // 2})
+        yield f"engine.slots = {engine.slots}", replace(job, engine=engine)
 
 
 def fits(job: Job, card: Card) -> bool:

@@ -11,28 +11,59 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import field_validator, model_validator
+import torch
+from pydantic import Field, field_validator
 from rich.markup import escape
 
-from whet.config import Config, Loaded, kind_of, load, show, to_table
-from whet.errors import ConfigError
+from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
+from whet.errors import ConfigError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
-from whet.pipeline.smoke import lay_out, smaller
-from whet.pipeline.stages import IGNORED, KINDS, AnyStage, run_stage
-from whet.recipes.make import MakeConfig
+from whet.pipeline.smoke import shrink, write_stand_ins
+from whet.recipes.distill import DistillConfig, distill
+from whet.recipes.dpo import DPOConfig, dpo
+from whet.recipes.evaluate import EvalConfig, evaluate_model
+from whet.recipes.make import MakeConfig, make
+from whet.recipes.rl import RLConfig, rl
+from whet.recipes.sft import SFTConfig, sft
+from whet.recipes.tango import TangoConfig, tango
+from whet.recipes.teach import TeachConfig, teach
 from whet.recipes.training import StageConfig
+from whet.recipes.verifications import VerificationsConfig, write_verifications
 from whet.store.files import read_json, write_json
 from whet.store.run import Lock, RunStore
-from whet.tables import flat, merge
-from whet.toml import Table
+from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
 
+RECIPES: dict[type[StageConfig], Callable[..., None]] = {
+    MakeConfig: make,
+    TeachConfig: teach,
+    SFTConfig: sft,
+    RLConfig: rl,
+    DPOConfig: dpo,
+    DistillConfig: distill,
+    TangoConfig: tango,
+    VerificationsConfig: write_verifications,
+    EvalConfig: evaluate_model,
+}
+KINDS = {str(config.model_fields["kind"].default): config for config in RECIPES}
+if TYPE_CHECKING:
+    AnyStage = StageConfig
+else:
+    AnyStage = Annotated[Union[tuple(RECIPES)], Field(discriminator="kind")]  # noqa: UP007
+IGNORED = ("track",)
+"""Settings that may differ when a run goes on."""
+OUT_OF_HOST_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "Storage size calculation overflowed",
+)
+"""What torch's errors say when host memory runs out."""
 SHARED = {key for kind in KINDS.values() for key in kind.model_fields} - {"kind"}
 """Settings of stages that a pipeline may also set for all of them."""
 STAND_INS = "stand-ins"
@@ -51,20 +82,21 @@ class PipelineConfig(Config):
     stages: dict[str, AnyStage]
     """The stages, in their order."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _share(cls, given: object) -> object:
+    def expand_table(cls, given: Mapping[str, Json]) -> Table:
         """Lay what stands above the stages, such as `task`, under every stage that knows it."""
-        if not isinstance(given, dict) or not isinstance(given.get("stages"), dict):
-            return given
-        shared = {"seed": 0} | {key: given[key] for key in given if key in SHARED}
-        stages = {
-            name: _lay_under(stage, shared) if isinstance(stage, dict) else stage
-            for name, stage in given["stages"].items()
-        }
-        own = {key: given[key] for key in given if key in cls.model_fields}
-        unknown = {key: given[key] for key in given.keys() - own.keys() - SHARED}
-        return {**own, **unknown, "stages": stages}
+        table = dict(given)
+        stages = table.get("stages")
+        if not isinstance(stages, dict):
+            return table
+        shared = {key: item for key, item in given.items() if key in SHARED}
+        for name, stage in stages.items():
+            kind = KINDS.get(str(stage.get("kind"))) if isinstance(stage, dict) else None
+            if isinstance(stage, dict) and kind is not None:
+                known = {key: item for key, item in shared.items() if key in kind.model_fields}
+                stages = {**stages, name: merge(known, stage)}
+        above = {key: table[key] for key in table if key in cls.model_fields or key not in SHARED}
+        return above | {"stages": stages}
 
     @field_validator("stages")
     @classmethod
@@ -83,17 +115,10 @@ class PipelineConfig(Config):
 
 
 def load_pipeline(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig]:
-    """Read a pipeline."""
-    loaded = load(PipelineConfig, file, overrides)
+    """Read a pipeline, and check what its stages refer to."""
+    loaded = load_settings(PipelineConfig, file, overrides)
     _check_references(loaded.config.stages)
     return loaded
-
-
-def _lay_under(stage: Table, shared: Table) -> Table:
-    """Lay shared settings under a stage's own; a table that picks another variant stays alone."""
-    kind = KINDS.get(str(stage.get("kind")))
-    known = {} if kind is None else {key: shared[key] for key in shared if key in kind.model_fields}
-    return merge(known, stage)
 
 
 def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[PipelineConfig]:
@@ -101,7 +126,7 @@ def load_smoke(file: Path, overrides: Sequence[str], folder: Path) -> Loaded[Pip
     given = load_pipeline(file, overrides)
     table = to_table(given.config)
     by_flag = {key for key, source in given.origin.items() if source == "cli"}
-    loaded = load(PipelineConfig, None, [], defaults=smaller(table, folder, by_flag))
+    loaded = load_settings(PipelineConfig, None, [], defaults=shrink(table, folder, by_flag))
     before = flat(table)
     after = flat(to_table(loaded.config))
     is_same = {key: key in before and before[key] == value for key, value in after.items()}
@@ -126,7 +151,7 @@ def load_file(file: Path, overrides: Sequence[str]) -> Loaded[PipelineConfig | S
         return load_pipeline(file, overrides)
     if kind not in KINDS:
         raise ConfigError(f"{file} says kind = {kind!r}; known kinds are run, {', '.join(KINDS)}")
-    return load(KINDS[kind], file, overrides)
+    return load_settings(KINDS[kind], file, overrides)
 
 
 def run_file(
@@ -140,7 +165,7 @@ def run_file(
         return
     folder = out or Path("runs") / f"{file.stem}-smoke"
     loaded = load_smoke(file, overrides, folder / STAND_INS)
-    lay_out(loaded.config.stages, folder / STAND_INS)
+    write_stand_ins(loaded.config.stages, folder / STAND_INS)
     run_pipeline(loaded, folder, resume=resume)
 
 
@@ -158,7 +183,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
             keys[name] = _key(stage, keys)
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
-            settings += f"[{name}]\n{show(Loaded(config=stage, origin=origin))}\n"
+            settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
         write_results(cfg.seed, cfg.stages, folders, folder, settings=settings)
         console.print(describe_results(cfg.stages, folders, folder))
     finally:
@@ -197,6 +222,27 @@ def _run_one(
             spent += time.time() - began
             done: dict[str, Json] = {"key": key, "spent": spent}
             write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
+
+
+def run_stage(cfg: StageConfig, run: RunStore) -> None:
+    """Run the recipe that the settings belong to; running out of memory is one sentence."""
+    try:
+        RECIPES[type(cfg)](cfg, run)
+    except torch.OutOfMemoryError as error:
+        asked = str(error).partition(". ")[0]
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than the GPU has ({asked}): "
+            "lower train.micro_tokens or engine.kv_gb, or set train.offload = true; "
+            "`whet plan` says what fits"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        is_memory = isinstance(error, MemoryError)
+        if not is_memory and not any(words in str(error) for words in OUT_OF_HOST_MEMORY):
+            raise
+        raise TrainError(
+            f"the {cfg.kind} stage needs more memory than this machine has: "
+            "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
+        ) from None
 
 
 def _spent(before: Mapping[str, Json], folder: Path) -> float:
@@ -238,8 +284,7 @@ def _references(stage: StageConfig) -> list[str]:
 
 
 def _check_references(stages: Mapping[str, StageConfig]) -> None:
-    """Find a wrong reference before anything is done with the stages, not when its own turn
-    comes."""
+    """Find a wrong reference before the first stage runs."""
     earlier: list[str] = []
     for name, stage in stages.items():
         for other in _references(stage):

@@ -1,5 +1,5 @@
-"""What a file will take on a named GPU: memory, seconds a step, hours; and what to change where it
-does not fit."""
+"""What a file will take on a named GPU: memory, seconds per step, hours; and what to change where
+it does not fit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,8 +14,8 @@ from whet.models.config import ModelConfig
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
-from whet.pipeline.phases import Job, cache_bytes, phases, way_out
-from whet.plan.cost import CARDS, GB, Cost
+from whet.pipeline.phases import Job, cache_bytes, phases, suggest_change
+from whet.plan.cost import CARDS, GB, Cost, optimizer_bytes
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig
@@ -31,6 +31,7 @@ SINGLE_CHARACTERS = 103
 """Tokens of a new model's tokenizer besides its pieces."""
 EVAL_PROBLEMS = 512
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
+Stages = Mapping[str, StageConfig]
 NOT_COUNTED = (
     "validation, grading, the start, refills, a critic's updates, greedy answers of eval, "
     "answers that dpo asks for; "
@@ -38,8 +39,8 @@ NOT_COUNTED = (
 )
 
 
-def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: int | None) -> bool:
-    """Print what each stage with a model will take; says whether all of them fit."""
+def print_plan(stages: Stages, *, gpu: str, prompt: int, tokens: int | None) -> bool:
+    """Print what each stage with a model will take; return whether all of them fit."""
     if gpu not in CARDS:
         raise ConfigError(f"--gpu is {gpu!r}, expected one of {', '.join(CARDS)}")
     card = CARDS[gpu]
@@ -53,22 +54,16 @@ def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: in
             kind = job.engine.kind
             notes.append(f"{stage}, sample: not counted, engine.kind = {kind!r} predicts nothing")
         for phase in phases(job, card):
-            parts = ", ".join(
-                f"{part} {size / GB:.1f}" for part, size in phase.held.items() if size >= 0.05 * GB
-            )
-            whole = phase.seconds * phase.times / 60
-            cells = (
-                f"{phase.peak / GB:.1f}",
-                f"{phase.seconds:.2f}",
-                f"{phase.times:,}",
-                f"{whole:.1f}",
-            )
-            table.add_row(stage, phase.name, parts, *cells)
+            held = {part: size / GB for part, size in phase.held.items() if size >= 0.05 * GB}
+            parts = ", ".join(f"{part} {size:.1f}" for part, size in held.items())
+            whole = phase.seconds * phase.times
+            times = (f"{phase.seconds:.2f}", f"{phase.times:,}", f"{whole / 60:.1f}")
+            table.add_row(stage, phase.name, parts, f"{phase.peak / GB:.1f}", *times)
             notes += [f"{stage}, {phase.name}: {phase.note}"] if phase.note else []
-            total += phase.seconds * phase.times
+            total += whole
             if phase.peak > card.usable:
                 much = f"{phase.peak / GB:.1f} GB do not fit into {card.usable / GB:.1f}"
-                unfit.append(f"{stage}, {phase.name}: {much}; {way_out(job, card)}")
+                unfit.append(f"{stage}, {phase.name}: {much}; {suggest_change(job, card)}")
     printer.print(table)
     printer.print(f"{total / 3600:.2f} hours in all", style="bold")
     for sentence in [*notes, *unfit, f"not counted: {NOT_COUNTED}"]:
@@ -76,10 +71,8 @@ def plan(stages: Mapping[str, StageConfig], *, gpu: str, prompt: int, tokens: in
     return not unfit
 
 
-def jobs(
-    name: str, stages: Mapping[str, StageConfig], prompt: int, tokens: int | None
-) -> Iterator[Job]:
-    """What the models of a stage do in each of its steps; a stage without a model has none."""
+def jobs(name: str, stages: Stages, prompt: int, tokens: int | None) -> Iterator[Job]:
+    """List what the models of a stage do in each of its steps."""
     stage = stages[name]
     if not isinstance(stage, ModelStageConfig):
         return
@@ -87,37 +80,24 @@ def jobs(
     job = partial(_job, stages, stage.model, prompt=prompt, new=new)
     if isinstance(stage, EvalConfig | VerificationsConfig):
         yield job(None, stage.engine, groups=EVAL_PROBLEMS, samples=stage.samples, steps=1)
-    elif isinstance(stage, SFTConfig):
-        yield job(stage.train, None, groups=stage.batch, steps=stage.steps)
-    elif isinstance(stage, DPOConfig):
-        yield job(stage.train, None, groups=2 * stage.batch, steps=stage.steps)
-    elif isinstance(stage, DistillConfig):
-        teacher = _cost(stage.teacher, stages, stage.train)
-        student = job(
-            stage.train,
-            stage.engine,
-            groups=stage.problems_per_step,
-            samples=stage.samples,
-            steps=stage.steps,
-        )
-        size = float(teacher.width * teacher.parameters)
-        yield replace(student, reader=teacher, reader_bytes=size)
-    elif isinstance(stage, RLConfig):
-        policy = job(
-            stage.train,
-            stage.engine,
-            groups=stage.problems_per_step,
-            samples=stage.group_size,
-            steps=stage.steps,
-        )
-        yield _add_companions(policy, stage.algo)
+    elif isinstance(stage, SFTConfig | DPOConfig):
+        groups = stage.batch if isinstance(stage, SFTConfig) else 2 * stage.batch
+        yield job(stage.train, None, groups=groups, steps=stage.steps)
+    elif isinstance(stage, DistillConfig | RLConfig):
+        samples = stage.group_size if isinstance(stage, RLConfig) else stage.samples
+        groups = stage.problems_per_step
+        policy = job(stage.train, stage.engine, groups=groups, samples=samples, steps=stage.steps)
+        if isinstance(stage, RLConfig):
+            yield _add_companions(policy, stage.algo)
+        else:
+            teacher = _cost(stage.teacher, stages, stage.train)
+            size = float(teacher.width * teacher.parameters)
+            yield replace(policy, reader=teacher, reader_bytes=size)
     elif isinstance(stage, TangoConfig):
         yield from _sides(stage, stages, prompt, new, tokens or stage.verifier_sampling.max_tokens)
 
 
-def _sides(
-    stage: TangoConfig, stages: Mapping[str, StageConfig], prompt: int, new: int, words: int
-) -> Iterator[Job]:
+def _sides(stage: TangoConfig, stages: Stages, prompt: int, new: int, words: int) -> Iterator[Job]:
     """Plan for both models, which stay on the card in every turn; a verifier reads a solution and
     writes about it."""
     solve = _job(
@@ -149,7 +129,7 @@ def _sides(
 
 
 def _job(
-    stages: Mapping[str, StageConfig],
+    stages: Stages,
     source: ModelSource,
     train: TrainConfig | None,
     engine: EngineConfig | None,
@@ -183,31 +163,23 @@ def _add_companions(job: Job, algo: AlgoConfig) -> Job:
     if algo.kl > 0:
         job = replace(job, reader=cost, reader_bytes=float(cost.width * trained))
     if resolve_algorithm(algo).advantage == "gae" and job.train is not None:
-        own = cost.width * trained + (
-            0.0 if job.train.offload else (8 + (4 if cost.width < 4 else 0)) * trained
-        )
-        job = replace(job, beside=job.beside + own)
+        optimiser = 0.0 if job.train.offload else optimizer_bytes(trained, cost.width)
+        job = replace(job, beside=job.beside + cost.width * trained + optimiser)
     return job
 
 
-def _cost(
-    source: ModelSource, stages: Mapping[str, StageConfig], train: TrainConfig | None
-) -> Cost:
-    return Cost(
-        cfg=_shape(source, stages), width=4 if train is not None and train.dtype == "float32" else 2
-    )
+def _cost(source: ModelSource, stages: Stages, train: TrainConfig | None) -> Cost:
+    width = 4 if train is not None and train.dtype == "float32" else 2
+    return Cost(cfg=_shape(source, stages), width=width)
 
 
-def _shape(source: ModelSource, stages: Mapping[str, StageConfig]) -> ModelConfig:
+def _shape(source: ModelSource, stages: Stages) -> ModelConfig:
     """Find the shape of a stage's model: in its folder, by its size, or as an earlier stage has
     it."""
     if source.new is not None:
         return new_config(source.new, SINGLE_CHARACTERS + source.max_pieces, source.positions)
-    earlier = (
-        stages.get((source.path or "").removeprefix("@"))
-        if (source.path or "").startswith("@")
-        else None
+    path = source.path or ""
+    earlier = stages.get(path[1:]) if path.startswith("@") else None
+    return (
+        _shape(earlier.model, stages) if isinstance(earlier, ModelStageConfig) else read_shape(path)
     )
-    if isinstance(earlier, ModelStageConfig):
-        return _shape(earlier.model, stages)
-    return read_shape(source.path or "")

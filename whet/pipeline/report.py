@@ -27,7 +27,7 @@ from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout
 
@@ -61,7 +61,7 @@ def write_results(
     runs = {name: RunStore.view(path) for name, path in folders.items()}
     evals = {name: stage for name, stage in stages.items() if isinstance(stage, EvalConfig)}
     seconds = {name: _seconds(path) for name, path in folders.items()}
-    rows = [_row(_eval_name(name, stage), runs[name]) for name, stage in evals.items()]
+    rows = [_row(_eval_name(name, stage), folders[name]) for name, stage in evals.items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
     write_json(folder / "summary.json", summary)
     write_report(_report(seed, evals, runs, seconds, folder, settings), folder / "report.html")
@@ -71,20 +71,15 @@ def describe_results(
     stages: Mapping[str, StageConfig], folders: Mapping[str, Path], folder: Path
 ) -> str:
     """Say what was learned, where to look, and how to ask and export the trained model."""
-    summary = read_json(folder / "summary.json")
-    assert isinstance(summary, dict), "write_results wrote an object"
     lines = ["", "[bold]What was learned[/]"]
-    for row in _list(summary["stages"]):
-        sampled = Estimate.from_json(row["pass@1"])
-        greedy = Estimate.from_json(row["greedy"])
-        solved = percent_interval(sampled, 1)
-        lines.append(
-            f"  after {row['name']:<8} {solved} of {sampled.count} unseen problems solved, "
-            f"{100 * greedy.mean:.1f} % greedily"
-        )
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict), "write_results wrote the seconds of each stage"
-    minutes = sum(float(str(value)) for value in seconds.values()) / 60
+    for name, stage in stages.items():
+        if isinstance(stage, EvalConfig):
+            sampled, greedy = (summary.pass_at[1] for summary in _summaries(folders[name]))
+            lines.append(
+                f"  after {_eval_name(name, stage):<8} {percent_interval(sampled, 1)} of "
+                f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
+            )
+    minutes = sum(map(_seconds, folders.values())) / 60
     path = escape(str(folder))
     lines += [f"  in {minutes:.1f} minutes", "", f"Report   {path}/report.html"]
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
@@ -99,24 +94,25 @@ def _question(stage: TrainingConfig, folders: Mapping[str, Path]) -> str:
     folder = stage.problems
     if folder is not None and folder.startswith("@"):
         folder = str(folders[folder[1:]])
-    problems = solvable(problems_of(build(stage.task), folder, stage.validation.split))
+    problems = solvable(problems_of(build_task(stage.task), folder, stage.validation.split))
     text = problems[0].prompt[-1].content if problems else ""
     return (
         text if re.fullmatch(r"[^\"$`\\!]{1,60}", text) and text.isprintable() else "YOUR QUESTION"
     )
 
 
-def _row(name: str, run: RunStore) -> dict[str, Json]:
-    evals = run.evals()
-    sampled = EvalSummary.from_json(evals[SAMPLED])
-    greedy = EvalSummary.from_json(evals[GREEDY])
-    passes: dict[str, Json] = {
-        f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()
-    }
+def _summaries(folder: Path) -> tuple[EvalSummary, EvalSummary]:
+    """Read what an evaluation found, sampled and greedy."""
+    evals = RunStore.view(folder).evals()
+    return EvalSummary.from_json(evals[SAMPLED]), EvalSummary.from_json(evals[GREEDY])
+
+
+def _row(name: str, folder: Path) -> dict[str, Json]:
+    sampled, greedy = _summaries(folder)
     apart = sampled.unsolvable
     return {
         "name": name,
-        **passes,
+        **{f"pass@{k}": estimate.to_json() for k, estimate in sampled.pass_at.items()},
         "greedy": greedy.pass_at[1].to_json(),
         "unsolvable": None if apart is None else apart.to_json(),
         "problems": sampled.num_problems,
@@ -135,16 +131,13 @@ def _report(
     evals = []
     answers = []
     for name, stage in stages.items():
-        results = runs[name].evals()
-        for number, is_greedy in ((SAMPLED, False), (GREEDY, True)):
-            summary = EvalSummary.from_json(results[number])
-            evals.append(
-                NamedEval(name=_eval_name(name, stage), summary=summary, is_greedy=is_greedy)
-            )
+        title = _eval_name(name, stage)
+        sampled, greedy = _summaries(runs[name].folder)
+        evals.append(NamedEval(name=title, summary=sampled, is_greedy=False))
+        evals.append(NamedEval(name=title, summary=greedy, is_greedy=True))
         answers.append(siblings(runs[name].rollouts("eval", SAMPLED)))
-    before, after = (
-        (answers[0], answers[-1]) if len(answers) > 1 else ([], answers[-1] if answers else [])
-    )
+    before = answers[0] if len(answers) > 1 else []
+    after = answers[-1] if answers else []
     gain = paired_difference(solved_shares(before), solved_shares(after)) if before else None
     return ReportData(
         title=folder.name,
@@ -175,7 +168,7 @@ def _samples(
 ) -> tuple[Sample, ...]:
     if not stages:
         return ()
-    task = build(next(iter(stages.values())).task)
+    task = build_task(next(iter(stages.values())).task)
 
     def notes(rollout: Rollout) -> list[Line]:
         return [
@@ -205,20 +198,14 @@ def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
 
 
 def _facts(seed: int, runs: Mapping[str, RunStore]) -> dict[str, str]:
+    """List where the numbers come from, whether engine and learner agreed bit for bit, and where a
+    guard went back to its best weights."""
     facts = next(iter(runs.values())).provenance()
     shown = {key: str(value) for key, value in facts.items() if value is not None and key != "seed"}
-    return {"seed": str(seed), **shown, **_exactness(runs), **_restores(runs)}
-
-
-def _exactness(runs: Mapping[str, RunStore]) -> dict[str, str]:
-    """Say of each stage that compared engine and learner whether they agreed bit for bit."""
-    return _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
-
-
-def _restores(runs: Mapping[str, RunStore]) -> dict[str, str]:
-    """Say where the guard of a stage went back to its best weights."""
+    exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     words = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
-    return _events(runs, "restore", "{name} went back", words)
+    restores = _events(runs, "restore", "{name} went back", words)
+    return {"seed": str(seed), **shown, **exactness, **restores}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, words: str) -> dict[str, str]:
@@ -240,7 +227,3 @@ def _eval_name(name: str, stage: EvalConfig) -> str:
 def _seconds(folder: Path) -> float:
     facts = read_json(folder / "stage.json")
     return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
-
-
-def _list(value: Json) -> list[dict[str, Json]]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

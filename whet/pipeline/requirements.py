@@ -1,4 +1,4 @@
-"""What a pipeline needs that is not here, looked for before its first stage: weights, data files,
+"""What a pipeline needs and this machine lacks, found before its first stage: weights, data files,
 memory."""
 
 import math
@@ -58,13 +58,13 @@ def _missing_inputs(stages: Stages) -> Iterator[str]:
         if not Path(location).exists():
             yield f"{setting} is not there"
     for location, setting in models.items():
-        if reason := hindrance(str(model_folder(location))):
+        if reason := explain_missing(str(model_folder(location))):
             yield f"{setting} {reason}"
 
 
 def _missing_memory(stages: Stages) -> Iterator[str]:
-    """Name the stage that takes most, where that is more than there is; activations and caches are
-    not counted."""
+    """Name the stage that needs most memory, where that is more than there is, not counting
+    activations and caches."""
     width = 4 if torch_device().type == "cpu" else 2
     have = device_bytes()
     needs = {name: _bytes(stages, stage, width) for name, stage in stages.items()}
@@ -79,8 +79,8 @@ def _missing_memory(stages: Stages) -> Iterator[str]:
 
 
 def _bytes(stages: Stages, stage: StageConfig, width: int) -> float:
-    """Count what a stage holds of its models; one of unknown size counts nothing, gradients are of
-    one at a time."""
+    """Count what the models of a stage hold, with gradients of one at a time; a model of unknown
+    size counts nothing."""
     total = 0.0
     gradients = 0.0
     for source, train, algo in _models(stage):
@@ -134,23 +134,18 @@ REFUSALS = (
 _BILLIONS = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.IGNORECASE)
 
 
-def hindrance(model: str) -> str | None:
+def explain_missing(model: str) -> str | None:
     """Say why a model cannot be loaded, within seconds; None where it can."""
     if Path(model).expanduser().is_dir():
         return None
     if not HUB_ID.fullmatch(model):
         return "is neither a folder nor a hub id"
+    patterns = list(DOWNLOADED)
     try:
-        resolve_model(
-            snapshot_download(model, allow_patterns=list(DOWNLOADED), local_files_only=True)
-        )
+        resolve_model(snapshot_download(model, allow_patterns=patterns, local_files_only=True))
     except (*REFUSALS, DataError):
-        reason = _refusal(model)
-        return (
-            None
-            if reason is None
-            else f"is not in the cache and cannot be had from the hub ({reason})"
-        )
+        if reason := _refusal(model):
+            return f"is not in the cache and cannot be had from the hub ({reason})"
     return None
 
 
@@ -161,13 +156,10 @@ def num_parameters(model: str) -> float | None:
     (1500000000.0, None)
     """
     try:
-        is_here = Path(model).is_dir()
-        file = (
-            Path(model, CONFIG)
-            if is_here
-            else Path(hf_hub_download(model, CONFIG, local_files_only=True))
-        )
-        return float(Cost(cfg=read_shape(str(file.parent))).parameters)
+        folder = model
+        if not Path(model).is_dir():
+            folder = str(Path(hf_hub_download(model, CONFIG, local_files_only=True)).parent)
+        return float(Cost(cfg=read_shape(folder)).parameters)
     except (*REFUSALS, DataError):
         match = _BILLIONS.search(model)
         return float(match[1]) * 1e9 if match else None
@@ -192,8 +184,6 @@ def _refusal(model: str) -> str | None:
         urlopen(request, timeout=PATIENCE_SECONDS).close()  # noqa: S310 - the hub's own address
     except HTTPError as error:
         return f"it answers {error.code}, {error.reason}"
-    except URLError as error:
-        return str(error.reason)
     except OSError as error:
-        return str(error)
+        return str(error.reason if isinstance(error, URLError) else error)
     return None

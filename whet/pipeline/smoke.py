@@ -1,13 +1,10 @@
 """The smoke form of a pipeline: all its stages, algorithms, rewards and tasks, on tiny models and a
-few problems.
+few problems. It shows that a recipe runs, never what it would learn.
 
-Every stage that trains takes steps with a gradient: a random term joins each reward, so that
-siblings differ.
-
-`smaller` turns settings into small ones, and what they take from outside (hub ids, data files, all
-problems of a task) into stand-ins below one folder. `lay_out` writes those: models of random
-weights, and problems and answers that the task itself makes. It shows that a recipe runs, never
-what it would learn.
+`shrink` makes the settings small, and turns what they take from outside (hub ids, data files, all
+problems of a task) into stand-ins below one folder. `write_stand_ins` writes those: models of
+random weights, and problems and answers that the task itself makes. A random term joins each
+reward, so that siblings differ and every step of training has a gradient.
 """
 
 import re
@@ -28,15 +25,14 @@ from whet.recipes.teach import TeachConfig, write_groups
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
-from whet.tables import flat, with_value
 from whet.tasks.base import Task
 from whet.tasks.generated import NUM_LEVELS, Generator
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.toml import Table
+from whet.toml import Table, flat, with_value
 from whet.types import SPLITS, Group, Json, Problem, Split, content_id
 
-MOST: Mapping[str, int] = {
+CAPS: Mapping[str, int] = {
     "steps": 3,
     "warmup": 1,
     "generator_turns": 1,
@@ -66,7 +62,7 @@ MOST: Mapping[str, int] = {
     "model.lora.rank": 2,
 }
 """What numbers are brought down to, where a stage has them."""
-ABOVE: Mapping[str, Sequence[str]] = {
+KEPT_ABOVE: Mapping[str, Sequence[str]] = {
     "steps": ("warmup", "critic.head_start"),
     "group_size": ("gather.first",),
 }
@@ -74,16 +70,16 @@ ABOVE: Mapping[str, Sequence[str]] = {
 RANDOM: Table = {"kind": "random"}
 """Joins every reward: answers of random weights are all wrong, and equal siblings have no
 gradient."""
-INSTEAD: Mapping[str, Json] = {
+REPLACED: Mapping[str, Json] = {
     "grading.workers": 0,
     "verify.layout": "lines",  # random weights write no tags
     "engine.context": None,
     "verifier_engine.context": None,
 }
 """What takes a setting's place, where a stage has it."""
-MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
+NUM_MADE: Mapping[Split, int] = {"sft": 24, "rl": 24, "dev": 6, "test": 6}
 """What a `make` stage writes of each split; two dozen random problems are of all levels."""
-FEW = 2
+NUM_PROBLEMS = 2
 """Problems of a split that stand for all of a task's; there are more where a curriculum or a mix
 needs them."""
 POSITIONS = 8192
@@ -94,52 +90,43 @@ MODELS = ("model", "teacher", "verifier")
 ARITHMETIC = Arithmetic()
 
 
-def smaller(table: Table, place: Path, fixed: Collection[str] = ()) -> Table:
-    """Give the settings of a pipeline in their smoke form; the dotted keys in `fixed` keep their
-    values.
-
-    What they take from outside is then a folder of `place`.
-    """
+def shrink(table: Table, folder: Path, fixed: Collection[str] = ()) -> Table:
+    """Give the settings of a pipeline in their smoke form, with stand-ins below `folder`; the
+    dotted keys in `fixed` keep their values."""
     stages = table["stages"]
     assert isinstance(stages, dict), "a pipeline has stages"
     small: Table = {}
     for name, stage in stages.items():
         prefix = f"stages.{name}."
         own = {key.removeprefix(prefix) for key in fixed if key.startswith(prefix)}
-        small[name] = _stage(stage, place / name, own)
+        small[name] = _stage(stage, folder / name, own)
     return {**table, "stages": small}
 
 
-def lay_out(stages: Mapping[str, StageConfig], place: Path) -> None:
+def write_stand_ins(stages: Mapping[str, StageConfig], folder: Path) -> None:
     """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
     for name, stage in stages.items():
-        own = place / name
+        own = folder / name
         values = flat(to_table(stage))
         used = [Path(text) for text in map(str, values.values()) if text.startswith(str(own))]
         if not used:
             continue
-        task = build(stage.task)
-        count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else FEW
-        rows = {
-            split: list(_rows(task, split, count))
-            for split in (SPLITS if own in used else SPLITS[:1])
-        }
+        task = build_task(stage.task)
+        count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
+        splits = SPLITS if own in used else SPLITS[:1]
+        rows = {split: list(_rows(task, split, count)) for split in splits}
         answers = _answers(stage, rows["sft"])
-        texts = [
-            message.content
-            for problems in rows.values()
-            for row in problems
-            for message in row.prompt
-        ]
+        prompts = [problem.prompt for problems in rows.values() for problem in problems]
+        texts = [message.content for prompt in prompts for message in prompt]
         texts += [rollout.text for group in answers for rollout in group]
         shutil.rmtree(own, ignore_errors=True)
         for split, problems in rows.items():
             write_problems(own, split, problems)
         write_rollouts(own / ANSWERS, answers)
-        for folder in used:
-            role, _, family = folder.name.partition("-")
+        for stand_in in used:
+            role, _, family = stand_in.name.partition("-")
             if role in MODELS and family:
-                _write_model(folder, texts, family, seed=MODELS.index(role))
+                _write_model(stand_in, texts, family, seed=MODELS.index(role))
 
 
 def family_of(model: str) -> str:
@@ -160,7 +147,7 @@ def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
         if key not in fixed:
             small = with_value(small, key, value)
     values = flat(small)
-    for key, others in ABOVE.items():
+    for key, others in KEPT_ABOVE.items():
         value = values.get(key)
         lower = [other for other in map(values.get, others) if isinstance(other, int)]
         if isinstance(value, int) and lower and key not in fixed:
@@ -171,19 +158,19 @@ def _stage(stage: Json, own: Path, fixed: Collection[str]) -> Table:
 def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
     """List the dotted keys of a stage that change, with what they become."""
     values = flat(stage)
-    for key, most in MOST.items():
+    for key, cap in CAPS.items():
         value = values.get(key)
         if isinstance(value, int):
-            yield key, min(value, most)
-    for key in INSTEAD.keys() & values.keys():
-        yield key, INSTEAD[key]
+            yield key, min(value, cap)
+    for key in REPLACED.keys() & values.keys():
+        yield key, REPLACED[key]
     if stage["kind"] == "make":
-        for split, most in MADE.items():
+        for split, most in NUM_MADE.items():
             yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
-    if num_levels := sum(
-        key.startswith("curriculum.stages.") and key.endswith(".min_level") for key in values
-    ):
-        yield "steps", num_levels
+    if levels := [
+        key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
+    ]:
+        yield "steps", len(levels)
     for key in ("reward", "verifier_reward"):
         reward = stage.get(key)
         if isinstance(reward, dict) and isinstance(terms := reward["terms"], list):
@@ -199,9 +186,9 @@ def _changes(stage: Table, own: Path) -> Iterator[tuple[str, Json]]:
             yield f"{key}.path", str(own / f"{key}-{family_of(str(path))}")
 
 
-def _is_outside(place: Json) -> bool:
+def _is_outside(location: Json) -> bool:
     """Whether a setting takes something that is not of this pipeline; none takes the task's own."""
-    return place is None or (isinstance(place, str) and not place.startswith("@"))
+    return location is None or (isinstance(location, str) and not location.startswith("@"))
 
 
 def _rows(task: Task, split: Split, count: int) -> Iterator[Problem]:
@@ -234,19 +221,13 @@ def _answers(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not isinstance(stage, DPOConfig):
         return right
-    task = build(stage.task)
+    task = build_task(stage.task)
     mixed = []
     for group, other in zip(right, [*right[1:], right[0]], strict=True):
         first = group[0]
         text = other[0].text
-        mixed.append(
-            (
-                *group,
-                replace(
-                    first, id=f"{first.id}-wrong", text=text, score=task.score(first.problem, text)
-                ),
-            )
-        )
+        score = task.score(first.problem, text)
+        mixed.append((*group, replace(first, id=f"{first.id}-wrong", text=text, score=score)))
     return mixed
 
 
@@ -256,11 +237,8 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
     Seeds differ by role: a student has nothing to learn from a teacher that is its copy.
     """
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
-    pieces = [
-        piece
-        for text in texts
-        for piece in re.findall(r"\s?\S+", text) + re.findall(r"\s?\S{1,3}", text)
-    ]
+    patterns = (r"\s?\S+", r"\s?\S{1,3}")
+    pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]
     drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
     model = Transformer(drawn.cfg.of_family(family))
     initialise(model, seed)

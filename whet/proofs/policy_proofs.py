@@ -30,7 +30,7 @@ from whet.train.learner import Learner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
-from whet.train.selftest import check_exact
+from whet.train.selftest import check_exact, compare_logprobs
 from whet.types import Completion, Finish, Floats, Problem, Score, Split, Tokens, Verdict
 
 

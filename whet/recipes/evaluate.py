@@ -12,7 +12,7 @@ from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Split
@@ -35,7 +35,7 @@ class EvalConfig(ModelStageConfig):
 
 def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the answers and their summaries."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine

@@ -8,7 +8,7 @@ from pydantic import Field
 from whet.data.problems import problem_file, write_problems
 from whet.recipes.training import StageConfig
 from whet.store.run import RunStore
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.progress import say
 from whet.types import SPLITS, Json, Split
 
@@ -25,7 +25,7 @@ class MakeConfig(StageConfig):
 
 def make(cfg: MakeConfig, run: RunStore) -> None:
     """List every split of the task and write it."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     counts: dict[str, Json] = {}
     for split in SPLITS:
         problems = list(islice(task.problems(split), cfg.most.get(split)))

@@ -23,7 +23,7 @@ from whet.rollout.collect import (
 )
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
 from whet.train.critic import CriticConfig
@@ -104,7 +104,7 @@ class RLConfig(TrainingConfig):
 def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes those that are better than
     the rest of their group more likely."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     feed = open_feed(cfg, task)
     session = open_session(cfg, run, task=task)
     policy = session.policy

@@ -43,7 +43,7 @@ from whet.rollout.verification import (
     with_steps,
 )
 from whet.store.run import RunStore
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
@@ -250,7 +250,7 @@ class TangoPair:
 
 
 def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     judge = Verify(cfg.verify)
     if task.name == judge.name:
         raise ConfigError(

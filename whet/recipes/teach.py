@@ -17,7 +17,7 @@ from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.track.progress import bar, console
 from whet.types import Group, Problem, Rollout, Split, Verdict
 
@@ -42,7 +42,9 @@ class TeachConfig(StageConfig):
 
 def teach(cfg: TeachConfig, run: RunStore) -> None:
     """Write and grade the answers to every problem; a wrong one is a bug of the task."""
-    problems = some_problems_of(build(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable)
+    problems = some_problems_of(
+        build_task(cfg.task), cfg.problems, cfg.split, unsolvable=cfg.unsolvable
+    )
     groups: list[Group] = []
     with bar("traces", len(problems) * cfg.per_problem) as advance:
         for group in _write_all(cfg, problems):
@@ -93,7 +95,7 @@ def _follow_parent() -> None:
 def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
     """Answer some problems, in a worker process. Seeds come from the problem, so the split into
     chunks does not matter."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     groups = []
     for problem in problems:
         rows: dict[tuple[str, str], Rollout] = {}

@@ -29,7 +29,7 @@ from whet.rng import stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import TaskConfig, build
+from whet.tasks.registry import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
 from whet.train.checkpoint import Others
@@ -195,7 +195,7 @@ def open_session(
         seed=cfg.seed if model_seed is None else model_seed,
     )
     policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
-    task = build(cfg.task) if task is None else task
+    task = build_task(cfg.task) if task is None else task
     return Session(
         cfg=cfg,
         run=run,

@@ -17,7 +17,7 @@ from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.registry import build
+from whet.tasks.registry import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import console
 from whet.train.policy import build_policy
@@ -43,7 +43,7 @@ class VerificationsConfig(ModelStageConfig):
 
 def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     """Sample solutions, and write one verification of each that can be judged."""
-    task = build(cfg.task)
+    task = build_task(cfg.task)
     judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
     model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)

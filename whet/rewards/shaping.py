@@ -78,25 +78,18 @@ class Quality(Shaping):
         return self.feasible * ratio
 
 
-class Thinking(Shaping):
-    """1 where the response thinks in one closed block first and then answers."""
-
-    kind: Literal["thinking"]
-
-    def value(self, rollout: Rollout, score: Score) -> float:
-        return float(text_stats.has_thinking(rollout.text))
-
-
 class Tags(Shaping):
-    """The tag rules of TRL and Open R1."""
+    """1 where the response thinks in one closed block first and then answers; or the tag rules of
+    TRL and Open R1."""
 
-    kind: Literal["think_format", "think_answer_format", "tag_count"]
+    kind: Literal["thinking", "think_format", "think_answer_format", "tag_count"]
 
     def value(self, rollout: Rollout, score: Score) -> float:
         return float(_TAG_RULES[self.kind](rollout.text))
 
 
 _TAG_RULES: dict[str, Callable[[str], float]] = {
+    "thinking": text_stats.has_thinking,
     "think_format": text_stats.is_think_format,
     "think_answer_format": text_stats.is_think_answer_format,
     "tag_count": text_stats.tag_count,
@@ -255,9 +248,9 @@ class UserTerm(Shaping):
                 "inherits from whet.rewards.shaping.Shaping"
             )
         if settings:
-            given = ", ".join(settings)
+            names = ", ".join(settings)
             raise ConfigError(
-                f"{self.path} is a function and takes no settings, and is given {given}"
+                f"{self.path} is a function and takes no settings, and is given {names}"
             )
         return value
 
@@ -281,7 +274,6 @@ class Random(Shaping):
 Term = Annotated[
     Outcome
     | Quality
-    | Thinking
     | Tags
     | WeightedTags
     | Repeat

@@ -42,7 +42,7 @@ class RewardSpec(Config):
     @classmethod
     def _read(cls, given: object) -> object:
         if isinstance(given, str):
-            return config.to_table(load(given), keep_none=False)
+            return config.to_table(load_spec(given), keep_none=False)
         if isinstance(given, dict) and isinstance(given.get("terms"), list | tuple):
             return {**given, "terms": [_expand_kind(term) for term in given["terms"]]}
         return given
@@ -87,15 +87,15 @@ class RewardSpec(Config):
         )
 
 
-def load(name: str) -> RewardSpec:
+def load_spec(name: str) -> RewardSpec:
     """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
     if is_reference(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
-        return config.load(RewardSpec, FOLDER / f"{name}.toml", []).config
+        return config.load_settings(RewardSpec, FOLDER / f"{name}.toml", []).config
     if not name.endswith(".toml"):
         raise ConfigError(f"there is no reward spec {name!r}{_nearest(name, list_specs())}")
-    return config.load(RewardSpec, Path(name), []).config
+    return config.load_settings(RewardSpec, Path(name), []).config
 
 
 def list_specs() -> list[str]:

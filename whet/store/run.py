@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from whet.config import Config, Loaded, differences, load, show, to_table, to_toml
+from whet.config import Config, Loaded, differences, load_settings, show_settings, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, finite, read_object, write_atomic, write_json, writing
@@ -221,7 +221,7 @@ class RunStore:
             )
         seed = to_table(config).get("seed")
         facts = provenance(seed if isinstance(seed, int) else None)
-        origins = show(Loaded(config=config, origin=origin)).splitlines()
+        origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
         note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
         with writing(self._ledger):
             self._ledger.unlink(missing_ok=True)
@@ -231,7 +231,7 @@ class RunStore:
 
     def _list_changes(self, config: Config, ignore: Sequence[str]) -> list[str]:
         try:
-            before = load(type(config), self.config_file, []).config
+            before = load_settings(type(config), self.config_file, []).config
         except ConfigError as error:
             raise ConfigError(
                 f"{self.folder} holds a run of another kind or version ({error}): "

@@ -102,29 +102,24 @@ else:
     ]
 
 
-def build(cfg: TaskConfig) -> Task:
+def build_task(cfg: TaskConfig) -> Task:
     """Make the task that the settings name."""
     if isinstance(cfg, MixConfig):
-        return Mix([build(part) for part in cfg.tasks])
+        return Mix([build_task(part) for part in cfg.tasks])
     if isinstance(cfg, UserTaskConfig):
         return load_user_task(cfg.path, cfg.settings)
     make: Callable[..., Task] = _CLASSES[type(cfg)]
     return make(cfg)
 
 
-def names() -> list[str]:
-    """List the tasks of the package, in the order of this file."""
-    return list(TASKS)
-
-
 def make_task(name: str) -> Task:
     """Make a task with its default settings by its name, or by a user's file and class."""
     if name not in TASKS and not is_reference(name):
         raise ConfigError(f"there is no task {name!r}; known are {', '.join(TASKS)}")
-    return build(settings(name))
+    return build_task(read_task_config(name))
 
 
-def settings(given: object) -> TaskConfig:
+def read_task_config(given: object) -> TaskConfig:
     """Read a task's settings from a table, or from its bare name."""
     cfg: TaskConfig = TypeAdapter(TaskConfig).validate_python(given)
     return cfg

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from whet.data.examples import Example
-from whet.tasks.base import StepNote, Task
+from whet.tasks.base import Task
 from whet.types import (
+    SPLITS,
     Completion,
     Finish,
     Group,
@@ -102,7 +103,7 @@ class SumTask(Task):
     is_bounded = True
 
     def problems(self, split: Split) -> list[Problem]:
-        quarter = ("sft", "rl", "dev", "test").index(split)
+        quarter = SPLITS.index(split)
         return [
             sum_problem(left, right, split)
             for left in range(10)
@@ -117,9 +118,6 @@ class SumTask(Task):
         )
         return sum_problem(int(numbers[0]), int(numbers[1])) if is_sum else None
 
-    def vary(self, problem: Problem, seed: int) -> Problem:
-        return problem
-
     def score(self, problem: Problem, text: str) -> Score:
         is_right = text == problem.answer
         verdict = Verdict.CORRECT if is_right else Verdict.WRONG if text else Verdict.NO_ANSWER
@@ -127,6 +125,3 @@ class SumTask(Task):
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer
-
-    def notes(self, problem: Problem, text: str) -> list[StepNote]:
-        return [StepNote(line=line, ok=None, note="") for line in text.splitlines()]

@@ -35,14 +35,14 @@ class Mean(NamedTuple):
     """A metric before it is divided; sums and counts of several ranks add up."""
 
     total: float
-    count: float
+    num: float
 
 
 Sums = dict[str, Mean]
 
 
 def divide(sums: Mapping[str, Mean]) -> Metrics:
-    return {name: mean.total / max(mean.count, 1.0) for name, mean in sums.items()}
+    return {name: mean.total / max(mean.num, 1.0) for name, mean in sums.items()}
 
 
 class Learner(Protocol):

@@ -11,7 +11,7 @@ from whet.data.importers.base import ParsedRow
 from whet.data.sources import read_source
 from whet.errors import DataError
 from whet.store.files import to_line
-from whet.tasks.registry import make_task, names
+from whet.tasks.registry import TASKS, make_task
 from whet.types import Json, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
@@ -96,7 +96,7 @@ def test_every_file_has_a_format_or_a_reason_for_none() -> None:
 
 @each_file
 def test_all_rows_become_problems_that_come_back_from_disk(file: Path) -> None:
-    found, known = problems(file), names()
+    found, known = problems(file), TASKS
     num_rows = sum(1 for _ in read_source(file))
     assert len(found) == num_rows - LEFT_OUT.get(file.stem, 0)
     for problem in found:

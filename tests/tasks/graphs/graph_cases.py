@@ -1,6 +1,6 @@
 """Tasks by name, problems by hand, and small graphs whose optima one can see."""
 
-from whet.tasks.registry import build, settings
+from whet.tasks.registry import build_task, read_task_config
 from whet.types import Message, Problem
 
 NP_HARD = ("tsp", "ged", "mcp", "mis", "mvc", "mcs")
@@ -10,7 +10,7 @@ ALL = NP_HARD + POLYNOMIAL + NUMBERED
 
 
 def task(name, **given):
-    return build(settings({"name": name, **given}))
+    return build_task(read_task_config({"name": name, **given}))
 
 
 def asked(name, payload, answer=None):

@@ -292,7 +292,7 @@ def test_a_key_that_is_not_set_and_a_judge_that_is_not_set_are_named() -> None:
 
 def test_an_address_that_is_no_web_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="should start with http:// or https://"):
-        config.load(JudgeConfig, None, ["--endpoint.url", "file:///etc/passwd"])
+        config.load_settings(JudgeConfig, None, ["--endpoint.url", "file:///etc/passwd"])
     assert _score("http://[half/v1", tries=1).verdict == Verdict.UNSCORED
 
 
