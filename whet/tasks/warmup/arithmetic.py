@@ -13,7 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
-from whet.tasks.game24.rationals import combine, read
+from whet.tasks.game24.lines import combine, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
 from whet.types import Json, Problem, Score, Split
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
+from whet.tasks.game24.lines import SYMBOLS, Expression, Value, combine, parse
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
 from whet.types import Json, Problem, Score, Split
 
