@@ -17,7 +17,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.errors import DataError
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
 
@@ -63,9 +63,7 @@ class Knights(GeneratedTask):
     """Generated islands of two to ten people, and an exact grader."""
 
     name = "knights"
-
-    def __init__(self, config: KnightsConfig | None = None) -> None:
-        self.config = config or KnightsConfig()
+    config: KnightsConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare everyone's role with the gold answer: everyone once, nobody else.
@@ -82,8 +80,7 @@ class Knights(GeneratedTask):
             "names": list(names),
             "statements": [_to_form(statement) for statement in statements],
         }
-        home = split_of(self.name, payload)
-        worlds = solutions(statements) if split in (None, home) else 0
+        worlds = solutions(statements)
         if worlds.bit_count() != 1:
             return None
         truth = worlds.bit_length() - 1
@@ -96,7 +93,7 @@ class Knights(GeneratedTask):
             for name, statement in zip(names, statements, strict=True)
         ]
         prompt = _ASK.format(names=everyone, statements=" ".join(says))
-        return self.make_problem(prompt, "\n".join(lines), payload, level, home)
+        return self.make_problem(prompt, "\n".join(lines), payload, level, core=payload)
 
 
 def roles_of(text: str) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -76,13 +76,10 @@ class LastLetter(GeneratedTask):
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
-        home = split_of(self.name, list(words))
-        if split not in (None, home):
-            return None
         asked = _ASK.format(words=" ".join(words))
         answer = "".join(word[-1] for word in words)
         payload: dict[str, Json] = {"words": list(words), "steps": [*steps_of(words)]}
-        return self.make_problem(asked, answer, payload, level, home)
+        return self.make_problem(asked, answer, payload, level, core=list(words))
 
 
 def steps_of(words: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
 from whet.types import Json, Problem, Score, Split
 
@@ -69,12 +69,11 @@ class Reverse(GeneratedTask):
         low, high = _LENGTHS[unit][fifth(level)]
         text = _draw_text(rng, rng.randint(low, high), unit)
         answer = text[::-1] if unit == "letters" else " ".join(text.split()[::-1])
-        home = split_of(self.name, text)
-        if answer.casefold() == text.casefold() or split not in (None, home):
+        if answer.casefold() == text.casefold():
             return None
         asked = _ASK[unit].format(text=text) + _ASK_END
         payload: dict[str, Json] = {"text": text}
-        return self.make_problem(asked, answer, payload, level, home)
+        return self.make_problem(asked, answer, payload, level, core=text)
 
 
 def _draw_text(rng: Random, length: int, unit: Unit) -> str:
