@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import Question, convolve
-from whet.tasks.graphs.solvers.directed import lightest_path, max_matching
 from whet.text.final_answer import last_box
 from whet.types import Score, Verdict
 
@@ -150,7 +150,7 @@ def _judge_path(question: Question, gold: str, text: str) -> Judgement:
         return Judgement(answer, f"the path does not lead from node {start} to node {end}")
     if not all(step in lightest for step in pairwise(path)):
         return Judgement(answer, "the path takes an edge that is not there")
-    best = lightest_path(question.n, question.weighted_edges, start, end)
+    best = lightest_path(question.weighted_edges, start, end)
     assert best is not None, "there is a path"
     return _compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
 

@@ -16,8 +16,8 @@ from whet.tasks.generated import split_of_id
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
 from whet.tasks.graphs.node_lists import final_part
+from whet.tasks.graphs.paths import Solution
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
-from whet.tasks.graphs.solvers.base import Solution
 from whet.tasks.graphs.sources import Payload
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
