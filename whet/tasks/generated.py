@@ -150,11 +150,18 @@ def fifth(level: float) -> int:
 
 
 def question(
-    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
+    task: str,
+    content: str,
+    *,
+    answer: str,
+    payload: dict[str, Json],
+    level: float,
+    split: Split,
+    id: str | None = None,
 ) -> Problem:
-    """Make a problem of one user message, named by it."""
+    """Make a problem of one user message, named by it unless it has an id."""
     return Problem(
-        id=content_id(task, content),
+        id=id or content_id(task, content),
         task=task,
         prompt=(Message(role="user", content=content),),
         answer=answer,

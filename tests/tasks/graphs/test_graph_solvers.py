@@ -186,13 +186,7 @@ def test_graphs_with_the_same_degrees_can_differ():
     two_triangles = bitsets(6, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)])
 
     assert are_isomorphic(six_ring, two_triangles) is False
-    assert are_isomorphic(six_ring, six_ring[:5]) is False
-
-
-def test_an_isomorphism_search_that_is_cut_short_says_that_it_does_not_know():
-    ring = bitsets(12, [(k, (k + 1) % 12) for k in range(12)])
-
-    assert are_isomorphic(ring, ring, limit=3) is None
+    assert are_isomorphic(six_ring, bitsets(5, [(k, (k + 1) % 5) for k in range(5)])) is False
 
 
 def test_searches_that_reach_their_limit_are_not_proven():
