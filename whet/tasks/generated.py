@@ -150,18 +150,11 @@ def fifth(level: float) -> int:
 
 
 def question(
-    task: str,
-    content: str,
-    *,
-    answer: str,
-    payload: dict[str, Json],
-    level: float,
-    split: Split,
-    id: str | None = None,
+    task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
 ) -> Problem:
-    """Make a problem of one user message, named by it unless it has an id."""
+    """Make a problem of one user message, named by it."""
     return Problem(
-        id=id or content_id(task, content),
+        id=content_id(task, content),
         task=task,
         prompt=(Message(role="user", content=content),),
         answer=answer,

@@ -79,15 +79,10 @@ class DrawnTask(Task):
         """Make a problem named by its payload, the facts about the solution left out."""
         id = content_id(self.name, payload)
         prompt, answer, facts = self.answer(payload)
-        return question(
-            self.name,
-            prompt,
-            answer=answer,
-            payload={**payload, **facts},
-            level=level,
-            split=split_of_id(id),
-            id=id,
-        )
+        full = {**payload, **facts}
+        split = split_of_id(id)
+        made = question(self.name, prompt, answer=answer, payload=full, level=level, split=split)
+        return replace(made, id=id)
 
     def _draw(self, seed: int, level: float | None) -> tuple[Payload, float]:
         rng = stream(seed, "graph")

@@ -322,16 +322,9 @@ def _from_table(header: Tree, rows: Tree) -> Tree:
 def _write_question(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
     items = [PHRASES[label].format(value) for label, names in values.items() for value in names]
     lines = [f"{number}. {_write_clue(clue, items)}" for number, clue in enumerate(clues, 1)]
-    lists = [
-        f" - {label}: {', '.join(f'`{value}`' for value in names)}"
-        for label, names in values.items()
-    ]
-    return _HOUSE_ASK.format(
-        n=n,
-        values="\n".join(lists),
-        clues="\n".join(lines),
-        form=json.dumps(dict.fromkeys(values, "...")),
-    )
+    lists = [f" - {label}: `{'`, `'.join(names)}`" for label, names in values.items()]
+    form = json.dumps(dict.fromkeys(values, "..."))
+    return _HOUSE_ASK.format(n=n, values="\n".join(lists), clues="\n".join(lines), form=form)
 
 
 def _write_clue(clue: Clue, items: Sequence[str]) -> str:
