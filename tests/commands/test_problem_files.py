@@ -137,7 +137,7 @@ def test_a_task_of_the_users_own_is_taken_by_its_path(tmp_path: Path) -> None:
     file, out = lines(tmp_path / "a.jsonl", {"q": "x"}), tmp_path / "p.jsonl"
     mine = tmp_path / "my_task.py"
     mine.write_text(
-        "from whet.tasks.warmup.reverse import Reverse\n\n\nclass Name(Reverse):\n    name = 'mine'\n"
+        "from whet.tasks.warmup.words import Reverse\n\n\nclass Name(Reverse):\n    name = 'mine'\n"
     )
     import_file(file, out, map=["prompt=q"], task=f"{mine}:Name")
     assert read_problems(out)[0].task == f"{mine}:Name"

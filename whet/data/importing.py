@@ -15,7 +15,7 @@ from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
-from whet.tasks.registry import make_task
+from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
 from whet.user_code import is_reference
 

@@ -56,11 +56,26 @@ class GeneratedTask(ConfiguredTask):
     config: GeneratedConfig
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        """Draw a problem; None where the draw is of no use or belongs to another split."""
+        """Draw a problem; None where the draw is of no use.
+
+        A draw of another split is of no use either, and may end before its costly part.
+        """
         raise NotImplementedError
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        return spread(self, self.config, split)
+        """Yield different problems, their levels spread evenly over the span set."""
+        low, high = self.config.level
+        seen: set[str] = set()
+        index = last = 0
+        while len(seen) < self.config.count and index - last <= _PATIENCE:
+            seed = derive(self.config.seed, self.name, split, index)
+            level = low + (high - low) * stream(seed, "level").random()
+            problem = self.generate(seed, level, split)
+            index += 1
+            if problem.id not in seen:
+                last = index
+                seen.add(problem.id)
+                yield problem
 
     def generate(
         self, seed: int, level: float | None = None, split: Split | None = None
@@ -68,14 +83,16 @@ class GeneratedTask(ConfiguredTask):
         """Draw from one stream after another, all of the same seed, until a problem comes of it."""
         level = level_of(seed, level)
         draws = (self.draw(stream(seed, self.name, attempt), level, split) for attempt in count())
-        return next(problem for problem in draws if problem is not None)
+        return next(problem for problem in draws if problem and split in (None, problem.split))
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return problem.answer and f"<answer>{problem.answer}</answer>"
 
     def make_problem(
-        self, prompt: str, answer: str, payload: dict[str, Json], level: float, split: Split
+        self, prompt: str, answer: str, payload: dict[str, Json], level: float, core: Json
     ) -> Problem:
+        """Make a problem of one user message, in the split of its core."""
+        split = split_of(self.name, core)
         return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
 
 
@@ -106,21 +123,6 @@ def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> 
     if gold is None:
         raise data_error(problem, f"{needs} as its answer", problem.answer)
     return gold
-
-
-def spread(task: Generator, config: GeneratedConfig, split: Split) -> Iterator[Problem]:
-    """Yield the different problems of a split, their levels spread evenly over the span set."""
-    low, high = config.level
-    seen: set[str] = set()
-    index = last = 0
-    while len(seen) < config.count and index - last <= _PATIENCE:
-        seed = derive(config.seed, task.name, split, index)
-        problem = task.generate(seed, low + (high - low) * stream(seed, "level").random(), split)
-        index += 1
-        if problem.id not in seen:
-            last = index
-            seen.add(problem.id)
-            yield problem
 
 
 def split_of(task: str, core: Json) -> Split:

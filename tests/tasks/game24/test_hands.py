@@ -6,18 +6,31 @@ import pytest
 from scipy.stats import spearmanr
 
 from whet.errors import DataError
-from whet.tasks.game24.hands import all_hands, hand_of, is_solvable, level, num_solutions, split_of
+from whet.tasks.game24.hands import HANDS, rated_hands, winning_plays
+from whet.tasks.game24.task import hand_of
 
 PEOPLE = Path(__file__).parents[3] / ".." / "shared" / "data" / "game24.csv"
 
 
+def level(hand):
+    return rated_hands()[hand].level
+
+
+def split_of(hand):
+    return rated_hands()[hand].split
+
+
+def is_solvable(hand):
+    return level(hand) is not None
+
+
 def test_there_are_1820_hands_and_1362_can_make_24():
-    assert len(all_hands()) == len(set(all_hands())) == 1820
-    assert sum(map(is_solvable, all_hands())) == 1362
+    assert len(HANDS) == len(set(HANDS)) == 1820
+    assert sum(map(is_solvable, HANDS)) == 1362
 
 
 def test_splits_have_the_stated_sizes():
-    counts = Counter((split_of(hand), is_solvable(hand)) for hand in all_hands())
+    counts = Counter((split_of(hand), is_solvable(hand)) for hand in HANDS)
     assert {split: n for (split, solvable), n in counts.items() if solvable} == {
         "test": 409,
         "dev": 102,
@@ -39,16 +52,14 @@ def test_splits_never_move():
 
 @pytest.mark.parametrize("split", ["test", "dev", "sft", "rl"])
 def test_every_split_has_the_same_mix_of_levels(split):
-    levels = sorted(
-        level(hand) for hand in all_hands() if is_solvable(hand) and split_of(hand) == split
-    )
+    levels = sorted(level(hand) for hand in HANDS if is_solvable(hand) and split_of(hand) == split)
     for fifth in range(5):
         share = sum(fifth / 5 <= rating < (fifth + 1) / 5 for rating in levels) / len(levels)
         assert 0.17 < share < 0.23
 
 
 def test_levels_run_from_0_to_1_and_unsolvable_hands_have_none():
-    levels = [level(hand) for hand in all_hands() if is_solvable(hand)]
+    levels = [level(hand) for hand in HANDS if is_solvable(hand)]
     assert (min(levels), max(levels)) == (0.0, 1.0)
     assert len(set(levels)) == 1362
     assert level((1, 1, 1, 1)) is None
@@ -56,7 +67,7 @@ def test_levels_run_from_0_to_1_and_unsolvable_hands_have_none():
 
 def test_well_known_hands_are_rated_as_people_do():
     assert level((1, 2, 3, 4)) < 0.1 < 0.95 < level((3, 3, 8, 8))
-    assert num_solutions((1, 2, 3, 4)) > 1
+    assert len(winning_plays()[1, 2, 3, 4]) > 1
 
 
 @pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 from upstream import problem, rows
 
 from whet.errors import DataError
-from whet.tasks.logic.knights import Knights, Statement, roles_of, solutions, statement_of
+from whet.tasks.logic.knights import Knights, roles_of, solutions
 from whet.types import Json, Verdict
 
 TASK = Knights()
@@ -41,24 +41,26 @@ def test_every_real_gold_is_right_and_the_next_rows_is_not() -> None:
 
 def test_the_real_statements_have_the_real_solution_and_no_other() -> None:
     for row in rows("knights_knaves.jsonl"):
-        statements = [statement_of(listed(form)) for form in ast.literal_eval(row["statements"])]
+        statements = [listed(form) for form in ast.literal_eval(row["statements"])]
         truth = sum(1 << person for person, is_knight in enumerate(row["solution"]) if is_knight)
         assert solutions(statements) == 1 << truth, row["id"]
 
 
-def says(statement: Statement, knights: tuple[bool, ...]) -> bool:
+def says(statement: Json, knights: tuple[bool, ...]) -> bool:
     """Judge a statement in one world, by its plain meaning."""
-    if not statement.parts:
-        return knights[statement.person] == (statement.kind == "telling-truth")
-    parts = [says(part, knights) for part in statement.parts]
-    match statement.kind:
+    assert isinstance(statement, list)
+    kind, *rest = statement
+    if kind in ("telling-truth", "lying"):
+        return knights[int(str(rest[0]))] == (kind == "telling-truth")
+    parts = [says(part, knights) for part in rest]
+    match kind:
         case "not":
             return not parts[0]
         case "->":
             return parts[1] if parts[0] else True
         case "<=>":
             return parts[0] is parts[1]
-        case kind:
+        case _:
             return all(parts) if kind == "and" else any(parts)
 
 
@@ -68,13 +70,12 @@ def test_generated_islands_have_one_solution_by_brute_force(level: float) -> Non
         made = TASK.generate(seed, level)
         forms, names = made.payload["statements"], made.payload["names"]
         assert isinstance(forms, list) and isinstance(names, list)
-        told = [statement_of(form) for form in forms]
         worlds = [
             world
-            for world in product((False, True), repeat=len(told))
+            for world in product((False, True), repeat=len(forms))
             if all(
                 says(statement, world) is is_knight
-                for statement, is_knight in zip(told, world, strict=True)
+                for statement, is_knight in zip(forms, world, strict=True)
             )
         ]
         assert len(worlds) == 1
@@ -124,7 +125,7 @@ def test_bad_data_is_said_to_be_so() -> None:
     with pytest.raises(DataError, match="is a knight"):
         graded("x", gold="nobody")
     with pytest.raises(DataError, match="not a statement"):
-        statement_of(["perhaps", 1])
+        solutions([["perhaps", 1]])
 
 
 def test_harder_islands_have_more_worlds_to_try_and_more_to_weigh() -> None:

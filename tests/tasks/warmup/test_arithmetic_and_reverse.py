@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.game24.rationals import parse
+from whet.tasks.game24.lines import parse
 from whet.tasks.warmup.arithmetic import Arithmetic
-from whet.tasks.warmup.reverse import Reverse, ReverseConfig
+from whet.tasks.warmup.words import Reverse, ReverseConfig
 from whet.types import Message, Problem, Verdict
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -3,7 +3,7 @@
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.warmup.last_letter import LastLetter, LastLetterConfig, steps_of
+from whet.tasks.warmup.words import LastLetter, LastLetterConfig, steps_of
 from whet.text.steps import solution_form
 from whet.types import Json, Message, Problem, Verdict
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.tasks.algorithms.inputs import ALGORITHMS, TRACED
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
 from whet.types import Json, Problem, Score, Split
 
 Item = Decimal | tuple["Item", ...]
@@ -50,9 +50,6 @@ class Clrs(GeneratedTask):
     name = "clrs"
     config: ClrsConfig
 
-    def __init__(self, config: ClrsConfig | None = None) -> None:
-        self.config = config or ClrsConfig()
-
     def score(self, problem: Problem, text: str) -> Score:
         """Compare printouts: every number by its exact value, every bracket and the order as is.
 
@@ -74,12 +71,10 @@ class Clrs(GeneratedTask):
         name = rng.choice(sorted(known))
         size = known[name].size or rng.randint(least, most)
         shown, trace, output = known[name].draw(rng, size)
-        home = split_of(self.name, shown.partition(", initial_trace")[0])
-        if split not in (None, home):
-            return None
+        core = shown.partition(", initial_trace")[0]
         prompt = f"{name}:\n{shown}\n{known[name].output}:\n"
         payload: dict[str, Json] = {"algorithm": name, "size": size}
-        return self.make_problem(prompt, f"{trace}{output}", payload, level, home)
+        return self.make_problem(prompt, f"{trace}{output}", payload, level, core=core)
 
 
 def printout_of(text: str) -> Printout | None:

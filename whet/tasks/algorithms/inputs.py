@@ -102,29 +102,20 @@ def _draw_points(rng: Random, size: int) -> dict[str, Value]:
             return {"x": x, "y": y}
 
 
-def _graph(draw_graph: Callable[[Random, int], Matrix], *, has_one_way_each: bool = False) -> Draw:
-    """Draw a whole graph; if asked, one with a single shortest path between every two nodes."""
-
-    def draw(rng: Random, size: int) -> dict[str, Value]:
-        while True:
-            matrix = draw_graph(rng, size)
-            if not has_one_way_each or all(has_one_way(node, matrix) for node in range(size)):
-                return {"A": matrix}
-
-    return draw
-
-
-def _graph_and_source(
-    draw_graph: Callable[[Random, int], Matrix], *, is_unambiguous: bool = False
+def _graph(
+    draw_graph: Callable[[Random, int], Matrix],
+    *,
+    has_source: bool = True,
+    is_unambiguous: bool = False,
 ) -> Draw:
-    """Draw a source and a graph; if asked, one without two shortest paths to a node."""
+    """Draw a graph, with a source or whole; if asked, without two shortest paths to a node."""
 
     def draw(rng: Random, size: int) -> dict[str, Value]:
-        source = rng.randrange(size)
+        sources = [rng.randrange(size)] if has_source else range(size)
         while True:
             matrix = draw_graph(rng, size)
-            if not is_unambiguous or has_one_way(source, matrix):
-                return {"s": source, "A": matrix}
+            if not is_unambiguous or all(has_one_way(source, matrix) for source in sources):
+                return {"s": sources[0], "A": matrix} if has_source else {"A": matrix}
 
     return draw
 
@@ -168,10 +159,9 @@ def acyclic(rng: Random, size: int, *, is_weighted: bool = False) -> Matrix:
 
 def has_one_way(source: int, matrix: Matrix) -> bool:
     """Tell whether no node has two shortest paths from the source, to the exact thousandth."""
-    exact = [[round(1000 * cell) for cell in row] for row in matrix]
-    parents = textbook.shortest_path_tree(source, [[float(cell) for cell in row] for row in exact])
-    away = [_length(exact, parents, node) for node in range(len(exact))]
-    others = [node for node in range(len(exact)) if parents[node] != node]
+    exact = [[float(round(1000 * cell)) for cell in row] for row in matrix]
+    parents, away = textbook.find_shortest_paths(source, exact)
+    others = [node for node, parent in enumerate(parents) if parent != node]
     for node in others:
         before = [k for k in (source, *others) if exact[k][node]]
         if sum(away[k] + exact[k][node] == away[node] for k in before) != 1:
@@ -179,16 +169,9 @@ def has_one_way(source: int, matrix: Matrix) -> bool:
     return True
 
 
-def _length(exact: Sequence[Sequence[int]], parents: Sequence[int], node: int) -> int:
-    length = 0
-    while parents[node] != node:
-        length += exact[parents[node]][node]
-        node = parents[node]
-    return length
-
-
 _WEIGHTED = partial(graph, is_weighted=True)
 _DIRECTED = partial(graph, is_directed=True)
+_whole_graph = partial(_graph, has_source=False)
 _SORT = Algorithm("pred", _draw_keys, sorted)
 _MATCH = Algorithm(
     "match",
@@ -196,11 +179,10 @@ _MATCH = Algorithm(
     textbook.string_match,
 )
 _HULL = Algorithm("in_hull", _draw_points, textbook.hull)
-_ON_WEIGHTED = _graph_and_source(_WEIGHTED, is_unambiguous=True)
-_ON_WEIGHTED_DAG = _graph_and_source(partial(acyclic, is_weighted=True), is_unambiguous=True)
-_SHORTEST = Algorithm("pi", _ON_WEIGHTED, textbook.shortest_path_tree)
-_SPARSE = _graph(partial(graph, degree=2))
-_SPARSE_DIRECTED = _graph(partial(_DIRECTED, degree=1.5))
+_ON_DAG = _graph(partial(acyclic, is_weighted=True), is_unambiguous=True)
+_SHORTEST = Algorithm("pi", _graph(_WEIGHTED, is_unambiguous=True), textbook.shortest_path_tree)
+_SPARSE = _whole_graph(partial(graph, degree=2))
+_SPARSE_DIRECTED = _whole_graph(partial(_DIRECTED, degree=1.5))
 
 ALGORITHMS: dict[str, Algorithm] = {
     "minimum": Algorithm("min", _draw_keys, textbook.minimum),
@@ -216,17 +198,19 @@ ALGORITHMS: dict[str, Algorithm] = {
     "activity_selector": Algorithm("selected", _draw_activities, textbook.activity_selector),
     "naive_string_matcher": _MATCH,
     "kmp_matcher": _MATCH,
-    "bfs": Algorithm("pi", _graph_and_source(graph), textbook.breadth_first),
+    "bfs": Algorithm("pi", _graph(graph), textbook.breadth_first),
     "dijkstra": _SHORTEST,
     "bellman_ford": _SHORTEST,
-    "dag_shortest_paths": Algorithm("pi", _ON_WEIGHTED_DAG, textbook.shortest_path_tree),
-    "mst_prim": Algorithm("pi", _graph_and_source(_WEIGHTED), textbook.spanning_tree),
-    "mst_kruskal": Algorithm("in_mst", _graph(_WEIGHTED), textbook.kruskal),
+    "dag_shortest_paths": Algorithm("pi", _ON_DAG, textbook.shortest_path_tree),
+    "mst_prim": Algorithm("pi", _graph(_WEIGHTED), textbook.spanning_tree),
+    "mst_kruskal": Algorithm("in_mst", _whole_graph(_WEIGHTED), textbook.kruskal),
     "floyd_warshall": Algorithm(
-        "Pi", _graph(_WEIGHTED, has_one_way_each=True), textbook.floyd_warshall
+        "Pi", _whole_graph(_WEIGHTED, is_unambiguous=True), textbook.floyd_warshall
     ),
-    "dfs": Algorithm("pi", _graph(_DIRECTED), textbook.depth_first),
-    "topological_sort": Algorithm("topo, topo_head", _graph(acyclic), textbook.topological_sort),
+    "dfs": Algorithm("pi", _whole_graph(_DIRECTED), textbook.depth_first),
+    "topological_sort": Algorithm(
+        "topo, topo_head", _whole_graph(acyclic), textbook.topological_sort
+    ),
     "strongly_connected_components": Algorithm(
         "scc_id", _SPARSE_DIRECTED, textbook.strong_components
     ),

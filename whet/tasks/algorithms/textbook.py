@@ -95,11 +95,18 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
 
 def spanning_tree(source: int, adjacency: Matrix) -> list[int]:
     """Give each node's parent in the lightest spanning tree of the source (Prim)."""
-    return shortest_path_tree(source, adjacency, is_cumulative=False)
+    return find_shortest_paths(source, adjacency, is_cumulative=False)[0]
 
 
-def shortest_path_tree(source: int, adjacency: Matrix, *, is_cumulative: bool = True) -> list[int]:
-    """Give each node's parent on the shortest path from the source (Dijkstra).
+def shortest_path_tree(source: int, adjacency: Matrix) -> list[int]:
+    """Give each node's parent on the shortest path from the source (Dijkstra)."""
+    return find_shortest_paths(source, adjacency)[0]
+
+
+def find_shortest_paths(
+    source: int, adjacency: Matrix, *, is_cumulative: bool = True
+) -> tuple[list[int], list[float]]:
+    """Give each node's parent on the shortest path from the source, and how far away it is.
 
     If distances do not add up, each node joins the nearest one of the tree instead.
     """
@@ -117,7 +124,7 @@ def shortest_path_tree(source: int, adjacency: Matrix, *, is_cumulative: bool = 
             if weight and new < cost[other]:
                 cost[other] = new
                 parents[other] = node
-    return parents
+    return parents, cost
 
 
 def matrix_chain(p: Array) -> list[list[int]]:
@@ -242,22 +249,23 @@ def strong_components(adjacency: Matrix) -> list[int]:
 
 def articulation_points(adjacency: Matrix) -> list[int]:
     """Mark the nodes without which the graph would have more components."""
-    nodes = set(range(len(adjacency)))
-    whole = _num_components(adjacency, nodes)
-    return [int(_num_components(adjacency, nodes - {node}) > whole) for node in nodes]
+    size = len(adjacency)
+    whole = _num_components(adjacency)
+    rests = [[k for k in range(size) if k != node] for node in range(size)]
+    cuts = [[[adjacency[a][b] for b in rest] for a in rest] for rest in rests]
+    return [int(_num_components(cut) > whole) for cut in cuts]
 
 
 def bridges(adjacency: Matrix) -> list[list[int]]:
     """Mark with 1 the edges without which there would be more components; -1 is no edge."""
     size = len(adjacency)
-    nodes = set(range(size))
     marks = [[0 if a == b or adjacency[a][b] else -1 for b in range(size)] for a in range(size)]
-    whole = _num_components(adjacency, nodes)
+    whole = _num_components(adjacency)
     for a, b in combinations(range(size), 2):
         if adjacency[a][b]:
             cut = [list(row) for row in adjacency]
             cut[a][b] = cut[b][a] = 0
-            marks[a][b] = marks[b][a] = int(_num_components(cut, nodes) > whole)
+            marks[a][b] = marks[b][a] = int(_num_components(cut) > whole)
     return marks
 
 
@@ -321,19 +329,7 @@ def _root(parents: list[int], node: int) -> int:
     return node
 
 
-def _around(adjacency: Matrix, node: int) -> list[int]:
-    return [other for other in range(len(adjacency)) if other != node and adjacency[node][other]]
-
-
-def _num_components(adjacency: Matrix, nodes: set[int]) -> int:
-    """Count the connected components of the graph of some nodes."""
-    left = set(nodes)
-    count = 0
-    while left:
-        count += 1
-        todo = [left.pop()]
-        while todo:
-            near = left.intersection(_around(adjacency, todo.pop()))
-            left -= near
-            todo += near
-    return count
+def _num_components(adjacency: Matrix) -> int:
+    """Count the connected components: the trees that a depth-first search grows."""
+    parents = depth_first(adjacency)
+    return sum(parent == node for node, parent in enumerate(parents))

@@ -5,27 +5,28 @@ operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result 
 others keep their order. All hands are searched at once, in numpy.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import DataError
 from whet.rng import stream
 from whet.types import Split
 
-Hand = tuple[int, int, int, int]
+Hand = tuple[int, ...]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Play = tuple[int, int, int]
-Plays = tuple[tuple[tuple[Play, ...], ...], ...]
+Plays = tuple[tuple[Play, ...], ...]
+"""The winning plays of a hand, each three move numbers, grouped by the solution they write."""
 
+HANDS: tuple[Hand, ...] = tuple(combinations_with_replacement(range(1, 14), 4))
+"""Every hand, cards in rising order."""
 SOLVABLE_COUNTS: dict[Split, int] = {"test": 409, "dev": 102, "sft": 425, "rl": 426}
 """The 1,362 solvable hands; the 458 others are split in the same proportions."""
-
 OPERATIONS = (("+", False), ("-", False), ("-", True), ("*", False), ("/", False), ("/", True))
 """Symbol, and whether the operands are swapped: the six operations on a pair."""
 
@@ -38,104 +39,43 @@ _PAIRS = {k: tuple(combinations(range(k), 2)) for k in (4, 3, 2)}
 _OTHERS = {k: [[i for i in range(k) if i not in p] for p in ps] for k, ps in _PAIRS.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SolvedHands:
-    """The result of the search, one row per hand, in the order of the hands.
-
-    `plays[hand]` groups the winning plays, each three move numbers, by the solution they write.
-    Plain plays pass through whole numbers of 0 or more only. `nodes` is what a depth-first search
-    visits on average.
-    """
-
-    num_solutions: Ints
-    num_plain_plays: Ints
-    nodes: NDArray[np.float64]
-    plays: Plays
+class Rating(NamedTuple):
+    level: float | None
+    """From 0 (easiest) to 1 (hardest); None where there is no solution."""
+    split: Split
 
 
 @cache
-def all_hands() -> tuple[Hand, ...]:
-    """List every hand, cards in rising order."""
-    return tuple(combinations_with_replacement(range(1, 14), 4))
-
-
-def hand_of(numbers: Sequence[int]) -> Hand:
-    """Sort four numbers into a hand; anything else is a DataError."""
-    hand = tuple(sorted(numbers))
-    if hand not in _indices():
-        raise DataError(f"a hand is four whole numbers from 1 to 13, not {list(numbers)}")
-    return all_hands()[_indices()[hand]]
-
-
-def num_solutions(hand: Hand) -> int:
-    """Count the different solutions (see `solve_all` for what counts as different).
-
-    >>> num_solutions((3, 3, 8, 8)), num_solutions((1, 1, 1, 1))
-    (1, 0)
-    """
-    return int(_solutions().num_solutions[_indices()[hand]])
-
-
-def is_solvable(hand: Hand) -> bool:
-    return num_solutions(hand) > 0
-
-
-def plays(hand: Hand) -> tuple[tuple[Play, ...], ...]:
-    """List the winning plays on the sorted cards, grouped by the solution they write."""
-    return _solutions().plays[_indices()[hand]]
-
-
-def level(hand: Hand) -> float | None:
-    """Rate a hand from 0 (easiest) to 1 (hardest); None where there is no solution.
+def rated_hands() -> dict[Hand, Rating]:
+    """Give every hand its level and its split: fixed for all time, with the same mix of levels.
 
     Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
     nodes a search visits on average. Against the share of people who solve a hand, Spearman's rho
     is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
     """
-    return _levels().get(hand)
-
-
-def split_of(hand: Hand) -> Split:
-    """Look up the split of a hand: fixed for all time, with the same mix of levels in each."""
-    return _splits()[hand]
-
-
-@cache
-def _solutions() -> SolvedHands:
-    """Solve every hand, once per process (0.4 s)."""
-    return solve_all(np.array(all_hands()))
-
-
-@cache
-def _indices() -> dict[tuple[int, ...], int]:
-    return {hand: index for index, hand in enumerate(all_hands())}
-
-
-@cache
-def _levels() -> dict[Hand, float]:
-    solved = _solutions()
+    solved = _solve_hands()
     order = np.lexsort((solved.nodes, -solved.num_plain_plays))
-    ranked = [all_hands()[index] for index in order if solved.num_solutions[index]]
-    return {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
+    ranked = [HANDS[index] for index in order if solved.plays[index]]
+    levels = {hand: rank / (len(ranked) - 1) for rank, hand in enumerate(ranked)}
+    others = [hand for hand in HANDS if hand not in levels]
+    splits: dict[Hand, Split] = {}
+    random = stream(_SEED, "game24", "splits")
+    for hands, block in ((ranked, _BLOCK), (others, len(others))):
+        for start in range(0, len(hands), block):
+            part = hands[start : start + block]
+            labels = _deal_splits(start, start + len(part))
+            random.shuffle(labels)
+            splits.update(zip(part, labels, strict=True))
+    return {hand: Rating(levels.get(hand), splits[hand]) for hand in HANDS}
 
 
 @cache
-def _splits() -> dict[Hand, Split]:
-    random = stream(_SEED, "game24", "splits")
-    by_level = list(_levels())
-    splits: dict[Hand, Split] = {}
-    for start in range(0, len(by_level), _BLOCK):
-        block = by_level[start : start + _BLOCK]
-        labels = _labels(start, start + len(block))
-        random.shuffle(labels)
-        splits.update(zip(block, labels, strict=True))
-    others = [hand for hand in all_hands() if hand not in splits]
-    labels = _labels(0, len(others))
-    random.shuffle(labels)
-    return splits | dict(zip(others, labels, strict=True))
+def winning_plays() -> dict[Hand, Plays]:
+    """List the winning plays on the sorted cards of every hand; none where there is no solution."""
+    return dict(zip(HANDS, _solve_hands().plays, strict=True))
 
 
-def _labels(start: int, end: int) -> list[Split]:
+def _deal_splits(start: int, end: int) -> list[Split]:
     """Deal each split its share of the ranks from start to end; 1,362 ranks get the counts."""
     whole = sum(SOLVABLE_COUNTS.values())
     share = 0
@@ -147,6 +87,25 @@ def _labels(start: int, end: int) -> list[Split]:
         labels += [split] * (num - num_before)
         num_before = num
     return labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolvedHands:
+    """The result of the search, one row per hand.
+
+    Plain plays pass through whole numbers of 0 or more only. `nodes` is what a depth-first search
+    visits on average.
+    """
+
+    plays: tuple[Plays, ...]
+    num_plain_plays: Ints
+    nodes: NDArray[np.float64]
+
+
+@cache
+def _solve_hands() -> SolvedHands:
+    """Solve every hand, once per process (0.4 s)."""
+    return solve_all(np.array(HANDS))
 
 
 def solve_all(hands: Ints) -> SolvedHands:
@@ -164,12 +123,10 @@ def solve_all(hands: Ints) -> SolvedHands:
         wins.append(np.argwhere(win) + np.array([start, 0, 0, 0]))
         num_plain.append((win & plain).sum(axis=(1, 2, 3)))
         nodes.append(cost)
-    plays = _group_plays(hands, np.concatenate(wins))
     return SolvedHands(
-        num_solutions=np.array([len(groups) for groups in plays]),
+        plays=_group_plays(hands, np.concatenate(wins)),
         num_plain_plays=np.concatenate(num_plain),
         nodes=np.concatenate(nodes),
-        plays=plays,
     )
 
 
@@ -240,7 +197,7 @@ def _expected_nodes(win: Bools, valids: list[Bools]) -> NDArray[np.float64]:
     return cost
 
 
-def _group_plays(hands: Ints, wins: Ints) -> Plays:
+def _group_plays(hands: Ints, wins: Ints) -> tuple[Plays, ...]:
     keys = _fingerprints(hands[wins[:, 0]], wins[:, 1:])
     groups: list[dict[int, list[Play]]] = [{} for _ in hands]
     for key, (hand, first, second, third) in zip(keys.tolist(), wins.tolist(), strict=True):

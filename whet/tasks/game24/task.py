@@ -1,25 +1,51 @@
-"""The 24 game: make 24 from four numbers with + - * /, each once, or say that it cannot be done."""
+"""The 24 game: make 24 from four numbers with + - * /, each once, or say that it cannot be done.
 
-from collections.abc import Iterator
-from dataclasses import replace
+The grader tells the format from the text, so every format is graded whatever was configured. The
+verdict rests on the last line: an expression that uses the four numbers once each and makes 24, a
+step that completes a right chain from the hand to 24, or `no solution` where there is none.
+Everything before it counts for the process only, and the thinking part for nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import exp
 from random import Random
 from typing import Literal
 
 from whet.config import Config
+from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import ConfiguredTask, StepNote, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.hands import Hand, all_hands, hand_of, is_solvable, level, split_of
-from whet.tasks.game24.rules import Grade, grade
+from whet.tasks.game24.hands import Hand, rated_hands, winning_plays
+from whet.tasks.game24.lines import (
+    TARGET,
+    AnswerLine,
+    Left,
+    Line,
+    RollBackLine,
+    State,
+    StepLine,
+    Value,
+    combine,
+    join,
+    lines_of,
+    read_answer,
+    read_line,
+    write,
+)
 from whet.tasks.game24.traces import NO_SOLUTION, Format, Length
+from whet.text.final_answer import after_thought
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
+MAX_CHARS = 1 << 16
+"""Longer responses are not read."""
 _RULES = (
     "Play the 24 game: join the four given numbers with + - * / so that they make exactly 24. "
     "Use each number once. Write one line a step and nothing else. If the numbers cannot make 24, "
-    "end with the line `no solution`."
+    "end with the line `no solution`. A step joins two of the numbers at hand and puts the result "
+    "in their place."
 )
-_STEPS = "A step joins two of the numbers at hand and puts the result in their place."
 _SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
 _CLOSING = "End with the line `reach 24! expression: (6 * ((13 - 1) - 8))`."
 _WORDS: dict[Format, str] = {
@@ -65,8 +91,8 @@ class Game24(ConfiguredTask):
 
     def problems(self, split: Split) -> Iterator[Problem]:
         """List the hands of a split, each with its numbers in a fixed random order."""
-        for hand in all_hands():
-            if split_of(hand) == split and (self.config.unsolvable or is_solvable(hand)):
+        for hand, rating in rated_hands().items():
+            if rating.split == split and (self.config.unsolvable or rating.level is not None):
                 yield self.problem(hand)
 
     def problem(self, hand: Hand, order: int = 0) -> Problem:
@@ -74,15 +100,17 @@ class Game24(ConfiguredTask):
         numbers = list(hand)
         stream(order, "game24", "order", *hand).shuffle(numbers)
         question = Message(role="user", content=" ".join(str(number) for number in numbers))
-        rules = Message(role="system", content=f"{_RULES} {_STEPS} {_WORDS[self.config.format]}")
+        rules = Message(role="system", content=f"{_RULES} {_WORDS[self.config.format]}")
+        level, split = rated_hands()[hand]
+        is_solvable = level is not None
         return Problem(
             id=content_id(self.name, list(hand)),
             task=self.name,
             prompt=(rules, question) if self.config.instructions else (question,),
-            answer="24" if is_solvable(hand) else NO_SOLUTION,
-            payload={"numbers": list(numbers), "solvable": is_solvable(hand)},
-            level=level(hand),
-            split=split_of(hand),
+            answer="24" if is_solvable else NO_SOLUTION,
+            payload={"numbers": list(numbers), "solvable": is_solvable},
+            level=level,
+            split=split,
             source=self.name,
         )
 
@@ -125,13 +153,22 @@ class Game24(ConfiguredTask):
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a gold response in the configured format."""
         numbers = _numbers(problem)
+        plays = winning_plays()[hand_of(numbers)]
         rng = stream(seed, "game24", "solve", *numbers)
         cfg = self.config
         budget = _budget(cfg.length, rng)
-        return traces.trace(numbers, rng, format=cfg.format, budget=budget, depth=cfg.depth)
+        return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
-    def _grade(self, problem: Problem, text: str) -> Grade:
+    def _grade(self, problem: Problem, text: str) -> "Grade":
         return grade(_numbers(problem), text, is_solvable=problem.answer != NO_SOLUTION)
+
+
+def hand_of(numbers: Sequence[int]) -> Hand:
+    """Sort four numbers into a hand; anything else is a DataError."""
+    hand = tuple(sorted(numbers))
+    if hand not in rated_hands():
+        raise DataError(f"a hand is four whole numbers from 1 to 13, not {list(numbers)}")
+    return hand
 
 
 def _budget(length: Length | Literal["mixed", "wide"], rng: Random) -> int:
@@ -152,3 +189,190 @@ def _numbers(problem: Problem) -> tuple[int, ...]:
         if len(whole) == 4:
             return whole
     raise data_error(problem, "four whole numbers in payload.numbers", numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    verdict: Verdict
+    answer: str | None
+    note: str
+    steps: tuple[StepNote, ...]
+
+    @property
+    def process(self) -> float:
+        """The share of lines that are right; 0 for an empty response."""
+        return sum(step.ok is True for step in self.steps) / max(len(self.steps), 1)
+
+    @property
+    def brevity(self) -> float:
+        """1 up to four lines, a half at 24 (the length reward of LLM4Game24); 0 unanswered."""
+        if self.verdict is Verdict.NO_ANSWER:
+            return 0.0
+        num_lines = len(self.steps)
+        return 1.0 if num_lines <= 4 else 1.0 / (1.0 + exp(min(0.2 * (num_lines - 24), 700.0)))
+
+
+def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
+    """Grade a response to the four numbers of a hand."""
+    if len(text) > MAX_CHARS:
+        return _no_answer(f"a response of more than {MAX_CHARS} characters is not read")
+    start = after_thought(text)
+    if start is None:
+        return _no_answer("the thinking part does not end")
+    lines = lines_of(text[start:])
+    if not lines:
+        return _no_answer("the response is empty")
+    contents = [read_line(line) for line in lines]
+    has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
+    board = Board(hand, may_jump=not has_roll_back)
+    steps: list[StepNote] = []
+    for line, content in zip(lines[:-1], contents[:-1], strict=True):
+        if isinstance(content, AnswerLine):
+            steps.append(StepNote(line=line, ok=False, note="an answer before the last line"))
+        else:
+            steps.append(_play(board, line, content))
+    return _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
+
+
+def _no_answer(note: str, steps: tuple[StepNote, ...] = ()) -> Grade:
+    return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=steps)
+
+
+def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> StepNote:
+    if content is None:
+        fault = "neither a step nor a roll back nor an answer"
+    elif isinstance(content, StepLine):
+        fault = board.step(content)
+    else:
+        fault = board.roll_back(content.left)
+    return StepNote(line=line, ok=not fault, note=fault or "right")
+
+
+def _grade_last(
+    board: "Board", is_solvable: bool, line: str, content: Line, steps: list[StepNote]
+) -> Grade:
+    if isinstance(content, AnswerLine):
+        return _grade_answer(content, board.hand, is_solvable, line, steps)
+    played = (*steps, _play(board, line, content))
+    if not isinstance(content, StepLine):
+        return _no_answer("the last line is not an answer", played)
+    if board.is_won:
+        note = "three steps from the hand to 24"
+        return Grade(verdict=Verdict.CORRECT, answer=board.chain, note=note, steps=played)
+    whole = read_answer(line)
+    if whole and _judge_answer(whole, board.hand, is_solvable)[0]:
+        return _grade_answer(whole, board.hand, is_solvable, line, steps)
+    leaves_24 = content.c == TARGET and (content.left is None or len(content.left.values) == 1)
+    if leaves_24 or (board.depth >= 3 and not board.has_searched):
+        note = f"ends at {write(content.c)} but not by right steps from the hand to 24"
+        return Grade(verdict=Verdict.WRONG, answer=board.chain, note=note, steps=played)
+    return _no_answer("the last line is not an answer", played)
+
+
+def _grade_answer(
+    answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool, line: str, steps: list[StepNote]
+) -> Grade:
+    is_right, note = _judge_answer(answer, hand, is_solvable)
+    last = StepNote(line=line, ok=is_right, note=note)
+    verdict = Verdict.CORRECT if is_right else Verdict.WRONG
+    return Grade(verdict=verdict, answer=answer.text, note=note, steps=(*steps, last))
+
+
+def _judge_answer(answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool) -> tuple[bool, str]:
+    if answer.is_no_solution:
+        return not is_solvable, f"this hand has {'a' if is_solvable else 'no'} solution"
+    expression = answer.expression
+    if expression is None:
+        return False, "the answer is not an expression that makes 24"
+    if expression.leaves != hand:
+        leaves = " ".join(map(str, expression.leaves))
+        return False, f"uses {leaves}, not {' '.join(map(str, hand))}"
+    is_right = expression.value == TARGET
+    return is_right, "uses the hand and makes 24" if is_right else "does not make 24"
+
+
+class Board:
+    """The numbers left while a response is played; each move returns what is wrong with it, or "".
+
+    The path holds one state per depth: four numbers, three, two, one. A state is None where the
+    line that led to it was wrong; nothing that rests on it is right until a roll back returns to a
+    known state.
+    """
+
+    def __init__(self, hand: tuple[int, ...], *, may_jump: bool) -> None:
+        """With `may_jump` a step may start from an earlier state without a roll back, as in v1."""
+        self.hand = tuple(sorted(hand))
+        self._may_jump = may_jump
+        self._path: list[State | None] = [tuple((card, 1) for card in self.hand)]
+        self._steps: list[str] = []
+        self._taken: set[tuple[State, Value, str, Value]] = set()
+        self.has_searched = False
+
+    @property
+    def depth(self) -> int:
+        """Count the steps from the hand to here."""
+        return len(self._path) - 1
+
+    @property
+    def is_won(self) -> bool:
+        return self._path[-1] == (TARGET,)
+
+    @property
+    def chain(self) -> str:
+        """Write the steps from the hand to here."""
+        return "; ".join(self._steps)
+
+    def step(self, step: StepLine) -> str:
+        source = self.depth
+        if self._may_jump and step.left is not None and 3 - len(step.left.values) < source:
+            source = max(3 - len(step.left.values), 0)
+            self.has_searched = True
+        before = self._path[source]
+        after = None if before is None else join(before, step.a, step.symbol, step.b)
+        fault = self._fault(step, before, after)
+        is_true = combine(step.a, step.symbol, step.b) == step.c
+        self._path[source + 1 :] = [after if is_true else None]
+        self._steps[source:] = [str(step)]
+        return fault
+
+    def roll_back(self, left: Left | None) -> str:
+        self.has_searched = True
+        if left is None:
+            return "the numbers left cannot be read"
+        target = 4 - len(left.values)
+        if 0 <= target < self.depth and self._path[target] == left.values:
+            del self._path[target + 1 :], self._steps[target:]
+            return self._origin_fault(left)
+        if self._path[-1] == left.values:
+            return "rolls back to where it already is"
+        keep = max(target, 1)
+        self._path[keep:] = [None]
+        del self._steps[keep:]
+        return "rolls back to numbers that were not on this path"
+
+    def _fault(self, step: StepLine, before: State | None, after: State | None) -> str:
+        truth = combine(step.a, step.symbol, step.b)
+        if truth != step.c:
+            value = "undefined" if truth is None else write(truth)
+            equation = f"{write(step.a)} {step.symbol} {write(step.b)} is {value}"
+            return f"false arithmetic: {equation}, not {write(step.c)}"
+        if before is None:
+            return "rests on a wrong line"
+        if after is None:
+            return f"{write(step.a)} and {write(step.b)} are not both among {_list(before)}"
+        move = (before, step.a, step.symbol, step.b)
+        if move in self._taken:
+            return "repeats an earlier step from the same numbers"
+        self._taken.add(move)
+        if step.has_left and (step.left is None or step.left.values != after):
+            return f"left should be {_list(after)}"
+        return self._origin_fault(step.left)
+
+    def _origin_fault(self, left: Left | None) -> str:
+        if left is None or left.cards is None or left.cards == self.hand:
+            return ""
+        return "the expressions left do not use the four numbers once each"
+
+
+def _list(state: State) -> str:
+    return " ".join(write(value) for value in state)

@@ -21,15 +21,13 @@ only those are shown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.tasks.game24.hands import OPERATIONS, Hand, decode, hand_of, is_solvable, plays
-from whet.tasks.game24.rationals import Value, combine, write
-from whet.tasks.game24.rules import TARGET, State, join
+from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode
+from whet.tasks.game24.lines import TARGET, State, Value, combine, join, write
 
 Format = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]
 
@@ -60,45 +58,48 @@ class _Branch(NamedTuple):
     is_live: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
-    state: State
-    depth: int
-    moves: tuple[Move, ...] = ()
-    is_live: bool = False
-    children: "list[_Node]" = field(default_factory=list)
+class _Node(NamedTuple):
+    """A state in the tree of a search, and those tried from it."""
+
+    branch: _Branch
+    children: "list[_Node]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     value: Value
     origin: str
     is_card: bool
 
 
 def trace(
-    numbers: Sequence[int], rng: Random, *, format: Format, budget: int = 9, depth: int = 3
+    numbers: Sequence[int],
+    plays: Plays,
+    rng: Random,
+    *,
+    format: Format,
+    budget: int = 9,
+    depth: int = 3,
 ) -> str:
-    """Write one right response to the numbers, in their order.
+    """Write one right response to the numbers, in their order, which have these winning plays.
 
     v0 and v0l give a random solution. The other formats search: at most `budget` steps are shown,
     never fewer than the solution needs, and dead ends are followed `depth` steps deep: at 2, two
     numbers that cannot make 24 are left at once, without their six results.
     """
-    hand = hand_of(numbers)
+    hand = tuple(sorted(numbers))
     if format in ("v0", "v0l"):
-        moves: list[Move | None] = list(_solution(hand, rng)) if is_solvable(hand) else []
+        moves: list[Move | None] = list(_solution(hand, plays, rng)) if plays else []
     else:
         is_tidy = format == "v4"
         tree = _search(hand, rng, budget, depth, is_tidy=is_tidy)
         moves = list(_flatten(tree, rng, is_tidy=is_tidy))
-    return write_moves(numbers, moves, format, is_solved=is_solvable(hand))
+    return write_moves(numbers, moves, format, is_solved=bool(plays))
 
 
-def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
+def _solution(hand: Hand, plays: Plays, rng: Random) -> Iterator[Move]:
     """Draw a solution, each different one equally likely, then one of the plays that write it."""
     values: list[Value] = [(card, 1) for card in hand]
-    for move_number in rng.choice(rng.choice(plays(hand))):
+    for move_number in rng.choice(rng.choice(plays)):
         first, second, symbol = decode(move_number, len(values))
         move = Move(values[first], symbol, values[second])
         rest = [value for i, value in enumerate(values) if i not in (first, second)]
@@ -108,55 +109,54 @@ def _solution(hand: Hand, rng: Random) -> Iterator[Move]:
 
 def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
     """Grow the tree of a pruned search: the path to 24, if any, and dead ends met before it."""
-    root = node = _Node(tuple((card, 1) for card in hand), 0)
+    path = [_Node(_Branch((), tuple((card, 1) for card in hand), True), [])]
     frontier: list[tuple[_Node, _Branch]] = []
-    path: list[tuple[_Node, _Node]] = []
-    while len(node.state) > 1:
-        live = None
-        for branch in _shuffle_branches(node.state, rng, is_tidy=is_tidy):
-            if branch.is_live:
-                live = _Node(branch.state, node.depth + 1, branch.moves, True)
-                break
-            if node.depth < depth:
-                frontier.append((node, branch))
-        if live is None:
+    while len(path[-1].branch.state) > 1:
+        tried = _shuffle_branches(path[-1].branch.state, rng, is_tidy=is_tidy)
+        live = next((k for k, branch in enumerate(tried) if branch.is_live), len(tried))
+        if len(path) <= depth:
+            frontier += [(path[-1], branch) for branch in tried[:live]]
+        if live == len(tried):
             break
-        path.append((node, live))
-        node = live
-    _grow(frontier, rng, budget - len(path), depth, is_tidy=is_tidy)
-    for parent, child in path:
+        path.append(_Node(tried[live], []))
+    _grow(frontier, rng, budget - len(path) + 1, 4 - depth, is_tidy=is_tidy)
+    for parent, child in pairwise(path):
         parent.children.append(child)
-    return root
+    return path[0]
 
 
 def _grow(
-    frontier: list[tuple[_Node, _Branch]], rng: Random, num_nodes: int, depth: int, *, is_tidy: bool
+    frontier: list[tuple[_Node, _Branch]], rng: Random, count: int, fewest: int, *, is_tidy: bool
 ) -> None:
-    """Hang random dead ends into the tree, each below a node that is already in it."""
+    """Hang random dead ends into the tree, each below a node that is already in it.
+
+    States of `fewest` numbers are left at once.
+    """
     met: set[State] = set()
-    while num_nodes > 0 and frontier:
+    while count > 0 and frontier:
         index = rng.randrange(len(frontier))
         parent, branch = frontier[index]
         frontier[index] = frontier[-1]
         frontier.pop()
         if branch.state in met:
             continue
-        node = _Node(branch.state, parent.depth + 1, branch.moves)
+        node = _Node(branch, [])
         parent.children.append(node)
-        num_nodes -= 1
+        count -= 1
         if len(branch.state) > 1:
             met.add(branch.state)
-            if node.depth < depth:
-                tries = plain_branches(node.state) if is_tidy else branches(node.state)
-                frontier += [(node, next_branch) for next_branch in tries]
+        if len(branch.state) > fewest:
+            tries = plain_branches(branch.state) if is_tidy else branches(branch.state)
+            frontier += [(node, next_branch) for next_branch in tries]
 
 
 def _flatten(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
     """List the moves below a node in the order of the search, None for each roll back."""
     for child in node.children:
-        yield child.moves[0] if is_tidy else _swap_maybe(rng.choice(child.moves), rng)
+        moves = child.branch.moves
+        yield moves[0] if is_tidy else _swap_maybe(rng.choice(moves), rng)
         yield from _flatten(child, rng, is_tidy=is_tidy)
-        if not child.is_live:
+        if not child.branch.is_live:
             yield None
 
 

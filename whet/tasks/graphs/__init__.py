@@ -1,5 +1,5 @@
 """Graph problems: ten with a best answer, and the questions of GraphWiz and NLGraph.
 
 `task` grades the ten, described in `problems` and `molecules`; `numbered` asks and grades the
-questions of `questions`; `solvers` has the exact solvers.
+questions of `questions`; `paths` and `subgraphs` have the exact solvers.
 """

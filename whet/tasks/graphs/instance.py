@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.errors import DataError
-from whet.tasks.graphs.solvers.base import bitsets
+from whet.tasks.graphs.paths import bitsets
 from whet.types import Json
 
 Span = tuple[int, int]

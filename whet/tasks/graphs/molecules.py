@@ -10,10 +10,9 @@ difference of the bonds that lead to atoms not yet paired.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +20,43 @@ from numpy.typing import NDArray
 from whet.errors import DataError
 from whet.tasks.graphs.instance import MOLECULE_SIZES, Span
 from whet.tasks.graphs.node_lists import read_numbers, read_two
+from whet.tasks.graphs.paths import NODE_LIMIT, Solution, bitsets, members
 from whet.tasks.graphs.problems import CLOSING, GraphProblem, Nodes, Value
-from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, bitsets, members
-from whet.tasks.graphs.solvers.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.tasks.graphs.sources import Payload
+from whet.tasks.graphs.subgraphs import are_isomorphic, induce, max_common_subgraph
 from whet.types import Json
 
 Matrix = NDArray[np.int64]
-LabelledGraph = tuple[Sequence[str], Sequence[int]]
-"""The label of every atom, and its neighbours as a bitset."""
 
 
-def min_edit(a: LabelledGraph, b: LabelledGraph, *, limit: int = NODE_LIMIT) -> Solution:
+class Molecule(NamedTuple):
+    """The label of every atom, the bonds, and the neighbours of every atom as a bitset."""
+
+    labels: Sequence[str]
+    bonds: Sequence[Span]
+    neighbours: Sequence[int]
+
+
+Molecules = tuple[Molecule, Molecule]
+
+
+def make_molecule(labels: Sequence[str], bonds: Sequence[Span]) -> Molecule:
+    return Molecule(labels, bonds, bitsets(len(labels), bonds))
+
+
+def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
     """Pair every atom of A with one of B at the least cost.
 
-    >>> min_edit((["C", "O"], [0b10, 0b01]), (["O", "C"], [0b10, 0b01])).lists
+    >>> min_edit(make_molecule(["C", "O"], [(0, 1)]), make_molecule(["O", "C"], [(0, 1)])).lists
     ((1, 0),)
     """
     # Imported here: it takes a third of a second, for this search alone.
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
 
-    bonds_a = _matrix(a[1])
-    bonds_b = _matrix(b[1])
+    bonds_a = _matrix(a.neighbours)
+    bonds_b = _matrix(b.neighbours)
     n = len(bonds_a)
-    order = np.array(sorted(range(n), key=lambda atom: -a[1][atom].bit_count()), dtype=np.int64)
+    order = np.argsort(-bonds_a.sum(1), kind="stable")
     best = list(range(n))
     best_cost = edit_cost(best, a, b)
     nodes = 0
@@ -87,18 +99,16 @@ def min_edit(a: LabelledGraph, b: LabelledGraph, *, limit: int = NODE_LIMIT) -> 
                 ends_b - bonds_b[partner],
             )
 
-    differs = np.array([[2 * (x != y) for y in b[0]] for x in a[0]], dtype=np.int64)
+    differs = np.array([[2 * (x != y) for y in b.labels] for x in a.labels], dtype=np.int64)
     visit([], 0, np.arange(n), differs.reshape(n, n), bonds_a.sum(1), bonds_b.sum(1))
     return Solution(lists=(tuple(best),), value=best_cost, nodes=nodes, is_proven=nodes < limit)
 
 
-def edit_cost(pairing: Sequence[int], a: LabelledGraph, b: LabelledGraph) -> int:
+def edit_cost(pairing: Sequence[int], a: Molecule, b: Molecule) -> int:
     """Count the label changes and the bonds in one graph only."""
-    labels_a, masks_a = a
-    labels_b, masks_b = b
-    cost = sum(labels_a[i] != labels_b[j] for i, j in enumerate(pairing))
-    moved = [sum(1 << pairing[k] for k in members(mask)) for mask in masks_a]
-    ends = sum((mask ^ masks_b[j]).bit_count() for mask, j in zip(moved, pairing, strict=True))
+    cost = sum(a.labels[i] != b.labels[j] for i, j in enumerate(pairing))
+    moved = [sum(1 << pairing[k] for k in members(mask)) for mask in a.neighbours]
+    ends = sum((mask ^ b.neighbours[j]).bit_count() for mask, j in zip(moved, pairing, strict=True))
     return cost + ends // 2
 
 
@@ -108,36 +118,26 @@ def _matrix(masks: Sequence[int]) -> Matrix:
     return np.array(rows, dtype=np.int64).reshape(n, n)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Molecule:
-    labels: tuple[str, ...]
-    neighbours: tuple[int, ...]
-    bonds: tuple[Span, ...]
+def _read_molecule(payload: Mapping[str, Json], key: str) -> Molecule:
+    row = payload.get(key)
+    fields = row if isinstance(row, dict) else {}
+    labels = fields.get("labels")
+    bonds = fields.get("bonds")
+    n = fields.get("n")
+    if labels is None and isinstance(n, int):
+        labels = [""] * min(n, 1 << 16)
+    if not isinstance(labels, list) or not isinstance(bonds, list):
+        needs = "a molecule with `labels` (or `n`) and `bonds`"
+        raise DataError(f"payload.{key} should be {needs}, not {row!r}")
+    pairs = []
+    for bond in bonds:
+        ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
+        if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
+            joins = f"joins two of {len(labels)} atoms"
+            raise DataError(f"a bond of payload.{key} {joins}, not {bond!r}")
+        pairs.append((ends[0], ends[1]))
+    return make_molecule([str(label) for label in labels], pairs)
 
-    @staticmethod
-    def from_payload(payload: Mapping[str, Json], key: str) -> "Molecule":
-        row = payload.get(key)
-        fields = row if isinstance(row, dict) else {}
-        labels = fields.get("labels")
-        bonds = fields.get("bonds")
-        n = fields.get("n")
-        if labels is None and isinstance(n, int):
-            labels = [""] * min(n, 1 << 16)
-        if not isinstance(labels, list) or not isinstance(bonds, list):
-            needs = "a molecule with `labels` (or `n`) and `bonds`"
-            raise DataError(f"payload.{key} should be {needs}, not {row!r}")
-        pairs = []
-        for bond in bonds:
-            ends = [end for end in bond if isinstance(end, int)] if isinstance(bond, list) else []
-            if len(ends) != 2 or not all(0 <= end < len(labels) for end in ends):
-                joins = f"joins two of {len(labels)} atoms"
-                raise DataError(f"a bond of payload.{key} {joins}, not {bond!r}")
-            pairs.append((ends[0], ends[1]))
-        texts = tuple(str(label) for label in labels)
-        return Molecule(labels=texts, neighbours=bitsets(len(texts), pairs), bonds=tuple(pairs))
-
-
-Molecules = tuple[Molecule, Molecule]
 
 _ELEMENTS = {
     "C": (4, 58),
@@ -178,18 +178,14 @@ def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[Span]]:
             free[b] -= 1
     order = list(range(size))
     rng.shuffle(order)
-    number = {atom: number for number, atom in enumerate(order)}
-    pairs = sorted((min(number[a], number[b]), max(number[a], number[b])) for a, b in bonds)
-    return [labels[atom] for atom in order], pairs
+    pairs = [sorted((order.index(a), order.index(b))) for a, b in bonds]
+    return [labels[atom] for atom in order], sorted((a, b) for a, b in pairs)
 
 
 _on_molecules = partial(
     GraphProblem,
     sizes=MOLECULE_SIZES,
-    parse=lambda payload: (
-        Molecule.from_payload(payload, "A"),
-        Molecule.from_payload(payload, "B"),
-    ),
+    parse=lambda payload: (_read_molecule(payload, "A"), _read_molecule(payload, "B")),
     write=lambda pair, solution: ", ".join(str(list(nodes)) for nodes in solution.lists),
 )
 
@@ -212,24 +208,23 @@ def _draw_pair(rng: Random, size: int, *, has_labels: bool) -> Payload:
     payload: Payload = {}
     for key, count in (("A", size), ("B", other)):
         labels, bonds = draw_molecule(rng, count)
-        atoms: Payload = {"labels": list[Json](labels)} if has_labels else {"n": len(labels)}
+        atoms: Payload = {"labels": [*labels]} if has_labels else {"n": len(labels)}
         payload[key] = {**atoms, "bonds": [list(bond) for bond in bonds]}
     return payload
 
 
 def _find_pairing(pair: Molecules) -> Solution:
     _check_same_size(pair)
-    a, b = pair
-    return min_edit((a.labels, a.neighbours), (b.labels, b.neighbours))
+    return min_edit(*pair)
 
 
 def _value_pairing(pair: Molecules, pairing: Nodes) -> Value:
     """Value a pairing by its cost; smaller is better."""
     _check_same_size(pair)
-    a, b = pair
-    if sorted(pairing) != list(range(len(a.labels))):
-        return f"the list does not name each atom from 0 to {len(a.labels) - 1} once"
-    return edit_cost(pairing, (a.labels, a.neighbours), (b.labels, b.neighbours))
+    n = len(pair[0].labels)
+    if sorted(pairing) != list(range(n)):
+        return f"the list does not name each atom from 0 to {n - 1} once"
+    return edit_cost(pairing, *pair)
 
 
 def _check_same_size(pair: Molecules) -> None:

@@ -16,7 +16,7 @@ from whet.tasks.graphs.node_lists import final_part
 from whet.tasks.graphs.numbered_answers import Form, judge
 from whet.tasks.graphs.questions import SPANS, Question, draw_question, solve
 from whet.tasks.graphs.sources import Payload
-from whet.tasks.graphs.task import DrawnConfig, DrawnTask, make_problem
+from whet.tasks.graphs.task import DrawnConfig, DrawnTask
 from whet.types import Problem, Score
 
 _WIDE = Sizes(levels=SPANS["wide"], easy=(4, 19), hard=(20, 100))
@@ -88,13 +88,11 @@ class NumberedTask(DrawnTask):
         answer, _ = solve(Question.from_payload(payload))
         return None if answer in ("No", "0") else payload
 
-    def make(self, payload: Payload, level: float) -> Problem:
+    def answer(self, payload: Payload) -> tuple[str, str, Payload]:
         question = Question.from_payload(payload)
         answer, visited = solve(question)
         answer = shorten(self._kinds[question.kind].form, answer)
-        facts: Payload = {"nodes_searched": visited}
-        prompt = self._ask(question)
-        return make_problem(self.name, payload, prompt, answer=answer, facts=facts, level=level)
+        return self._ask(question), answer, {"nodes_searched": visited}
 
     def _parse(self, problem: Problem) -> tuple[Question, Form]:
         question = Question.from_payload(problem.payload)

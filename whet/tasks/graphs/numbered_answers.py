@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import Question, convolve
-from whet.tasks.graphs.solvers.directed import lightest_path, max_matching
 from whet.text.final_answer import last_box
 from whet.types import Score, Verdict
 
@@ -31,7 +31,7 @@ _ANSWER_YES_NO = re.compile(
 )
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
-_SAID = re.compile(
+_STATED_NUMBER = re.compile(
     r"(?:\b(?:is|are|be|of|equals)\b|[=:])[\s*$\\(]{0,6}(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)"
     r"(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}",
     re.IGNORECASE,
@@ -41,7 +41,7 @@ _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.I
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
-_SAID_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
+_STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _SHOWN = re.compile(
     r"\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
     rf"({_RUN})(?!\w)",
@@ -150,7 +150,7 @@ def _judge_path(question: Question, gold: str, text: str) -> Judgement:
         return Judgement(answer, f"the path does not lead from node {start} to node {end}")
     if not all(step in lightest for step in pairwise(path)):
         return Judgement(answer, "the path takes an edge that is not there")
-    best = lightest_path(question.n, question.weighted_edges, start, end)
+    best = lightest_path(question.weighted_edges, start, end)
     assert best is not None, "there is a path"
     return _compare_values(answer, sum(lightest[step] for step in pairwise(path)), best[0])
 
@@ -272,7 +272,7 @@ def read_walk(text: str) -> tuple[int, ...] | None:
         if inside:
             return _numbers(inside[-1])
     bare = _EDGE.sub(" ", text)
-    runs = _SAID_RUN.findall(bare) or _RUNS.findall(bare) or _RUNS.findall(text)
+    runs = _STATED_RUN.findall(bare) or _RUNS.findall(bare) or _RUNS.findall(text)
     return _numbers(runs[-1]) if runs else None
 
 
@@ -342,7 +342,7 @@ def _number_at_end(line: str) -> Fraction | None:
     line = line.strip()[-_SHORT:]
     if not _PROSE.fullmatch(line):
         return None
-    ends = [match for match in _SAID.finditer(line) if match.end() == len(line)]
+    ends = [match for match in _STATED_NUMBER.finditer(line) if match.end() == len(line)]
     return Fraction(ends[-1].group(1)) if ends else None
 
 

@@ -14,18 +14,19 @@ from typing import Any, Generic, Literal, TypeVar
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, PATH_SIZES, TOUR_SIZES, Graph, Sizes
 from whet.tasks.graphs.node_lists import Reply, read_names
-from whet.tasks.graphs.solvers.base import Solution, members
-from whet.tasks.graphs.solvers.paths import (
+from whet.tasks.graphs.paths import (
+    Solution,
     components,
     diameter,
     distance,
     layers,
+    members,
     shortest_path,
     shortest_tour,
     tour_length,
 )
-from whet.tasks.graphs.solvers.subgraphs import max_clique, max_independent_set, min_vertex_cover
 from whet.tasks.graphs.sources import Payload, authors, facts, flights, friends
+from whet.tasks.graphs.subgraphs import max_clique, max_independent_set, min_vertex_cover
 from whet.types import Json
 
 T = TypeVar("T")

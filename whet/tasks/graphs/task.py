@@ -12,12 +12,12 @@ from typing import Literal
 from whet.config import Config
 from whet.rng import derive, stream
 from whet.tasks.base import Task
-from whet.tasks.generated import split_of_id
+from whet.tasks.generated import question, split_of_id
 from whet.tasks.graphs.instance import Sizes
 from whet.tasks.graphs.molecules import MOLECULE_PROBLEMS
 from whet.tasks.graphs.node_lists import final_part
+from whet.tasks.graphs.paths import Solution
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
-from whet.tasks.graphs.solvers.base import Solution
 from whet.tasks.graphs.sources import Payload
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
@@ -55,8 +55,8 @@ class DrawnTask(Task):
         """Draw a payload of a level and a size; None where the draw is of no use."""
         raise NotImplementedError
 
-    def make(self, payload: Payload, level: float) -> Problem:
-        """Make a problem of a payload, with its answer."""
+    def answer(self, payload: Payload) -> tuple[str, str, Payload]:
+        """Write the question and the answer of a payload, with facts about the solution."""
         raise NotImplementedError
 
     def problems(self, split: Split) -> Iterator[Problem]:
@@ -69,11 +69,20 @@ class DrawnTask(Task):
             id = content_id(self.name, payload)
             if split_of_id(id) == split and id not in seen:
                 seen.add(id)
-                yield self.make(payload, level)
+                yield self._make(payload, level)
 
     def generate(self, seed: int, level: float | None = None) -> Problem:
         """Draw one problem, the same for the same seed and level."""
-        return self.make(*self._draw(derive(seed, self.name, "generate"), level))
+        return self._make(*self._draw(derive(seed, self.name, "generate"), level))
+
+    def _make(self, payload: Payload, level: float) -> Problem:
+        """Make a problem named by its payload, the facts about the solution left out."""
+        id = content_id(self.name, payload)
+        prompt, answer, facts = self.answer(payload)
+        full = {**payload, **facts}
+        split = split_of_id(id)
+        made = question(self.name, prompt, answer=answer, payload=full, level=level, split=split)
+        return replace(made, id=id)
 
     def _draw(self, seed: int, level: float | None) -> tuple[Payload, float]:
         rng = stream(seed, "graph")
@@ -106,7 +115,7 @@ class GraphTask(DrawnTask):
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
         return self.problem.draw(rng, size)
 
-    def make(self, payload: Payload, level: float) -> Problem:
+    def answer(self, payload: Payload) -> tuple[str, str, Payload]:
         solution = self.best(payload)
         facts: Payload = {
             "optimum": solution.value,
@@ -114,9 +123,7 @@ class GraphTask(DrawnTask):
             "nodes_searched": solution.nodes,
         }
         graph = self.problem.parse(payload)
-        answer = self.problem.write(graph, solution)
-        question = self.problem.ask(graph)
-        return make_problem(self.name, payload, question, answer=answer, facts=facts, level=level)
+        return self.problem.ask(graph), self.problem.write(graph, solution), facts
 
     def best(self, payload: Mapping[str, Json]) -> Solution:
         """Solve to the optimum, or to the node limit."""
@@ -128,12 +135,12 @@ class GraphTask(DrawnTask):
         Parts: `correct`, `feasible`, `value` (-1 without one), `optimum`, and `quality`, the ratio
         of the two.
         """
-        question = problem.prompt[-1].content if problem.prompt else ""
+        prompt = problem.prompt[-1].content if problem.prompt else ""
         optimum, is_proven = self._optimum(problem.payload)
         parts = dict.fromkeys(("correct", "feasible", "value", "optimum", "quality"), 0.0)
         parts |= {"value": NO_VALUE, "optimum": optimum}
         graph = self.problem.parse(problem.payload)
-        reply = self.problem.read(graph, final_part(text, question))
+        reply = self.problem.read(graph, final_part(text, prompt))
         if reply is None:
             note = "no list in square brackets as final answer"
             return Score(verdict=Verdict.NO_ANSWER, parts=parts, note=note)
@@ -187,23 +194,6 @@ class GraphTask(DrawnTask):
             return float(optimum), payload.get("proven") is not False
         solution = self.best(payload)
         return float(solution.value), solution.is_proven
-
-
-def make_problem(
-    task: str, payload: Payload, question: str, *, answer: str, facts: Payload, level: float
-) -> Problem:
-    """Make a problem named by its payload, with facts about the solution added to that."""
-    id = content_id(task, payload)
-    return Problem(
-        id=id,
-        task=task,
-        prompt=(Message(role="user", content=question),),
-        answer=answer,
-        payload={**payload, **facts},
-        level=level,
-        split=split_of_id(id),
-        source=task,
-    )
 
 
 def quality(value: float, optimum: float, goal: Goal) -> float:

@@ -39,9 +39,7 @@ class Arc(GeneratedTask):
     """Generated grid puzzles, and a grader that wants the exact grid."""
 
     name = "arc"
-
-    def __init__(self, config: ArcConfig | None = None) -> None:
-        self.config = config or ArcConfig()
+    config: ArcConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the grid of the answer with the gold one, cell by cell; whole numbers only.
@@ -53,8 +51,8 @@ class Arc(GeneratedTask):
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         depth, low, high, moves = _SHAPES[fifth(level)]
         inputs = [_draw_grid(rng, low, high) for _ in range(_NUM_PAIRS + 1)]
-        home = split_of(self.name, _json(inputs[-1]))
-        if split not in (None, home):
+        core = _json(inputs[-1])
+        if split not in (None, split_of(self.name, core)):
             return None
         outputs = inputs
         for move in [rng.choice(list(moves.values())) for _ in range(depth)]:
@@ -67,7 +65,7 @@ class Arc(GeneratedTask):
         lines = [f"Input: {json.dumps(a)} Output: {json.dumps(b)}" for a, b in pairs]
         prompt = _ASK.format(pairs="\n".join(lines), input=json.dumps(last))
         payload: dict[str, Json] = {"pairs": [[a, b] for a, b in pairs], "input": last}
-        return self.make_problem(prompt, json.dumps(answer), payload, level, home)
+        return self.make_problem(prompt, json.dumps(answer), payload, level, core=core)
 
 
 def grid_of(text: str) -> Grid | None:

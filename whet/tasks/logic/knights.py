@@ -14,21 +14,12 @@ from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import and_, or_
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from whet.errors import DataError
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
-
-
-class Statement(NamedTuple):
-    """A kind and its subject: a person for `telling-truth` and `lying`, else other statements."""
-
-    kind: str
-    person: int = 0
-    parts: "tuple[Statement, ...]" = ()
-
 
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""
@@ -63,9 +54,7 @@ class Knights(GeneratedTask):
     """Generated islands of two to ten people, and an exact grader."""
 
     name = "knights"
-
-    def __init__(self, config: KnightsConfig | None = None) -> None:
-        self.config = config or KnightsConfig()
+    config: KnightsConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare everyone's role with the gold answer: everyone once, nobody else.
@@ -78,12 +67,8 @@ class Knights(GeneratedTask):
         n = rng.randint(*_SIZES[fifth(level)])
         names = rng.sample(PEOPLE, n)
         statements = [_draw_statement(person, n, _DEPTHS[fifth(level)], rng) for person in range(n)]
-        payload: dict[str, Json] = {
-            "names": list(names),
-            "statements": [_to_form(statement) for statement in statements],
-        }
-        home = split_of(self.name, payload)
-        worlds = solutions(statements) if split in (None, home) else 0
+        payload: dict[str, Json] = {"names": list(names), "statements": statements}
+        worlds = solutions(statements)
         if worlds.bit_count() != 1:
             return None
         truth = worlds.bit_length() - 1
@@ -96,7 +81,7 @@ class Knights(GeneratedTask):
             for name, statement in zip(names, statements, strict=True)
         ]
         prompt = _ASK.format(names=everyone, statements=" ".join(says))
-        return self.make_problem(prompt, "\n".join(lines), payload, level, home)
+        return self.make_problem(prompt, "\n".join(lines), payload, level, core=payload)
 
 
 def roles_of(text: str) -> dict[str, str] | None:
@@ -113,7 +98,7 @@ def roles_of(text: str) -> dict[str, str] | None:
     return roles or None
 
 
-def solutions(statements: Sequence[Statement]) -> int:
+def solutions(statements: Sequence[Json]) -> int:
     """Try all worlds at once: bit w of the result is set where world w is consistent.
 
     Person i is a knight in the worlds whose number has bit i.
@@ -125,33 +110,23 @@ def solutions(statements: Sequence[Statement]) -> int:
     return worlds
 
 
-def statement_of(form: Json) -> Statement:
-    """Read a statement in machine form."""
-    match form:
-        case ["telling-truth" | "lying" as kind, int(person)]:
-            return Statement(kind, person)
-        case ["not" | "and" | "or" | "->" | "<=>" as kind, *parts]:
-            return Statement(kind, parts=tuple(statement_of(part) for part in parts))
-    raise DataError(f"not a statement of knights and knaves: {form!r}")
-
-
-def _table(statement: Statement, n: int) -> int:
+def _table(statement: Json, n: int) -> int:
     """List the worlds where a statement is true, as bits."""
-    if not statement.parts:
-        knight = _knight(statement.person, n)
-        return knight if statement.kind == "telling-truth" else _everywhere(n) & ~knight
-    first, *others = [_table(part, n) for part in statement.parts]
-    match statement.kind:
-        case "not":
-            return _everywhere(n) & ~first
-        case "->":
-            return _everywhere(n) & ~first | others[0]
-        case "<=>":
-            return _everywhere(n) & ~(first ^ others[0])
-        case "and":
-            return reduce(and_, others, first)
-        case _:
-            return reduce(or_, others, first)
+    match statement:
+        case ["telling-truth", int(person)]:
+            return _knight(person, n)
+        case ["lying", int(person)]:
+            return _everywhere(n) & ~_knight(person, n)
+        case ["not", part]:
+            return _everywhere(n) & ~_table(part, n)
+        case ["->", first, second]:
+            return _everywhere(n) & ~_table(first, n) | _table(second, n)
+        case ["<=>", first, second]:
+            return _everywhere(n) & ~(_table(first, n) ^ _table(second, n))
+        case ["and" | "or" as kind, first, *others]:
+            join = and_ if kind == "and" else or_
+            return reduce(join, (_table(part, n) for part in others), _table(first, n))
+    raise DataError(f"not a statement of knights and knaves: {statement!r}")
 
 
 @lru_cache(1 << 8)
@@ -163,7 +138,7 @@ def _everywhere(n: int) -> int:
     return (1 << (1 << n)) - 1
 
 
-def _draw_statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
+def _draw_statement(speaker: int, n: int, depth: int, rng: Random) -> Json:
     """Draw what someone says: about another, or two statements joined, about anyone."""
     if rng.random() < 0.2:
         other = rng.randrange(n - 1)
@@ -171,23 +146,18 @@ def _draw_statement(speaker: int, n: int, depth: int, rng: Random) -> Statement:
     return _draw_compound(n, depth, rng)
 
 
-def _draw_compound(n: int, depth: int, rng: Random) -> Statement:
+def _draw_compound(n: int, depth: int, rng: Random) -> Json:
     kind = rng.choice(tuple(_JOINS))
     if depth == 1:
-        return Statement(
-            kind, parts=tuple(_draw_atom(person, rng) for person in rng.sample(range(n), 2))
-        )
+        return [kind, *(_draw_atom(person, rng) for person in rng.sample(range(n), 2))]
     nested = _draw_compound(n, depth - 1, rng)
-    other = (
-        _draw_atom(rng.randrange(n), rng)
-        if rng.random() < 0.5
-        else _draw_compound(n, depth - 1, rng)
-    )
-    return Statement(kind, parts=(nested, other) if rng.random() < 0.5 else (other, nested))
+    is_simple = rng.random() < 0.5
+    other = _draw_atom(rng.randrange(n), rng) if is_simple else _draw_compound(n, depth - 1, rng)
+    return [kind, nested, other] if rng.random() < 0.5 else [kind, other, nested]
 
 
-def _draw_atom(person: int, rng: Random) -> Statement:
-    return Statement("telling-truth" if rng.random() < 0.5 else "lying", person)
+def _draw_atom(person: int, rng: Random) -> Json:
+    return ["telling-truth" if rng.random() < 0.5 else "lying", person]
 
 
 def _compare(roles: dict[str, str], gold: dict[str, str]) -> tuple[dict[str, float], str]:
@@ -195,18 +165,14 @@ def _compare(roles: dict[str, str], gold: dict[str, str]) -> tuple[dict[str, flo
     return {"people": right / len(gold)}, f"{right} of {len(gold)} people are told right"
 
 
-def _to_form(statement: Statement) -> Json:
-    if not statement.parts:
-        return [statement.kind, statement.person]
-    return [statement.kind, *(_to_form(part) for part in statement.parts)]
-
-
-def _write_statement(statement: Statement, names: Sequence[str], depth: int = 0) -> str:
-    if not statement.parts:
-        return f"{names[statement.person]} is a {_role(statement.kind == 'telling-truth')}"
-    parts = [_write_statement(part, names, depth + 1) for part in statement.parts]
-    sentence = _JOINS[statement.kind].format(*parts)
-    return f"({sentence})" if depth else sentence
+def _write_statement(statement: Json, names: Sequence[str], depth: int = 0) -> str:
+    match statement:
+        case [kind, int(person)]:
+            return f"{names[person]} is a {_role(kind == 'telling-truth')}"
+        case [str(kind), *parts]:
+            sentence = _JOINS[kind].format(*(_write_statement(p, names, depth + 1) for p in parts))
+            return f"({sentence})" if depth else sentence
+    raise AssertionError(f"not a statement that is drawn: {statement!r}")
 
 
 def _role(is_knight: bool) -> str:

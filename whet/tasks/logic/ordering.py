@@ -51,9 +51,7 @@ class Ordering(GeneratedTask):
     """Generated orders of three to ten things, and an exact grader."""
 
     name = "ordering"
-
-    def __init__(self, config: OrderingConfig | None = None) -> None:
-        self.config = config or OrderingConfig()
+    config: OrderingConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the order of the answer with the gold one, case aside.
@@ -68,8 +66,7 @@ class Ordering(GeneratedTask):
         names = rng.sample(CATEGORIES[plural], n)
         solution = draw_arrangement(n, 1, rng)
         order = [names[item] for item in solution.items[0]]
-        home = split_of(self.name, list(order))
-        if split not in (None, home):
+        if split not in (None, split_of(self.name, list(order))):
             return None
         clues = clues_for(solution, _KINDS[fifth(level)], rng)
         assert clues is not None, "the clues left of and right of tell any two orders apart"
@@ -78,7 +75,7 @@ class Ordering(GeneratedTask):
         prompt = _ASK.format(plural=plural, names=", ".join(names), clues="\n".join(lines))
         rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
         payload: dict[str, Json] = {"clues": rows, "names": list(names)}
-        return self.make_problem(prompt, json.dumps(order), payload, level, home)
+        return self.make_problem(prompt, json.dumps(order), payload, level, core=list(order))
 
 
 def order_of(text: str) -> list[str] | None:

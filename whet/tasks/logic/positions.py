@@ -6,8 +6,9 @@ narrows the domains of its items in place and returns False where nothing is lef
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
+from operator import or_
 from typing import NamedTuple
 
 Domains = list[int]
@@ -24,33 +25,34 @@ class Clue(NamedTuple):
     number: int = 0
 
 
-UNARY: dict[str, Callable[[int, int, int], bool]] = {
-    "first": lambda p, n, k: p == 0,
-    "last": lambda p, n, k: p == n - 1,
-    "middle": lambda p, n, k: 2 * p == n - 1,
-    "end": lambda p, n, k: p in (0, n - 1),
-    "odd": lambda p, n, k: p % 2 == 0,
-    "even": lambda p, n, k: p % 2 == 1,
-    "at": lambda p, n, k: p == k,
-    "not_at": lambda p, n, k: p != k,
+UNARY: dict[str, Callable[..., bool]] = {
+    "first": lambda n, k, p: p == 0,
+    "last": lambda n, k, p: p == n - 1,
+    "middle": lambda n, k, p: 2 * p == n - 1,
+    "end": lambda n, k, p: p in (0, n - 1),
+    "odd": lambda n, k, p: p % 2 == 0,
+    "even": lambda n, k, p: p % 2 == 1,
+    "at": lambda n, k, p: p == k,
+    "not_at": lambda n, k, p: p != k,
 }
-BINARY: dict[str, Callable[[int, int, int], bool]] = {
-    "same": lambda p, q, k: p == q,
-    "left": lambda p, q, k: p + 1 == q,
-    "right": lambda p, q, k: p == q + 1,
-    "beside": lambda p, q, k: abs(p - q) == 1,
-    "before": lambda p, q, k: p < q,
-    "after": lambda p, q, k: p > q,
-    "differ": lambda p, q, k: p != q,
-    "not_before": lambda p, q, k: p >= q,
-    "not_after": lambda p, q, k: p <= q,
-    "same_parity": lambda p, q, k: (p - q) % 2 == 0,
-    "other_parity": lambda p, q, k: (p - q) % 2 == 1,
-    "apart": lambda p, q, k: abs(p - q) == k + 1,
+"""What must hold, given the number of positions, the clue's number and the items' positions."""
+BINARY: dict[str, Callable[..., bool]] = {
+    "same": lambda n, k, p, q: p == q,
+    "left": lambda n, k, p, q: p + 1 == q,
+    "right": lambda n, k, p, q: p == q + 1,
+    "beside": lambda n, k, p, q: abs(p - q) == 1,
+    "before": lambda n, k, p, q: p < q,
+    "after": lambda n, k, p, q: p > q,
+    "differ": lambda n, k, p, q: p != q,
+    "not_before": lambda n, k, p, q: p >= q,
+    "not_after": lambda n, k, p, q: p <= q,
+    "same_parity": lambda n, k, p, q: (p - q) % 2 == 0,
+    "other_parity": lambda n, k, p, q: (p - q) % 2 == 1,
+    "apart": lambda n, k, p, q: abs(p - q) == k + 1,
 }
-TERNARY: dict[str, Callable[[int, int, int], bool]] = {
-    "between": lambda p, q, r: (q == p - 1 and r == p + 1) or (r == p - 1 and q == p + 1),
-    "amid": lambda p, q, r: q < p < r or r < p < q,
+TERNARY: dict[str, Callable[..., bool]] = {
+    "between": lambda n, k, p, q, r: sorted((q, r)) == [p - 1, p + 1],
+    "amid": lambda n, k, p, q, r: q < p < r or r < p < q,
 }
 EITHER: dict[str, Callable[[bool, bool], bool]] = {
     "one_same": lambda a, b: a != b,
@@ -58,29 +60,15 @@ EITHER: dict[str, Callable[[bool, bool], bool]] = {
     "any_differ": lambda a, b: not (a and b),
 }
 """Two pairs of items: what must hold, given whether each pair shares a position."""
+_RELATIONS = UNARY | BINARY | TERNARY
 
 
 def holds(clue: Clue, positions: Sequence[int], num_positions: int) -> bool:
     """Tell whether a clue is true of the items' positions."""
     places = [positions[item] for item in clue.items]
-    if clue.kind in BINARY:
-        return BINARY[clue.kind](places[0], places[1], clue.number)
-    if clue.kind in UNARY:
-        return UNARY[clue.kind](places[0], num_positions, clue.number)
-    if clue.kind in TERNARY:
-        return TERNARY[clue.kind](places[0], places[1], places[2])
-    return EITHER[clue.kind](places[0] == places[1], places[2] == places[3])
-
-
-def rule(clue: Clue, num_positions: int) -> Rule:
-    """Make the rule of a clue."""
-    if clue.kind in BINARY:
-        return _binary_rule(clue, num_positions)
-    if clue.kind in UNARY:
-        return _unary_rule(clue, num_positions)
-    if clue.kind in TERNARY:
-        return _ternary_rule(clue, num_positions)
-    return _either_rule(clue)
+    if clue.kind in EITHER:
+        return EITHER[clue.kind](places[0] == places[1], places[2] == places[3])
+    return _RELATIONS[clue.kind](num_positions, clue.number, *places)
 
 
 class PositionPuzzle:
@@ -90,12 +78,18 @@ class PositionPuzzle:
         self._n = num_positions
         self._starts = range(0, num_positions * num_attributes, num_positions)
         self._domains: Domains = [(1 << num_positions) - 1] * (num_positions * num_attributes)
-        self._rules: list[Rule] = [rule(clue, num_positions) for clue in clues]
+        self._rules: list[Rule] = []
+        self._is_open = True
         self.effort = 0
-        self._is_open = self._propagate(self._domains)
+        self.add(*clues)
 
-    def add(self, clue: Clue) -> None:
-        self._rules.append(rule(clue, self._n))
+    def add(self, *clues: Clue) -> None:
+        for clue in clues:
+            narrow = _make_rule(clue, self._n)
+            if clue.kind in UNARY:  # domains only shrink, so that once is enough
+                self._is_open = narrow(self._domains) and self._is_open
+            else:
+                self._rules.append(narrow)
         self._is_open = self._is_open and self._propagate(self._domains)
 
     def other(self, truth: Positions) -> Positions | None:
@@ -145,18 +139,26 @@ class PositionPuzzle:
         return True
 
 
-def _unary_rule(clue: Clue, n: int) -> Rule:
-    (item,) = clue.items
-    mask = sum(1 << p for p in range(n) if UNARY[clue.kind](p, n, clue.number))
+def _make_rule(clue: Clue, num_positions: int) -> Rule:
+    if clue.kind in EITHER:
+        return _either_rule(clue)
+    if clue.kind in BINARY:
+        return _binary_rule(clue, num_positions)
+    kind, items, number = clue
 
     def narrow(domains: Domains) -> bool:
-        domains[item] &= mask
-        return domains[item] != 0
+        before = tuple([domains[item] for item in items])
+        after = _filter(kind, number, num_positions, before)
+        if after != before:
+            for item, domain in zip(items, after, strict=True):
+                domains[item] = domain
+        return after[0] != 0
 
     return narrow
 
 
 def _binary_rule(clue: Clue, n: int) -> Rule:
+    """Do by tables what other rules do by search: clues about two items are the most common."""
     a, b = clue.items
     forward, backward = _images(clue.kind, clue.number, n)
 
@@ -171,48 +173,30 @@ def _binary_rule(clue: Clue, n: int) -> Rule:
 @lru_cache(1 << 10)
 def _images(kind: str, number: int, n: int) -> tuple[list[int], list[int]]:
     """List, for every domain of the first item, where the second may be; and the other way."""
-    is_true = BINARY[kind]
-    ahead = [sum(1 << q for q in range(n) if is_true(p, q, number)) for p in range(n)]
-    back = [sum(1 << q for q in range(n) if is_true(q, p, number)) for p in range(n)]
-    return _unions(ahead), _unions(back)
-
-
-def _unions(masks: list[int]) -> list[int]:
-    unions = [0]
-    for mask in masks:
-        unions += [union | mask for union in unions]
-    return unions
-
-
-def _ternary_rule(clue: Clue, n: int) -> Rule:
-    a, b, c = clue.items
-    kind = clue.kind
-
-    def narrow(domains: Domains) -> bool:
-        domains[a], domains[b], domains[c] = _filter_triple(
-            kind, n, domains[a], domains[b], domains[c]
-        )
-        return domains[a] != 0
-
-    return narrow
+    forward, backward = [0], [0]
+    for p in range(n):
+        ahead = sum(1 << q for q in range(n) if BINARY[kind](n, number, p, q))
+        back = sum(1 << q for q in range(n) if BINARY[kind](n, number, q, p))
+        forward += [union | ahead for union in forward]
+        backward += [union | back for union in backward]
+    return forward, backward
 
 
 @lru_cache(1 << 16)
-def _filter_triple(kind: str, n: int, first: int, second: int, third: int) -> tuple[int, int, int]:
-    """Keep the positions of each item that go with some positions of the other two."""
-    one = two = three = 0
-    for p, q, r in _triples(kind, n):
-        if first & p and second & q and third & r:
-            one |= p
-            two |= q
-            three |= r
-    return one, two, three
+def _filter(kind: str, number: int, n: int, domains: tuple[int, ...]) -> tuple[int, ...]:
+    """Keep the positions of each item that go with some positions of the others."""
+    rows = _list_true(kind, number, n, len(domains))
+    for item, domain in enumerate(domains):
+        rows = [row for row in rows if row[item] & domain]
+    return tuple(reduce(or_, (row[item] for row in rows), 0) for item in range(len(domains)))
 
 
-@lru_cache(1 << 6)
-def _triples(kind: str, n: int) -> list[tuple[int, int, int]]:
-    triples = product(range(n), repeat=3)
-    return [(1 << p, 1 << q, 1 << r) for p, q, r in triples if TERNARY[kind](p, q, r)]
+@lru_cache(1 << 10)
+def _list_true(kind: str, number: int, n: int, arity: int) -> list[tuple[int, ...]]:
+    """List the positions, as bits, of which a relation is true."""
+    rows = product(range(n), repeat=arity)
+    is_true = _RELATIONS[kind]
+    return [tuple(1 << p for p in row) for row in rows if is_true(n, number, *row)]
 
 
 def _either_rule(clue: Clue) -> Rule:

@@ -102,9 +102,6 @@ class Zebra(GeneratedTask):
     name = "zebra"
     config: ZebraConfig
 
-    def __init__(self, config: ZebraConfig | None = None) -> None:
-        self.config = config or ZebraConfig()
-
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the table of the answer with the gold one, text by text, case aside.
 
@@ -121,8 +118,7 @@ class Zebra(GeneratedTask):
         header = ["Position", *values]
         rows = [[str(n), *column] for n, column in enumerate(arrange(values, solution), 1)]
         answer = json.dumps({"header": header, "rows": rows})
-        home = split_of(self.name, answer)
-        if split not in (None, home):
+        if split not in (None, split_of(self.name, answer)):
             return None
         clues = clues_for(solution, kinds_at(clue_level(level)), rng, minimal=self.config.minimal)
         if clues is None:
@@ -139,7 +135,7 @@ class Zebra(GeneratedTask):
             "clue_level": clue_level(level),
             "clues": [[clue.kind, *clue.items] for clue in clues],
         }
-        return self.make_problem(prompt, answer, payload, level, home)
+        return self.make_problem(prompt, answer, payload, level, core=answer)
 
 
 def kinds_at(level: int) -> list[str]:
@@ -248,9 +244,7 @@ class ZebraLogic(GeneratedTask):
     """Generated puzzles of two to six houses, and a grader with the share of right cells."""
 
     name = "zebralogic"
-
-    def __init__(self, config: ZebraLogicConfig | None = None) -> None:
-        self.config = config or ZebraLogicConfig()
+    config: ZebraLogicConfig
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare every cell with the gold one, case and outer spaces aside.
@@ -277,8 +271,7 @@ class ZebraLogic(GeneratedTask):
             f"House {number}": dict(zip(values, column, strict=True))
             for number, column in enumerate(arrange(values, solution), 1)
         }
-        home = split_of(self.name, houses)
-        if split not in (None, home):
+        if split not in (None, split_of(self.name, houses)):
             return None
         clues = clues_for(solution, _HARD_KINDS if fifth(level) > 2 else _HOUSE_KINDS, rng)
         if clues is None:
@@ -286,7 +279,7 @@ class ZebraLogic(GeneratedTask):
         prompt = _write_question(values, clues, n)
         rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
         payload: dict[str, Json] = {"clues": rows, "size": [n, m]}
-        return self.make_problem(prompt, json.dumps(houses), payload, level, home)
+        return self.make_problem(prompt, json.dumps(houses), payload, level, core=houses)
 
 
 def cells_of(text: str) -> Cells | None:
@@ -329,16 +322,9 @@ def _from_table(header: Tree, rows: Tree) -> Tree:
 def _write_question(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
     items = [PHRASES[label].format(value) for label, names in values.items() for value in names]
     lines = [f"{number}. {_write_clue(clue, items)}" for number, clue in enumerate(clues, 1)]
-    lists = [
-        f" - {label}: {', '.join(f'`{value}`' for value in names)}"
-        for label, names in values.items()
-    ]
-    return _HOUSE_ASK.format(
-        n=n,
-        values="\n".join(lists),
-        clues="\n".join(lines),
-        form=json.dumps(dict.fromkeys(values, "...")),
-    )
+    lists = [f" - {label}: `{'`, `'.join(names)}`" for label, names in values.items()]
+    form = json.dumps(dict.fromkeys(values, "..."))
+    return _HOUSE_ASK.format(n=n, values="\n".join(lists), clues="\n".join(lines), form=form)
 
 
 def _write_clue(clue: Clue, items: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
-from whet.tasks.game24.rationals import combine, read
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold, split_of
+from whet.tasks.game24.lines import combine, read
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold
 from whet.types import Json, Problem, Score, Split
 
 _SHAPES = (
@@ -81,13 +81,9 @@ class Arithmetic(GeneratedTask):
         if tree is None:
             return None
         expression = write(tree)
-        home = split_of(self.name, expression)
-        if split not in (None, home):
-            return None
         asked = _ASK.format(expression=expression)
         payload: dict[str, Json] = {"expression": expression, "steps": [*_steps(tree)]}
-        answer = str(tree.value)
-        return self.make_problem(asked, answer, payload, level, home)
+        return self.make_problem(asked, str(tree.value), payload, level, core=expression)
 
 
 def write(node: Node) -> str:

@@ -13,8 +13,8 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.rationals import SYMBOLS, Expression, Value, combine, parse
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, split_of
+from whet.tasks.game24.lines import SYMBOLS, Expression, Value, combine, parse
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
 from whet.types import Json, Problem, Score, Split
 
 Use = Literal["all", "some"]
@@ -89,9 +89,6 @@ class Countdown(GeneratedTask):
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         fewest, most, highest, top = _SHAPES[fifth(level)]
         numbers = [rng.randint(1, highest) for _ in range(rng.randint(fewest, most))]
-        home = split_of(self.name, [*sorted(numbers)])
-        if split not in (None, home):
-            return None
         use = self.config.use
         has_spare = use == "some" and len(numbers) > 3
         term = _join_all(numbers[:-1] if has_spare else numbers, rng)
@@ -100,7 +97,7 @@ class Countdown(GeneratedTask):
         (target, _), answer = term
         asked = _ASK.format(target=target, numbers=" ".join(map(str, numbers)), use=_WORDS[use])
         payload: dict[str, Json] = {"numbers": list(numbers), "target": target, "use": use}
-        return self.make_problem(asked, answer, payload, level, home)
+        return self.make_problem(asked, answer, payload, level, core=[*sorted(numbers)])
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:

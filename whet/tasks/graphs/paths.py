@@ -1,17 +1,56 @@
-"""Paths over bitsets: layers, shortest paths, components, the diameter, Hamiltonian paths; tours.
+"""Sets of nodes as bit masks, and paths: shortest, lightest, Hamiltonian; tours; matchings.
 
 Shortest tours are found by dynamic programming over sets of cities (Held and Karp 1962).
 """
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.tasks.graphs.solvers.base import Solution, members
+Edge = tuple[int, int]
+
+NODE_LIMIT = 20_000
+"""Searches stop after this many nodes; their result is then unproven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The best solution known, as lists of node numbers; `is_proven` where nothing is better."""
+
+    lists: tuple[tuple[int, ...], ...]
+    value: float
+    nodes: int
+    is_proven: bool
+
+
+def members(mask: int) -> tuple[int, ...]:
+    """List the bits of a set in rising order.
+
+    >>> members(0b1101)
+    (0, 2, 3)
+    """
+    bits = []
+    while mask:
+        low = mask & -mask
+        bits.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(bits)
+
+
+def bitsets(n: int, edges: Sequence[Edge]) -> tuple[int, ...]:
+    """Give every node the set of its neighbours; a node is not its own neighbour."""
+    masks = [0] * n
+    for a, b in edges:
+        if a != b:
+            masks[a] |= 1 << b
+            masks[b] |= 1 << a
+    return tuple(masks)
 
 
 def layers(neighbours: Sequence[int], start: int) -> list[int]:
@@ -108,6 +147,62 @@ def _ways_on(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
     """List where to go from a node, the one with the fewest ways on last, to be taken first."""
     ways = members(neighbours[node] & ~seen)
     return sorted(ways, key=lambda other: -(neighbours[other] & ~seen).bit_count())
+
+
+def lightest_path(
+    edges: Sequence[tuple[int, int, int]], start: int, end: int
+) -> tuple[int, list[int]] | None:
+    """Find a path of least weight, both ways along edges (Dijkstra); None where there is none."""
+    around: dict[int, list[Edge]] = defaultdict(list)
+    for a, b, weight in edges:
+        around[a].append((b, weight))
+        around[b].append((a, weight))
+    best = {start: 0}
+    before = {start: start}
+    queue = [(0, start)]
+    while queue:
+        cost, node = heappop(queue)
+        if node == end:
+            path = [end]
+            while path[-1] != start:
+                path.append(before[path[-1]])
+            return cost, path[::-1]
+        if cost > best[node]:
+            continue
+        for other, weight in around[node]:
+            if other not in best or cost + weight < best[other]:
+                best[other] = cost + weight
+                before[other] = node
+                heappush(queue, (best[other], other))
+    return None
+
+
+def max_matching(wishes: Sequence[Edge]) -> dict[int, int]:
+    """Give as many left nodes as possible a right node of their own (augmenting paths)."""
+    around: dict[int, list[int]] = defaultdict(list)
+    for a, b in wishes:
+        around[a].append(b)
+    taken: dict[int, int] = {}
+    for start in sorted(around):
+        before: dict[int, int] = {}
+        queue = deque([start])
+        end = None
+        while queue and end is None:
+            node = queue.popleft()
+            for job in around[node]:
+                if job in before:
+                    continue
+                before[job] = node
+                if job not in taken:
+                    end = job
+                    break
+                queue.append(taken[job])
+        while end is not None:
+            node = before[end]
+            previous = next((job for job, owner in taken.items() if owner == node), None)
+            taken[end] = node
+            end = previous
+    return {node: job for job, node in taken.items()}
 
 
 MAX_CITIES = 20

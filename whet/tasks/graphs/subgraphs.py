@@ -1,16 +1,16 @@
-"""Largest cliques, common induced subgraphs, isomorphism, and small graphs within larger ones.
+"""Largest cliques, common induced subgraphs and isomorphism, each search bounded.
 
 Cliques are found by branch and bound over bitsets, bounded by greedy colouring (Tomita and Seki
 2003). Independent sets are cliques of the complement; vertex covers are what an independent set
 leaves out. Common subgraphs and isomorphism refine partitions (McSplit: McCreesh, Prosser, Trimble
-2017). A search state is a list of classes: nodes of A and of B that are joined to the pairs chosen
-so far in the same way.
+2017): a search state is a list of classes, nodes of A and of B that are joined to the pairs chosen so far in the
+same way.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.tasks.graphs.solvers.base import NODE_LIMIT, Solution, members
+from whet.tasks.graphs.paths import NODE_LIMIT, Edge, Solution, members
 
 
 def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
@@ -75,7 +75,6 @@ def _colour_greedily(neighbours: Sequence[int], candidates: int) -> tuple[list[i
     return order, colours
 
 
-Edge = tuple[int, int]
 Classes = list[tuple[int, int]]
 
 
@@ -151,31 +150,6 @@ def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
     ]
 
 
-def contains(n: int, edges: Sequence[Edge], size: int, pattern: Sequence[Edge]) -> bool:
-    """Tell whether distinct nodes can stand for a pattern's, all its directed edges among them."""
-    out = [0] * n
-    into = [0] * n
-    for a, b in edges:
-        out[a] |= 1 << b
-        into[b] |= 1 << a
-    before: list[list[tuple[int, bool]]] = [[] for _ in range(size)]
-    order = _connected_order(size, pattern)
-    rank = {node: number for number, node in enumerate(order)}
-    for a, b in pattern:
-        later, earlier, is_out = (b, a, True) if rank[b] > rank[a] else (a, b, False)
-        before[rank[later]].append((rank[earlier], is_out))
-    stack: list[tuple[int, ...]] = [()]
-    while stack:
-        chosen = stack.pop()
-        if len(chosen) == size:
-            return True
-        room = ((1 << n) - 1) & ~sum(1 << node for node in chosen)
-        for earlier, is_out in before[len(chosen)]:
-            room &= (out if is_out else into)[chosen[earlier]]
-        stack.extend((*chosen, node) for node in members(room))
-    return False
-
-
 def _split(
     classes: Classes, a: Sequence[int], b: Sequence[int], pair: Edge, *, is_strict: bool = False
 ) -> Classes:
@@ -199,12 +173,3 @@ def _by_degree(a: Sequence[int], b: Sequence[int]) -> Classes:
 
     degrees = {mask.bit_count() for mask in (*a, *b)}
     return [(of_degree(a, degree), of_degree(b, degree)) for degree in degrees]
-
-
-def _connected_order(size: int, pattern: Sequence[Edge]) -> list[int]:
-    both_ways = [*pattern, *((b, a) for a, b in pattern)]
-    order: list[int] = []
-    while len(order) < size:
-        near = [b for a, b in both_ways if a in order and b not in order]
-        order.append(near[0] if near else next(node for node in range(size) if node not in order))
-    return order

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.tasks.game24.rules import Grade, grade
+from whet.tasks.game24.task import Grade, grade
 from whet.types import Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"

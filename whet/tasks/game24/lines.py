@@ -1,0 +1,269 @@
+"""Read what a response to the 24 game may hold: exact values, expressions, and lines of them.
+
+A value is a reduced (numerator, denominator) pair. Pairs of small integers are several times faster
+than `fractions.Fraction`, and a trace or a grader meets the same few again and again, so the
+operations cache their results. An expression is whole numbers, + - * /, brackets and unary minus,
+read by a recursive descent that is bounded and never uses `eval`.
+
+    step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 12)`;
+               `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
+    roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
+    answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
+               `6 * (13 - 1 - 8)`; `no solution`
+"""
+
+import re
+from functools import lru_cache, partial
+from math import gcd
+from typing import NamedTuple
+
+Value = tuple[int, int]
+State = tuple[Value, ...]
+
+TARGET: Value = (24, 1)
+SYMBOLS = "+-*/"
+NUMBER = r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,6})?"
+"""How a value may be written: 12, -5, 8/3, 1.5. Only the ten ASCII digits count."""
+
+_CACHE_SIZE = 1 << 16
+_MAX_CHARS = 256
+_MAX_DEPTH = 32
+_MAX_LINE_CHARS = 512
+_NUMBER = re.compile(NUMBER)
+_PIECE = re.compile(r"[0-9]{1,9}|[-+*/()]")
+_EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
+_EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
+_STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
+_ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
+_ANSWER = re.compile(r"(?:reach 24!\s*)?(?:expression|answer):(.*)", re.ASCII | re.IGNORECASE)
+_DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
+_TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
+_WRAPPER = re.compile(r"\$|\\[()\[\]]")
+_SENTENCE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
+    r"(?:answer|solution|expression) is:? ",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
+_SIGNS = str.maketrans(
+    {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
+)
+
+
+@lru_cache(_CACHE_SIZE)
+def read(text: str) -> Value | None:
+    """Read a written value; None where it is none, or is over zero.
+
+    >>> read("-6/4"), read("1.5"), read("1/0")
+    ((-3, 2), (3, 2), None)
+    """
+    if not _NUMBER.fullmatch(text):
+        return None
+    if "." in text:
+        whole, _, digits = text.partition(".")
+        return reduce(int(whole + digits), 10 ** len(digits))
+    top, _, bottom = text.partition("/")
+    return reduce(int(top), int(bottom or 1))
+
+
+@lru_cache(_CACHE_SIZE)
+def write(value: Value) -> str:
+    """Write a value as the formats do: 12, -5, 8/3."""
+    top, bottom = value
+    return str(top) if bottom == 1 else f"{top}/{bottom}"
+
+
+@lru_cache(_CACHE_SIZE)
+def combine(left: Value | None, symbol: str, right: Value | None) -> Value | None:
+    """Apply an operation exactly; None where it, or what led to its operands, divides by zero."""
+    if left is None or right is None:
+        return None
+    a, b = left
+    c, d = right
+    if symbol == "*":
+        return reduce(a * c, b * d)
+    if symbol == "/":
+        return reduce(a * d, b * c)
+    return reduce(a * d + b * c if symbol == "+" else a * d - b * c, b * d)
+
+
+def reduce(top: int, bottom: int) -> Value | None:
+    """Reduce a fraction; None where it is over zero."""
+    if bottom == 0:
+        return None
+    shared = gcd(top, bottom) if bottom > 0 else -gcd(top, bottom)
+    return top // shared, bottom // shared
+
+
+@lru_cache(_CACHE_SIZE)
+def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
+    """Put the result of a step in place of its operands; None where they are missing."""
+    result = combine(a, symbol, b)
+    rest = list(before)
+    if result is None or a not in rest:
+        return None
+    rest.remove(a)
+    if b not in rest:
+        return None
+    rest.remove(b)
+    return tuple(sorted([*rest, result]))
+
+
+class Expression(NamedTuple):
+    """The value (None where it divides by zero) and the whole numbers in it, in rising order."""
+
+    value: Value | None
+    leaves: tuple[int, ...]
+
+
+def parse(text: str) -> Expression | None:
+    """Parse a whole text; None where it is no expression, or longer or deeper than any honest one.
+
+    >>> parse("8 / (3 - 8/3)")
+    Expression(value=(24, 1), leaves=(3, 3, 8, 8))
+    """
+    if len(text) > _MAX_CHARS or not _EXPRESSION.fullmatch(text):
+        return None
+    pieces = _PIECE.findall(text)[::-1]
+    leaves: list[int] = []
+
+    def take() -> str:
+        return pieces.pop() if pieces else ""
+
+    def read_chain(symbols: str, depth: int) -> Value | None:
+        """Read a sum of products, or a product of atoms."""
+        read_operand = partial(read_chain, "*/") if symbols == "+-" else read_atom
+        value = read_operand(depth)
+        while pieces and pieces[-1] in symbols:
+            value = combine(value, take(), read_operand(depth))
+        return value
+
+    def read_atom(depth: int) -> Value | None:
+        piece = take()
+        if depth > _MAX_DEPTH:
+            raise ValueError("too deep")
+        if piece == "-":
+            return combine((-1, 1), "*", read_atom(depth + 1))
+        if piece != "(":
+            leaves.append(int(piece))  # a ValueError where it is no number
+            return leaves[-1], 1
+        value = read_chain("+-", depth + 1)
+        if take() != ")":
+            raise ValueError("not closed")
+        return value
+
+    try:
+        value = read_chain("+-", 0)
+    except ValueError:
+        return None
+    return None if pieces else Expression(value, tuple(sorted(leaves)))
+
+
+class Left(NamedTuple):
+    """The numbers a line lists as left, sorted, and the cards in their expressions, if any."""
+
+    values: State
+    cards: tuple[int, ...] | None
+
+
+class StepLine(NamedTuple):
+    a: Value
+    symbol: str
+    b: Value
+    c: Value
+    left: Left | None
+    has_left: bool
+
+    def __str__(self) -> str:
+        return f"{write(self.a)} {self.symbol} {write(self.b)} = {write(self.c)}"
+
+
+class RollBackLine(NamedTuple):
+    left: Left | None
+
+
+class AnswerLine(NamedTuple):
+    """A claim: an expression (None where it cannot be read), or that there is no solution."""
+
+    text: str
+    expression: Expression | None
+    is_no_solution: bool
+
+
+Line = StepLine | RollBackLine | AnswerLine | None
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a response into its lines without blank ones, × ÷ − written as * / -."""
+    if not text.isascii():
+        text = text.translate(_SIGNS)
+    return [stripped for line in text.split("\n") if (stripped := line.strip())]
+
+
+@lru_cache(1 << 15)
+def read_line(line: str) -> Line:
+    """Read a line; None where it is nothing a response may hold, or longer than any honest one."""
+    if len(line) > _MAX_LINE_CHARS:
+        return None
+    line = _strip_dress(line) if _DRESS.search(line) else line
+    if match := _STEP.fullmatch(line):
+        return _read_step(match)
+    if match := _ROLL_BACK.fullmatch(line):
+        return RollBackLine(_read_left(match[1] or ""))
+    return read_answer(line)
+
+
+def read_answer(line: str) -> AnswerLine | None:
+    """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
+    match = _ANSWER.fullmatch(line)
+    text = match[1].strip() if match else line
+    if text.lower().rstrip(".") == "no solution":
+        return AnswerLine("no solution", None, True)
+    body, equals, claim = text.partition("=")
+    expression = None if equals and claim.strip() != "24" else parse(body.strip())
+    if match is None and (expression is None or (not equals and len(expression.leaves) < 4)):
+        return None
+    return AnswerLine(text, expression, False)
+
+
+def _strip_dress(line: str) -> str:
+    """Strip bold, formulas and a sentence from around a line: `The answer is $4 \\times 6$.`"""
+    line = _BOLD.sub(r"\1", line)
+    for _ in range(3):
+        line = _FRACTION.sub(r"((\1)/(\2))", line)
+    line = _TIMES.sub("*", line).replace("\\div", "/")
+    line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
+    line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
+    if match := _BOX.fullmatch(line):
+        line = f"{match[1] or ''}{match[2]}{match[3] or ''}"
+    return line.rstrip(". ")
+
+
+def _read_step(match: re.Match[str]) -> StepLine | None:
+    *equation, left, left_in_brackets = match.groups()
+    a, b, c = map(read, (equation[0], *equation[2:]))
+    if a is None or b is None or c is None:
+        return None
+    text = left if left_in_brackets is None else left_in_brackets
+    return StepLine(a, match[2], b, c, None if text is None else _read_left(text), text is not None)
+
+
+def _read_left(text: str) -> Left | None:
+    """Read numbers between commas or spaces; `(13 - 1) = 12` is 12 with where it came from."""
+    values: list[Value] = []
+    cards: list[int] = []
+    for item in text.split(","):
+        origin, equals, numbers = item.rpartition("=")
+        expression = parse(origin.strip()) if equals else None
+        item_values = [value for word in numbers.split() if (value := read(word)) is not None]
+        if len(item_values) < len(numbers.split()):
+            return None
+        if equals and (expression is None or item_values != [expression.value]):
+            return None
+        values += item_values
+        cards += expression.leaves if expression else [value[0] for value in item_values]
+    if not 1 <= len(values) <= 4:
+        return None
+    return Left(tuple(sorted(values)), tuple(sorted(cards)) if "=" in text else None)

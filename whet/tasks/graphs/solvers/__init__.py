@@ -1,1 +1,0 @@
-"""Exact solvers for small graphs, over node numbers and bitsets."""
