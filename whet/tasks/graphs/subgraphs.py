@@ -3,8 +3,8 @@
 Cliques are found by branch and bound over bitsets, bounded by greedy colouring (Tomita and Seki
 2003). Independent sets are cliques of the complement; vertex covers are what an independent set
 leaves out. Common subgraphs and isomorphism refine partitions (McSplit: McCreesh, Prosser, Trimble
-2017): a search state is a list of classes, nodes of A and of B that are joined to the pairs chosen so far in the
-same way.
+2017): a search state is a list of classes, nodes of A and of B that are joined to the pairs chosen
+so far in the same way.
 """
 
 from collections.abc import Sequence
