@@ -14,13 +14,8 @@ from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfi
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import (
-    GatherConfig,
-    GroupRequest,
-    RolloutQueue,
-    collect_groups,
-    gather,
-)
+from whet.rollout.collect import GroupRequest, collect_groups
+from whet.rollout.gather import GatherConfig, RolloutQueue, gather
 from whet.store.run import RunStore
 from whet.tasks.base import Task
 from whet.tasks.registry import build_task
