@@ -313,7 +313,7 @@ class Feed:
             }:
                 self._positions = [int(str(position)) for position in positions]
                 self._rates = {id: float(str(rate)) for id, rate in rates.items()}
-                self._rests = {id: int(str(rest)) for id, rest in rests.items()}
+                self._rests = {id: int(str(count)) for id, count in rests.items()}
                 self._num_passed_over = num
             case _:
                 reason = "does not say where the problems stand"

@@ -306,10 +306,10 @@ class PackedAttention:
     ) -> None:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
-        self.tiles_W2: Tensor | None = None
+        self.tiles_K2: Tensor | None = None
         if lengths_S.device.type in TRITON_DEVICES:
             tokens = int(lengths_S.sum()) if tokens is None else tokens
-            self.tiles_W2 = tile_table(self.starts_S1, tokens)
+            self.tiles_K2 = tile_table(self.starts_S1, tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         return self.mix(*split_heads(qkv_TX, spec), spec.options)
@@ -318,7 +318,7 @@ class PackedAttention:
         self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, options: AttentionOptions = CAUSAL
     ) -> Tensor:
         return packed_attention(
-            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_W2, options=options
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_K2, options=options
         )
 
 

@@ -98,9 +98,14 @@ def data_error(problem: Problem, needs: str, value: object) -> DataError:
     return DataError(f"problem {problem.id} needs {needs}, not {repr(value)[:100]}")
 
 
+def is_solvable(problem: Problem) -> bool:
+    """Whether a problem may have a solution: it is not marked as having none."""
+    return problem.payload.get("solvable") is not False
+
+
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
-    return [problem for problem in problems if problem.payload.get("solvable") is not False]
+    return [problem for problem in problems if is_solvable(problem)]
 
 
 def settings_class(kind: type[Task]) -> type[Config] | None:
