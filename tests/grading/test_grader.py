@@ -27,7 +27,7 @@ from troublesome import (
 )
 
 from whet.errors import ConfigError, DataError, TrainError
-from whet.grading.grader import Grader
+from whet.grading.grader import BATCH_SECONDS, Grader, Pace
 from whet.grading.limits import Limits
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.qa.judge import Judge, JudgeConfig
@@ -331,6 +331,25 @@ def test_an_answer_is_blamed_for_the_third_worker_that_dies_with_it() -> None:
 
     assert score.verdict is Verdict.UNSCORED
     assert grader.num_lost == 3
+
+
+def test_deaths_are_counted_and_blamed_also_after_a_worker_that_left() -> None:
+    with Grader(Trouble(), Limits(workers=1, memory=1 << 25, unscored_share=1.0)) as grader:
+        graded(grader, "leak 20_000_000", "die")
+        assert grader.num_lost == 1
+
+        (score,) = graded(grader, "x" * 50_000_000)
+
+    assert score.verdict is Verdict.UNSCORED
+    assert grader.num_lost == 4
+
+
+def test_a_batch_is_sized_by_the_time_of_one_answer_however_many_come_together() -> None:
+    pace = Pace()
+    for size in (1, 8, 64) * 40:
+        pace.update(seconds=size * BATCH_SECONDS / 50.5, count=size)
+
+    assert pace.batch == 50
 
 
 def test_every_character_survives_the_way(pool: Grader) -> None:
