@@ -25,7 +25,7 @@ from whet.models.sizes import SIZES
 from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
-from whet.store.run import RunStore
+from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import TaskConfig, build_task, make_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
@@ -168,9 +168,9 @@ def generate(
 
 def read_run(folder: str | Path) -> RunTables:
     """Read a run folder, also one that is still being written; of a pipeline, name a stage's."""
-    stages = sorted(file.parent.name for file in Path(folder).glob("[0-9]*-*/config.toml"))
-    if stages:
-        raise DataError(f"{folder} is a pipeline; name one of its stages: {', '.join(stages)}")
+    if stages := stage_folders(Path(folder)):
+        listed = ", ".join(stage.name for stage in stages)
+        raise DataError(f"{folder} is a pipeline; name one of its stages: {listed}")
     run = RunStore.view(Path(folder))
     rows = run.metrics()
     names = dict.fromkeys(name for row in rows for name in row)

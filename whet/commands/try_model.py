@@ -13,7 +13,7 @@ from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive
 from whet.store.files import writing
-from whet.store.run import model_folder
+from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import build_task, read_task_config
 from whet.track.progress import console
@@ -91,10 +91,9 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
 
 def _task(location: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
-    for file in (
-        Path(location) / "config.toml",
-        *sorted(Path(location).glob("[0-9][0-9]-*/config.toml"), reverse=True),
-    ):
+    folder = Path(location)
+    for run_folder in (folder, *reversed(stage_folders(folder))):
+        file = RunStore(run_folder, lock=None).config_file
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
             return build_task(read_task_config(table))
     return None

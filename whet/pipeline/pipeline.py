@@ -193,7 +193,8 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
 def _run_one(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
-    key_file = folder / "stage.json"
+    earlier = RunStore(folder, lock=None)
+    key_file = earlier.stage_file
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
@@ -203,12 +204,12 @@ def _run_one(
             f"the old result moves to {aside}"
         )
         before = {}
-    if before.get("seconds") is not None and (folder / "summary.json").is_file():
+    if before.get("seconds") is not None and earlier.is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
-    spent = _spent(before, folder)
+    spent = _spent(before, earlier.metrics_file)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*_irrelevant(stage), *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flat(to_table(stage))}
@@ -245,12 +246,11 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         ) from None
 
 
-def _spent(before: Mapping[str, Json], folder: Path) -> float:
+def _spent(before: Mapping[str, Json], metrics: Path) -> float:
     """Add up the seconds of earlier tries; one that was killed lasted until its last written
     metric."""
     spent = float(str(before.get("spent", 0.0)))
     began = before.get("began")
-    metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)
     return spent
