@@ -84,3 +84,10 @@ def test_a_response_that_nothing_predicts_is_refused() -> None:
 
 def test_targets_are_counted_from_the_start_of_the_response() -> None:
     assert [example.num_targets for example in _examples()] == [2, 2]
+
+
+def test_no_examples_make_an_empty_batch() -> None:
+    batch = to_batch([], torch.device("cpu"))
+
+    assert (len(batch.tokens_T), len(batch.label_M), len(batch.weight), batch.longest) == (0,) * 4
+    assert not any(batch.per_token().values())

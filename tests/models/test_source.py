@@ -17,9 +17,11 @@ TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> None:
     source = ModelSource(new="tiny", positions=32)
 
-    model, tokenizer = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    again, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    other, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=5)
+    model, tokenizer = open_model(
+        source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4
+    )
+    again, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4)
+    other, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=5)
 
     assert (model.cfg.vocab_size, model.cfg.max_positions) == (tokenizer.vocab_size, 32)
     assert len(tokenizer.encode("42")) == 1
@@ -29,12 +31,14 @@ def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> N
 
 def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path) -> None:
     source = ModelSource(new="tiny", positions=32)
-    model, tokenizer = open_model(source, dtype=torch.bfloat16, texts=TEXTS, seed=4)
+    model, tokenizer = open_model(
+        source, dtype=torch.bfloat16, device=torch_device(), texts=TEXTS, seed=4
+    )
     save_model(model, tmp_path)
     tokenizer.save(tmp_path)
 
     stored = ModelSource(path=str(tmp_path))
-    loaded, _ = open_model(stored, dtype=torch.bfloat16, texts=[], seed=0)
+    loaded, _ = open_model(stored, dtype=torch.bfloat16, device=torch_device(), texts=[], seed=0)
 
     assert model.rope_PD.dtype == loaded.rope_PD.dtype == torch.float32
     assert torch.equal(model.rope_PD, loaded.rope_PD)
@@ -45,7 +49,11 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
     policy.save(tmp_path)
 
     model, tokenizer = open_model(
-        ModelSource(path=str(tmp_path)), dtype=torch.float32, texts=[], seed=0
+        ModelSource(path=str(tmp_path)),
+        dtype=torch.float32,
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
 
     assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
@@ -70,7 +78,9 @@ def test_a_source_that_says_nothing_or_too_much_is_refused(
 
 def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
     with pytest.raises(ConfigError, match="training texts"):
-        open_model(ModelSource(new="tiny"), dtype=torch.float32, texts=[], seed=0)
+        open_model(
+            ModelSource(new="tiny"), dtype=torch.float32, device=torch_device(), texts=[], seed=0
+        )
 
 
 def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:

@@ -7,7 +7,7 @@ Shapes: T tokens, I in, O out, K rank.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,7 +22,14 @@ from torch.nn import functional as F
 from whet.config import Config
 from whet.errors import DataError
 from whet.models.config import ModelConfig
-from whet.models.load import ADAPTER_CONFIG, fill_weights, read_json, write_json
+from whet.models.load import (
+    ADAPTER_CONFIG,
+    fill_weights,
+    load_weights,
+    read_json,
+    save_model,
+    write_json,
+)
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
@@ -270,6 +277,22 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
     fill_weights(folder / WEIGHTS, wanted, str(model.device))
     if wanted:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
+
+
+def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+    """Write a Hugging Face folder, or one of adapters in peft's format."""
+    if isinstance(model, LoraTransformer):
+        save_adapters(model, folder)
+    else:
+        save_model(model, folder, eos_tokens=eos_tokens)
+
+
+def load_trained(model: Transformer, folder: Path) -> None:
+    """Load what `save_trained` wrote, in place: all weights, or the adapters."""
+    if isinstance(model, LoraTransformer):
+        load_adapters(model, folder)
+    else:
+        load_weights(model, folder)
 
 
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:

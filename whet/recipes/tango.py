@@ -267,7 +267,11 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
     model, tokenizer = open_model(
-        cfg.verifier, dtype=torch_dtype(cfg.verifier_train.dtype), texts=[], seed=cfg.seed
+        cfg.verifier,
+        dtype=torch_dtype(cfg.verifier_train.dtype),
+        device=session.policy.model.device,
+        texts=[],
+        seed=cfg.seed,
     )
     policy = build_policy(
         model,

@@ -12,7 +12,7 @@ from pydantic import Field
 from whet.data.problems import some_problems_of
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.models.source import Dtype, open_model, torch_dtype
+from whet.models.source import Dtype, open_model, torch_device, torch_dtype
 from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
@@ -46,7 +46,9 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
-    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
+    )
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
     with Grader(task, cfg.grading) as grader:
         solved = collect(

@@ -16,16 +16,16 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import is_too_far, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend
-from whet.data.examples import Example
+from whet.data.examples import Example, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
 from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, Metrics, average, divide, weigh
+from whet.train.learner import Learner, Metrics, average, divide, split_minibatches, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, reference_of, with_reference
+from whet.train.policy import Policy, with_reference
 from whet.types import Group, Json, Rollout
 
 
@@ -50,11 +50,7 @@ class RLTrainer:
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
-        self.reference = (
-            reference_of(policy.model, offload=train.offload_reference)
-            if self.algo.needs_reference
-            else None
-        )
+        self.reference = policy.reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
         self.learner = policy.learner(train, steps=policy_steps(self.algo, critic, steps))
         self.baseline: State = {}
@@ -83,8 +79,7 @@ class RLTrainer:
         self.learner.make_room(examples)
         with clock.measure("score"):
             if self.reference is not None:
-                micro_tokens = self.learner.cfg.micro_tokens
-                examples = with_reference(examples, self.reference, micro_tokens)
+                examples = with_reference(examples, self.reference)
             if self.critic is not None:
                 examples = with_values(examples, self.critic)
         examples, self.baseline = credit(
@@ -208,9 +203,7 @@ def _credit_outcome(
     totals = [[reward - float(next(rest).sum()) for reward in group] for group in rewards]
     advantages, state = algo.advantage(totals, state)
     flat = [value for group in advantages for value in group]
-    credited = [
-        replace(example, advantage=value) for example, value in zip(examples, flat, strict=True)
-    ]
+    credited = with_field(examples, "advantage", flat)
     return credited, [max(group) > min(group) for group in totals for _ in group], state
 
 
@@ -265,7 +258,8 @@ def update_policy(
     if algo.needs_old:
         examples = with_old(examples, learner)
     collected: list[Metrics] = []
-    batches = _minibatches(examples, algo.minibatches, seed)
+    source = stream(seed, "minibatches") if algo.minibatches > 1 else None
+    batches = split_minibatches(examples, algo.minibatches, source)
     num_skipped = 0
     for index, batch in enumerate(batches):
         live = [
@@ -289,10 +283,7 @@ def update_policy(
 
 def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
     """Add the log-probabilities at the start of a step, with which ratios compare."""
-    return [
-        replace(example, old_logprob=logprob)
-        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
-    ]
+    return with_field(examples, "old_logprob", learner.logprobs(examples))
 
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
@@ -309,10 +300,3 @@ def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tup
     if is_skipped and stop.action != "zero":
         return metrics, True
     return metrics | learner.optim_step(), is_skipped
-
-
-def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
-    order = list(examples)
-    if count > 1:
-        stream(seed, "minibatches").shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]
