@@ -88,7 +88,7 @@ def test_an_update_is_in_the_engine_at_once_and_bit_for_bit() -> None:
 
     done, examples = sampled(policy.engine, requests())
     for item, logprobs in zip(examples, score_examples(policy.model, examples, 4096), strict=True):
-        np.testing.assert_array_equal(done[item.rollout].logprobs, logprobs)
+        np.testing.assert_array_equal(done[item.rollout_id].logprobs, logprobs)
     assert {completion.version for completion in done.values()} == {1}
     assert any(len(before[id].tokens) != len(done[id].tokens) for id in done) or any(
         (before[id].logprobs != done[id].logprobs).any() for id in done
@@ -150,7 +150,7 @@ def test_trained_adapters_are_in_the_engine_and_the_weights_below_stay() -> None
     done, examples = sampled(policy.engine, requests((3, 70, 200), new=30))
 
     gaps = [
-        np.abs(done[item.rollout].logprobs - logprobs).max()
+        np.abs(done[item.rollout_id].logprobs - logprobs).max()
         for item, logprobs in zip(examples, score_examples(adapted, examples, 4096), strict=True)
     ]
     assert max(gaps) < 0.25  # two bfloat16 sums of other shapes; other adapters are nats away

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from whet.errors import ConfigError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.testing.tiny import tiny_policy
+from whet.models.transformer import initialise
+from whet.testing.tiny import tiny_model, tiny_policy
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 
@@ -40,8 +41,8 @@ def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path)
     stored = ModelSource(path=str(tmp_path))
     loaded, _ = open_model(stored, dtype=torch.bfloat16, device=torch_device(), texts=[], seed=0)
 
-    assert model.rope_PD.dtype == loaded.rope_PD.dtype == torch.float32
-    assert torch.equal(model.rope_PD, loaded.rope_PD)
+    assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
+    assert torch.equal(model.rope_CD, loaded.rope_CD)
 
 
 def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
@@ -89,3 +90,18 @@ def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
     assert torch_dtype("auto") == (
         torch.bfloat16 if torch_device().type == "cuda" else torch.float32
     )
+
+
+def test_new_residual_outputs_are_scaled_down_by_depth() -> None:
+    model = tiny_model()
+    initialise(model, 0)
+    shrink = (2 * model.cfg.num_layers) ** -0.5
+    for weight, scale in (
+        (model.layers[0].qkv.weight, 1.0),
+        (model.layers[0].mlp.gate_up.weight, 1.0),
+        (model.layers[0].out.weight, shrink),
+        (model.layers[0].mlp.down.weight, shrink),
+    ):
+        assert float(weight.detach().std()) == pytest.approx(
+            scale * weight.shape[1] ** -0.5, rel=0.1
+        )

@@ -29,11 +29,11 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
 from whet.testing.fakes import rollout, sum_problem
-from whet.track.metrics import Metrics, Tracker
+from whet.track.metrics import Tracker
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
-from whet.types import Group, Rollout, Score, Verdict
+from whet.types import Group, Metrics, Rollout, Score, Verdict
 
 
 class Job(Config):
@@ -84,7 +84,7 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
     )
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    parts = {"patience": EmptyStepLimit()}
+    parts = {"empty_steps": EmptyStepLimit()}
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, parts=parts
     )
@@ -92,7 +92,7 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
-        kept.parts["patience"].num_empty = step
+        kept.parts["empty_steps"].num_empty = step
         kept.after(step, Notes())
 
 
@@ -132,7 +132,7 @@ def test_a_resumed_run_knows_the_best_validation_of_the_past(
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([0.2, 0.4], example))
         start = kept.resume()
-        assert (start, kept.parts["patience"].num_empty) == (6, 6)
+        assert (start, kept.parts["empty_steps"].num_empty) == (6, 6)
         walk(kept, start, 10)
         assert kept.result()[0] == 4
         assert kept.best.value == 0.5

@@ -89,8 +89,8 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
         item = type(item)(
             tokens=np.concatenate([prompt, answer.tokens]),
             start=3,
-            group="g",
-            rollout="r",
+            group_id="g",
+            rollout_id="r",
             sampling_logprob=answer.logprobs,
         )
         return answer.tokens.tolist(), answer.logprobs, score_examples(policy.model, [item], 256)[0]

@@ -54,8 +54,9 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
-    def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        terms = replace(given, old_logprob=given.sampling_logprob) if cfg.old == "engine" else given
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        if cfg.old == "engine":
+            terms = replace(terms, old_logprob=terms.sampling_logprob)
         ratio_M = _ratio(preset, terms)
         token_M = losses.token_ratio(terms)
         moved_M = token_M if preset.ratio == "one" else ratio_M

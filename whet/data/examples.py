@@ -31,8 +31,8 @@ class Example(PerToken[Floats]):
     tokens: Tokens
     start: int
     """Index of the first response token; at least 1, since something must predict it."""
-    group: str
-    rollout: str
+    group_id: str
+    rollout_id: str
     temperature: float = 1.0
     advantage: float | Floats = 0.0
     """Of every response token, or of each."""
@@ -199,7 +199,7 @@ def pack(
         if is_padded:
             size = len(unit) * _width(unit, lengths)
         if size > token_budget:
-            names = " and ".join(examples[index].rollout for index in unit)
+            names = " and ".join(examples[index].rollout_id for index in unit)
             what = f"example {names} has" if len(unit) == 1 else f"the pair of {names} takes"
             raise DataError(
                 f"{what} {size} tokens, more than train.micro_tokens = {token_budget}; "
@@ -281,12 +281,10 @@ class Merged:
     """A place of each token in T; of several, any."""
     node_T: Indices
     """Which of U each token is; -1 for the last of a sequence, which predicts nothing."""
-    node_C: Indices
+    node_SC: Indices
     """Which of U stands in each cell; past the end of a line, its last one again."""
     cell_U: Indices
-    """A cell of each token."""
-    longest: int
-    """Cells of a line."""
+    """A cell of each token, counted through all lines."""
 
 
 def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
@@ -319,9 +317,8 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
     return Merged(
         first_U=np.concatenate(first_U),
         node_T=node_T,
-        node_C=node_SC.reshape(-1),
+        node_SC=node_SC,
         cell_U=np.concatenate(cell_U),
-        longest=longest,
     )
 
 

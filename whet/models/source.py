@@ -2,7 +2,6 @@
 
 import gc
 from pathlib import Path
-from typing import Literal
 
 import torch
 from pydantic import field_validator, model_validator
@@ -17,8 +16,7 @@ from whet.rng import derive
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_pieces
-
-Dtype = Literal["auto", "float32", "bfloat16"]
+from whet.types import Dtype
 
 
 class ModelSource(Config):
@@ -85,7 +83,7 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
     model.to(device=device, dtype=dtype)
-    model.rope_PD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
+    model.rope_CD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
     return model, tokenizer
 
 

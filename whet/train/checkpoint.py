@@ -37,9 +37,9 @@ def save_training(
     learner.save(folder)
     (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
     for name, (other_policy, other_learner) in (others or {}).items():
-        own = folder / OTHERS / name
-        own.mkdir(parents=True)
-        save_training(own, other_policy, other_learner, {})
+        other_folder = folder / OTHERS / name
+        other_folder.mkdir(parents=True)
+        save_training(other_folder, other_policy, other_learner, {})
 
 
 def load_training(

@@ -17,10 +17,10 @@ from whet.config import Config
 from whet.data.examples import Example, with_field
 from whet.errors import ConfigError, DataError
 from whet.rng import stream
-from whet.train.learner import Learner, Metrics, average, split_minibatches, weigh
+from whet.train.learner import Learner, average, split_minibatches, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy
-from whet.types import Json
+from whet.types import Json, Metrics
 
 FOLDER = "critic"
 

@@ -25,9 +25,7 @@ from whet.models.lora import load_trained, save_trained, twin
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
-from whet.types import Floats
-
-Metrics = dict[str, float]
+from whet.types import Floats, Metrics
 
 OPTIMIZER, VALUE_HEAD = "optimizer.safetensors", "value_head.safetensors"
 CPU_TOKENS = 4096
@@ -284,13 +282,13 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
         return hidden_TH[batch.source_M]
     merged = merge_prefixes(batch.tokens_T.numpy(), batch.lengths_S.numpy())
-    first_U, node_T, node_C, cell_U = map(
-        torch.from_numpy, (merged.first_U, merged.node_T, merged.node_C, merged.cell_U)
+    first_U, node_T, node_SC, cell_U = map(
+        torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
     )
     hidden_UH: Tensor = model(
         batch.tokens_T[first_U],
         batch.positions_T[first_U],
-        MergedAttention(node_C, cell_U, merged.longest),
+        MergedAttention(node_SC, cell_U),
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 

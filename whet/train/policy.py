@@ -23,7 +23,7 @@ from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
 from whet.train.learner import Learner, LocalLearner, Scorer, ValueModel, score_examples
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.offload import host_room
+from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
 from whet.types import Floats
 
@@ -118,7 +118,7 @@ class Reference(Scorer):
         self.device = model.device
         self.offloaded = list(offloaded)
         for weight in self.offloaded:
-            weight.data = host_room(weight.shape, weight.dtype).copy_(weight.detach())
+            weight.data = host_zeros(weight.shape, weight.dtype).copy_(weight.detach())
 
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self._on_device():

@@ -23,10 +23,10 @@ from whet.rollout.collect import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, Metrics, average, divide, split_minibatches, weigh
+from whet.train.learner import Learner, average, divide, split_minibatches, weigh
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, with_reference
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Metrics, Rollout
 
 
 class RLTrainer:
@@ -87,7 +87,7 @@ class RLTrainer:
         )
         if group_weights is not None:
             examples = [
-                replace(example, advantage=example.advantage * group_weights[example.group])
+                replace(example, advantage=example.advantage * group_weights[example.group_id])
                 for example in examples
             ]
         with clock.measure("update"):
@@ -147,8 +147,8 @@ def to_example(rollout: Rollout, temperature: float) -> Example:
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
         start=len(rollout.prompt_tokens),
-        group=rollout.group,
-        rollout=rollout.id,
+        group_id=rollout.group,
+        rollout_id=rollout.id,
         temperature=temperature or 1.0,
         sampling_logprob=completion.logprobs,
     )
@@ -166,13 +166,15 @@ def credit(
 
     `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
     """
-    assert [item.rollout for item in examples] == [item.id for item in selection.rollouts], (
+    assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
     )
     credited, is_live, state = _credit_outcome(selection.groups, examples, algo, state)
     if algo.whitens:
         white = whiten([_per_token(item) for item in credited], is_live)
-        credited = [_with_advantage(*both) for both in zip(credited, white, strict=True)]
+        credited = [
+            _with_advantage(item, array) for item, array in zip(credited, white, strict=True)
+        ]
     if algo.step_credit is not None:
         answers = [
             [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
@@ -184,7 +186,7 @@ def credit(
             _with_advantage(item, blend(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
         ]
-    return [item for item in credited if item.rollout not in selection.masked], state
+    return [item for item in credited if item.rollout_id not in selection.masked], state
 
 
 def _credit_outcome(
@@ -199,8 +201,8 @@ def _credit_outcome(
             _credit_tokens(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)
         ]
         return credited, [True] * len(credited), state
-    rest = iter(penalties)
-    totals = [[reward - float(next(rest).sum()) for reward in group] for group in rewards]
+    next_penalty = iter(penalties)
+    totals = [[reward - float(next(next_penalty).sum()) for reward in group] for group in rewards]
     advantages, state = algo.advantage(totals, state)
     flat = [value for group in advantages for value in group]
     credited = with_field(examples, "advantage", flat)
