@@ -190,7 +190,11 @@ def measure(
     before = left_over(spec.work.device)
     model = drawn(spec.work)
     engine = engine_of(spec, model)
-    reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
+    reference = (
+        reference_of(model, train.micro_tokens, offload=train.offload_reference)
+        if pair.kl
+        else None
+    )
     memory = DeviceMemory(model.device)
     memory.add(engine)
     learner = LocalLearner(model, train, steps=1000, memory=memory)
@@ -224,9 +228,7 @@ def step(
     # before.
     learner.make_room(examples)
     if reference is not None:
-        read, found["read"] = meter.of(
-            lambda: with_reference(examples, reference, learner.cfg.micro_tokens)
-        )
+        read, found["read"] = meter.of(lambda: with_reference(examples, reference))
         examples = read
     _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)

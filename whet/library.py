@@ -93,7 +93,7 @@ def load_model(
     """
     from whet.data.views import texts
     from whet.engine.native import NativeConfig
-    from whet.models.source import ModelSource, open_model, torch_dtype
+    from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
     from whet.train.policy import build_policy
 
     name = str(model)
@@ -108,7 +108,7 @@ def load_model(
         source = ModelSource(new=name, positions=positions)
         known_texts = texts(solve(task, islice(task.problems("sft"), TOKENIZER_PROBLEMS)))
     transformer, tokenizer = open_model(
-        source, dtype=torch_dtype("auto"), texts=known_texts, seed=seed
+        source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
     return build_policy(transformer, tokenizer, NativeConfig(), name=name)
 

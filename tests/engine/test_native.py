@@ -58,8 +58,8 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group="",
-            rollout=request.id,
+            group_id="",
+            rollout_id=request.id,
             temperature=request.sampling.temperature,
         )
         for request in requests
@@ -295,8 +295,8 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group="",
-            rollout=request.id,
+            group_id="",
+            rollout_id=request.id,
         )
         for request in requests
     ]

@@ -43,7 +43,7 @@ def capped_model() -> CappedTransformer:
 
 def example(tokens: Tokens) -> Example:
     joined = np.concatenate([PROMPT, tokens])
-    return Example(tokens=joined, start=len(PROMPT), group="g", rollout="r", temperature=0.7)
+    return Example(tokens=joined, start=len(PROMPT), group_id="g", rollout_id="r", temperature=0.7)
 
 
 def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:

@@ -67,7 +67,7 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
     assert first.tokens.dtype == np.int32
     assert (first.start, first.num_targets, first.temperature) == (2, 3, 0.7)
     assert (first.advantage, second.advantage) == (0.5, -0.5)
-    assert (first.rollout, first.group) == (siblings[0].id, siblings[0].group)
+    assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group)
     assert first.sampling_logprob is not None
     np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
     assert state == {}
@@ -230,7 +230,7 @@ def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
 
     examples, _ = credit(selection, flatten(selection, temperature=1.0), DR_GRPO, {})
 
-    assert [item.rollout for item in examples] == [groups[0][0].id, groups[0][2].id]
+    assert [item.rollout_id for item in examples] == [groups[0][0].id, groups[0][2].id]
     assert [item.advantage for item in examples] == [0.5, 0.0]
 
 

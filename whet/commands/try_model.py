@@ -10,7 +10,7 @@ from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge, open_model, torch_dtype
+from whet.models.source import ModelSource, merge, open_model, torch_device, torch_dtype
 from whet.rng import derive
 from whet.store.files import writing
 from whet.store.run import RunStore, model_folder, stage_folders
@@ -41,7 +41,11 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     """Print the model's answers to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
     model, tokenizer = open_model(
-        ModelSource(path=location), dtype=torch_dtype("auto"), texts=[], seed=0
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
     policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=location)
     task = _task(location)

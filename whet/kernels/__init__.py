@@ -49,7 +49,7 @@ class AttentionSpec:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    rope_PD: Tensor
+    rope_CD: Tensor
     positions_T: Tensor | None
     """Rows of the table; None where it has one row per token."""
     q_norm_D: Tensor | None

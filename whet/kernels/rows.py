@@ -141,9 +141,9 @@ def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Te
         if not torch.is_grad_enabled():
             return triton_rows.rope_forward(qkv_TX, spec)
         pair: Pair = triton_rows.rope_forward, triton_rows.rope_backward
-    elif has_kernels and c_kernels(qkv_TX, spec.rope_PD, spec.q_norm_D, spec.k_norm_D):
+    elif has_kernels and c_kernels(qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D):
         if spec.positions_T is not None:
-            spec = replace(spec, rope_PD=spec.rope_PD[spec.positions_T], positions_T=None)
+            spec = replace(spec, rope_CD=spec.rope_CD[spec.positions_T], positions_T=None)
         pair = _rope_forward, _rope_backward
     else:
         return plain_split_heads(qkv_TX, spec)
@@ -175,7 +175,7 @@ def split_heads_into(
 
 def plain_split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
     """`split_heads` in plain torch, on any device."""
-    rope_TD = spec.rope_PD if spec.positions_T is None else spec.rope_PD[spec.positions_T]
+    rope_TD = spec.rope_CD if spec.positions_T is None else spec.rope_CD[spec.positions_T]
     heads = spec.num_heads
     turning = heads + spec.num_kv_heads
     qkv = qkv_TX.view(len(qkv_TX), turning + spec.num_kv_heads, -1)
@@ -302,7 +302,7 @@ class _Projection(ctypes.Structure):
 
 
 def _rope_forward(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
-    rows, size = spec.rope_PD.shape
+    rows, size = spec.rope_CD.shape
     norms = spec.q_norm_D, spec.k_norm_D
     assert qkv_TX.shape == (rows, (spec.num_heads + 2 * spec.num_kv_heads) * size), (
         "the table has a row per token, as wide as a head"
@@ -320,7 +320,7 @@ def _rope_backward(
     grads: tuple[Tensor, ...], qkv_TX: Tensor | None, spec: AttentionSpec, has_norms: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     library = _library()
-    rows, size = spec.rope_PD.shape
+    rows, size = spec.rope_CD.shape
     d_qkv_TX = grads[0].new_empty(rows, (spec.num_heads + 2 * spec.num_kv_heads) * size)
     d_norms_2D = grads[0].new_empty(2, size) if has_norms else None
     parts = grads[0].new_empty(library.rows_blocks(rows), 2, size)
@@ -335,10 +335,10 @@ def _turn(
     spec: AttentionSpec,
     *others: Tensor | None,
 ) -> None:
-    tensors = qkv_TX, spec.rope_PD, spec.q_norm_D, spec.k_norm_D
+    tensors = qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D
     # Bound to a name: copies have to outlive the call that reads their addresses.
     held = [None if x is None else x.contiguous() for x in tensors]
-    rows, size = spec.rope_PD.shape
+    rows, size = spec.rope_CD.shape
     sizes = rows, spec.num_heads, spec.num_kv_heads, size
     projection = _Projection(*sizes, *addresses(*held), spec.eps, torch.get_num_threads())
     kernel(ctypes.byref(projection), *addresses(*others))

@@ -235,13 +235,13 @@ def _launch_rope(
 
 def _turns(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return table, positions and norms. Kernels take no None: the table replaces absent norms."""
-    rope_PD = spec.rope_PD
+    rope_CD = spec.rope_CD
     positions_T = spec.positions_T
     if positions_T is None:
-        positions_T = torch.arange(rows, device=rope_PD.device)
+        positions_T = torch.arange(rows, device=rope_CD.device)
     if spec.q_norm_D is None or spec.k_norm_D is None:
-        return rope_PD, positions_T, rope_PD, rope_PD
-    return rope_PD, positions_T, spec.q_norm_D, spec.k_norm_D
+        return rope_CD, positions_T, rope_CD, rope_CD
+    return rope_CD, positions_T, spec.q_norm_D, spec.k_norm_D
 
 
 @triton.jit

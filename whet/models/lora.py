@@ -7,7 +7,7 @@ Shapes: T tokens, I in, O out, K rank.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,7 +22,14 @@ from torch.nn import functional as F
 from whet.config import Config
 from whet.errors import DataError
 from whet.models.config import ModelConfig
-from whet.models.load import ADAPTER_CONFIG, fill_weights, read_json, write_json
+from whet.models.load import (
+    ADAPTER_CONFIG,
+    fill_weights,
+    load_weights,
+    read_json,
+    save_model,
+    write_json,
+)
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
@@ -90,15 +97,16 @@ class LoraLinear(nn.Linear):
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
         indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
-        parts_A = torch.split(self.lora_A, self.rank)
-        parts_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
-        yield from zip(indices, parts_A, parts_B, strict=True)
+        slices_A = torch.split(self.lora_A, self.rank)
+        slices_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
+        yield from zip(indices, slices_A, slices_B, strict=True)
 
 
 class LoraTransformer(Transformer):
     """A decoder over frozen, shared weights, with adapters that alone have gradients.
 
-    `base` says where those weights come from. Fresh adapters change nothing: B is zero.
+    It takes over the layers of `model`, which is not to be used afterwards. `base` says where the
+    weights come from. Fresh adapters change nothing: B is zero.
     """
 
     def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
@@ -110,7 +118,7 @@ class LoraTransformer(Transformer):
         self.layers = model.layers
         self.norm = model.norm
         self.head = model.head
-        self.rope_PD = model.rope_PD
+        self.rope_CD = model.rope_CD
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
@@ -157,13 +165,13 @@ class LoraTransformer(Transformer):
             if ".lora_" not in name
         }
         plain.load_state_dict(weights, assign=True)
-        plain.rope_PD = self.rope_PD
+        plain.rope_CD = self.rope_CD
         return plain
 
 
 def twin(model: Transformer) -> Transformer:
     """Copy what is trained and share what is frozen."""
-    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_PD]
+    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_CD]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
@@ -270,6 +278,22 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
     fill_weights(folder / WEIGHTS, wanted, str(model.device))
     if wanted:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
+
+
+def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+    """Write a Hugging Face folder, or one of adapters in peft's format."""
+    if isinstance(model, LoraTransformer):
+        save_adapters(model, folder)
+    else:
+        save_model(model, folder, eos_tokens=eos_tokens)
+
+
+def load_trained(model: Transformer, folder: Path) -> None:
+    """Load what `save_trained` wrote, in place: all weights, or the adapters."""
+    if isinstance(model, LoraTransformer):
+        load_adapters(model, folder)
+    else:
+        load_weights(model, folder)
 
 
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:

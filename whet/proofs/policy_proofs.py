@@ -26,7 +26,7 @@ from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
 from whet.train import checkpoint, rl_step
-from whet.train.learner import Learner
+from whet.train.learner import Learner, LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
@@ -197,7 +197,9 @@ def resume() -> Measure:
     straight = fixtures.policy()
     stopped = fixtures.policy(seed=1)
     cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
-    first, second = (policy.learner(cfg, steps=2 * STEPS) for policy in (straight, stopped))
+    first, second = (
+        LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
+    )
     for step in range(2):
         _step(straight, first, step)
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:

@@ -318,8 +318,8 @@ class CheckpointManager:
             self.best = BestValidation(step=step, value=value)
             mark = ", the best so far"
         console.print(
-            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of dev problems "
-            f"solved{mark}"
+            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of "
+            f"{self.validator.cfg.split} problems solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= _by_origin(groups)

@@ -109,7 +109,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         )
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
-        pairs = score_pairs(view.pairs, policy.model, cfg.train.micro_tokens)
+        pairs = score_pairs(view.pairs, learner)
         start = manager.resume()
         if cfg.data is None:
             run.write_rollouts("train", 0, [tuple(rollouts)])

@@ -120,7 +120,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     empty_limit = EmptyStepLimit()
     manager = session.manager(
         learner,
-        parts={"feed": feed, "batches": batches, "patience": empty_limit, "baseline": trainer},
+        parts={"feed": feed, "batches": batches, "empty_steps": empty_limit, "baseline": trainer},
         guard=guard,
         critic=trainer.critic,
     )
@@ -140,7 +140,6 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 groups,
                 gather=cfg.gather,
                 temperature=sampling_at(cfg, step).temperature,
-                progress=step / cfg.steps,
                 seed=derive(cfg.seed, "update", step),
                 clock=clock,
             )
@@ -171,7 +170,9 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
 
     def new(first: int, count: int) -> list[GroupRequest]:
         problems = enumerate(feed.take(count, step), start=first)
-        return [_request(cfg, session.task, step, index, problem) for index, problem in problems]
+        return [
+            make_request(cfg, session.task, step, index, problem) for index, problem in problems
+        ]
 
     def answer(requests: Sequence[GroupRequest]) -> list[Group]:
         seed = derive(cfg.seed, "rollout", step)
@@ -200,7 +201,9 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
     return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
-def _request(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> GroupRequest:
+def make_request(
+    cfg: RLConfig, task: Task, step: int, index: int, problem: Problem
+) -> GroupRequest:
     """Make the request for a problem: its wording, temperature and token limit."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})

@@ -48,11 +48,10 @@ from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
 from whet.train.checkpoint import read_numbers
-from whet.train.learner import Metrics
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Json
+from whet.types import Group, Json, Metrics
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -160,7 +159,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         "counts": pair.counts,
         "is_guarded": pair.is_guarded,
     }
-    parts |= {f"{side}_patience": limit for side, limit in empty_limits.items()}
+    parts |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
     manager = session.manager(generator.learner, others=others, parts=parts)
     start = manager.resume()
@@ -267,7 +266,11 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
     model, tokenizer = open_model(
-        cfg.verifier, dtype=torch_dtype(cfg.verifier_train.dtype), texts=[], seed=cfg.seed
+        cfg.verifier,
+        dtype=torch_dtype(cfg.verifier_train.dtype),
+        device=session.policy.model.device,
+        texts=[],
+        seed=cfg.seed,
     )
     policy = build_policy(
         model,
