@@ -10,13 +10,13 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from whet.config import Loaded, load, to_table
+from whet.config import Loaded, load_settings, to_table
 from whet.engine.base import Detokenize, Engine
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
-from whet.pipeline.predict import plan
-from whet.pipeline.smoke import lay_out, smaller
+from whet.pipeline.predict import print_plan
+from whet.pipeline.smoke import shrink, write_stand_ins
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.tiny import tiny_model, tiny_tokenizer
@@ -53,7 +53,7 @@ class TwoEngineRLConfig(RLConfig):
 def load_file(folder: Path, *flags: str) -> Loaded[TwoEngineRLConfig]:
     file = folder / "rl.toml"
     file.write_text(BLOCKS["TOML"])
-    return load(TwoEngineRLConfig, file, flags)
+    return load_settings(TwoEngineRLConfig, file, flags)
 
 
 def test_the_engine_of_the_page_passes_the_test_of_the_page(
@@ -76,11 +76,11 @@ def test_an_engine_with_weights_of_its_own_has_them_before_the_first_request() -
 
 
 def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path) -> None:
-    table = smaller({"stages": {"rl": to_table(load_file(tmp_path).config)}}, tmp_path)["stages"]
+    table = shrink({"stages": {"rl": to_table(load_file(tmp_path).config)}}, tmp_path)["stages"]
     assert isinstance(table, dict)
     cfg = TwoEngineRLConfig.model_validate(table["rl"])
     assert cfg.engine.kind == "plain" and cfg.engine.context is None
-    lay_out({"rl": cfg}, tmp_path)
+    write_stand_ins({"rl": cfg}, tmp_path)
 
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
         rl(cfg, run)
@@ -110,7 +110,7 @@ def test_a_plan_leaves_out_what_an_engine_does_not_predict(
     policy.save(tmp_path / "model")
     stage = cfg.with_inputs({"model.path": str(tmp_path / "model")})
 
-    assert plan({"rl": stage}, gpu="h200", prompt=64, tokens=None)
+    assert print_plan({"rl": stage}, gpu="h200", prompt=64, tokens=None)
 
     printed = capsys.readouterr().out
     assert "rl, sample: not counted" in printed and "'plain' predicts nothing" in printed
