@@ -162,8 +162,7 @@ class NativeEngine:
         prompt = None
         for request in requests:
             if request.prompt is not prompt:
-                check_prompt(request, self.context)
-                self._check_tokens(request)
+                check_prompt(request, self.context, self.model.cfg.vocab_size)
                 prompt = request.prompt
             if request.sampling.stop and self.detokenize is None:
                 raise EngineError(
@@ -177,15 +176,6 @@ class NativeEngine:
                     "holds; lower sampling.max_tokens or raise engine.kv_gb"
                 )
             yield request
-
-    def _check_tokens(self, request: Request) -> None:
-        vocab_size = self.model.cfg.vocab_size
-        for token in (int(request.prompt.min()), int(request.prompt.max())):
-            if not 0 <= token < vocab_size:
-                raise EngineError(
-                    f"request {request.id} has token {token} in its prompt, but the model knows "
-                    f"{vocab_size} tokens; use the tokenizer that belongs to the model"
-                )
 
 
 class EngineCore:

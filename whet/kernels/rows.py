@@ -2,7 +2,7 @@
 """What a layer does row by row: add and norm, the gate of the feed-forward, split and rotate heads.
 
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
-heads, G key/value heads, D head size, P positions. Norms and gates are computed in float32 and
+heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
 rounded once, sums are rounded to the dtype of their parts before their norm. Gate and up lie side
 by side in one row of 2 F. A rotation table holds D/2 cosines then D/2 sines a position, in float32,
 for heads in the half-split layout; queries and keys are rounded to the dtype of the projection

@@ -18,6 +18,7 @@ from whet.config import to_table
 from whet.data.problems import write_problems
 from whet.models.config import FAMILIES
 from whet.models.load import save_model
+from whet.models.sizes import new_config
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise
 from whet.recipes.dpo import DPOConfig
@@ -242,7 +243,7 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
     drawn, tokenizer = open_model(
         source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
     )
-    model = Transformer(drawn.cfg.of_family(family))
+    model = Transformer(new_config("tiny", drawn.cfg.vocab_size, POSITIONS, family))
     initialise(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

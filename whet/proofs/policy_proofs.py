@@ -48,7 +48,7 @@ class ScriptedEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         self.counts = Counts()
         for request in requests:
-            check_prompt(request, self.context)
+            check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
             limit = min(request.sampling.max_tokens, self.context - len(request.prompt))
             tokens = np.asarray(whole[:limit], dtype=np.int32)
