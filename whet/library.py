@@ -70,6 +70,16 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
     Training grades in processes that can be killed; use this for texts you trust.
     """
     grader = make_task(task) if isinstance(task, str) else task
+    if not isinstance(problem, Problem):
+        raise ConfigError(
+            f"whet.grade takes a Problem, not {_kind(problem)}: take one of task.problems(split), "
+            "or make one of a row by whet.types.Problem.from_json"
+        )
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
+            "rollout.text"
+        )
     return grader.score(problem, text)
 
 
@@ -116,7 +126,7 @@ def load_model(
 def sample(
     policy: "Policy",
     task: Task,
-    problems: Sequence[Problem],
+    problems: Iterable[Problem],
     *,
     samples: int = 1,
     temperature: float = 1.0,
@@ -131,6 +141,9 @@ def sample(
     from whet.engine.base import Sampling
     from whet.rollout.collect import collect
 
+    if isinstance(problems, Problem):
+        raise ConfigError("whet.sample takes a list of problems, not one: pass [problem]")
+    problems = list(problems)
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
         return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
@@ -148,6 +161,8 @@ def generate(
     """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
     from whet.engine.base import Request, Sampling
 
+    if isinstance(prompts, str):
+        raise ConfigError("whet.generate takes a list of prompts, not one text: pass [prompt]")
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     requests = [
         Request(
@@ -185,3 +200,7 @@ def read_run(folder: str | Path) -> RunTables:
             tables.append(labels)
     rollouts = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
     return RunTables(metrics=pa.table(columns), rollouts=rollouts, evals=run.evals())
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"

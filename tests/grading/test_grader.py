@@ -537,11 +537,16 @@ def test_a_server_that_is_killed_is_told_in_a_sentence() -> None:
             graded(grader, "yes", "yes")
 
 
-def test_ten_thousand_quick_answers_are_not_held_up_by_messages(pool: Grader) -> None:
+def test_quick_answers_travel_many_to_a_message(pool: Grader) -> None:
     graded(pool, *["yes"] * 100)
+    began = time.perf_counter()
+    for _ in range(200):
+        graded(pool, "yes")
+    alone = (time.perf_counter() - began) / 200
     began = time.perf_counter()
 
     scores = graded(pool, *["yes"] * 10_000)
 
-    # 50,000 a second on two idle cores; a quarter of what is asked for is left to a busy machine.
-    assert len(scores) / (time.perf_counter() - began) > 5_000
+    # An answer alone is a message there and one back; together the messages cost next to nothing,
+    # however busy the machine is (15 times less per answer where this was written).
+    assert (time.perf_counter() - began) / len(scores) < alone / 3

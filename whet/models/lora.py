@@ -90,8 +90,8 @@ class LoraLinear(nn.Linear):
         frozen_TO = F.linear(input, self.weight, self.bias)
         lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
         pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
-        for low_TK, (index, _, B_OK) in zip(lows, self.slices(), strict=True):
-            pieces[index] = torch.addmm(pieces[index], low_TK, B_OK.T, alpha=self.scale)
+        for low, (index, _, lora_B) in zip(lows, self.slices(), strict=True):
+            pieces[index] = torch.addmm(pieces[index], low, lora_B.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
@@ -135,18 +135,18 @@ class LoraTransformer(Transformer):
         for index, layer in enumerate(self.layers):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
-                    for part, A_KI, B_OK in adapted.slices():
+                    for part, lora_A, lora_B in adapted.slices():
                         name = f"model.layers.{index}.{adapted.parts[part].name}"
-                        yield name, A_KI.detach(), B_OK.detach()
+                        yield name, lora_A.detach(), lora_B.detach()
 
     @torch.no_grad()
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Walk the weights, adapters added in float32; those without adapters are views."""
-        adapters = {f"{name}.weight": (A_KI, B_OK) for name, A_KI, B_OK in self.adapters()}
+        adapters = {f"{name}.weight": (lora_A, lora_B) for name, lora_A, lora_B in self.adapters()}
         for name, view in self.named_views():
             if name in adapters:
-                A_KI, B_OK = adapters[name]
-                added = self.lora.scale * (B_OK.float() @ A_KI.float())
+                lora_A, lora_B = adapters[name]
+                added = self.lora.scale * (lora_B.float() @ lora_A.float())
                 yield name, (view.float() + added).to(view.dtype)
             else:
                 yield name, view
@@ -195,10 +195,10 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
 
 
 @torch.no_grad()
-def _draw(A_KI: Tensor, source: torch.Generator) -> None:
+def _draw(lora_A: Tensor, source: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
-    drawn = torch.rand(A_KI.shape, generator=source) * 2 - 1
-    A_KI.copy_(drawn * A_KI.shape[1] ** -0.5)
+    drawn = torch.rand(lora_A.shape, generator=source) * 2 - 1
+    lora_A.copy_(drawn * lora_A.shape[1] ** -0.5)
 
 
 WEIGHTS = "adapter_model.safetensors"
@@ -298,6 +298,6 @@ def load_trained(model: Transformer, folder: Path) -> None:
 
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
     """Walk all adapters by peft's names, as views of the model."""
-    for name, A_KI, B_OK in model.adapters():
-        yield f"base_model.model.{name}.lora_A.weight", A_KI
-        yield f"base_model.model.{name}.lora_B.weight", B_OK
+    for name, lora_A, lora_B in model.adapters():
+        yield f"base_model.model.{name}.lora_A.weight", lora_A
+        yield f"base_model.model.{name}.lora_B.weight", lora_B

@@ -236,7 +236,7 @@ class UserTerm(Shaping):
     @cached_property
     def _function(self) -> Callable[[Rollout, Score], float]:
         settings = dict(self.__pydantic_extra__ or {})
-        value = load_from_file(self.path)
+        value = load_from_file(self.path, "reward")
         if isinstance(value, type) and issubclass(value, Shaping):
             try:
                 return read_settings(value, settings).value

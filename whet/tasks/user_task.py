@@ -59,7 +59,7 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
 
 
 def _load_class(path: str) -> type[Task]:
-    kind = load_from_file(path)
+    kind = load_from_file(path, "task")
     if not _is_task_class(kind):
         raise ConfigError(f"{path} is not a class that inherits from whet.tasks.base.Task")
     return kind

@@ -68,10 +68,14 @@ class Policy:
         """Hand the weights to the engine, which stamps what it samples from now on."""
         self.engine.load_weights(self.model.named_weights(), version)
 
-    def save(self, folder: Path) -> None:
+    def __repr__(self) -> str:
+        millions = sum(weight.numel() for weight in self.model.parameters()) / 1e6
+        return f"<policy {self.chat_engine.name}: {millions:.4g}M weights on {self.model.device}>"
+
+    def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters."""
-        save_trained(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
-        self.tokenizer.save(folder)
+        save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
+        self.tokenizer.save(Path(folder))
 
     def load(self, folder: Path) -> None:
         """Load the weights that `save` wrote, in place."""
