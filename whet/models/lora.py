@@ -3,7 +3,7 @@
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
 each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
 
-Shapes: T tokens, I in, O out, K rank.
+Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """
 
 import copy
