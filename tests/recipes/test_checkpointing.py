@@ -93,7 +93,7 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
         kept.parts["empty_steps"].num_empty = step
-        kept.after(step, Notes())
+        kept.end_step(step, Notes())
 
 
 def open_run(folder: Path, *, resume: bool = False) -> RunStore:
@@ -169,7 +169,7 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        manager(tiny, run, Scripted([0.5], example, groups)).after(2, notes)
+        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
 
         assert run.metrics() == [], "the run's own file is one of the trackers"
     source = f"source/{sums[0].source}"
@@ -216,11 +216,11 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         head, norm = value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
-        kept.after(2, Notes())
+        kept.end_step(2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
         critic.learner.num_steps, critic.num_updates = 4, 4
-        kept.after(4, Notes())
+        kept.end_step(4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0

@@ -77,7 +77,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -92,7 +92,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
-            manager.after(step + 1, tracker)
+            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

@@ -119,7 +119,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             ) as tracker,
             bar("dpo", cfg.steps, done=start) as advance,
         ):
-            manager.before(start, tracker)
+            manager.validate_first(start, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
                 batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
@@ -127,7 +127,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())
                 advance(1)
-                manager.after(step + 1, tracker)
+                manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

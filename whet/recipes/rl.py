@@ -130,7 +130,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -147,8 +147,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | metrics | feed.metrics(step)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            empty_limit.after(metrics)
-            manager.after(step + 1, tracker)
+            empty_limit.check(metrics)
+            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

@@ -168,7 +168,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("tango", cfg.steps, done=start) as advance,
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             session.clock.start()
             generator.policy.publish(step)
@@ -179,8 +179,8 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, metrics | session.clock.lap())
             advance(1)
-            empty_limits[side].after({"step/empty": float(is_stuck(metrics))})
-            manager.after(step + 1, tracker)
+            empty_limits[side].check({"step/empty": float(is_stuck(metrics))})
+            manager.end_step(step + 1, tracker)
     model = str(manager.result()[1].relative_to(run.folder))
     finish(run, manager, verifier=f"{model}/others/verifier")
 
