@@ -212,7 +212,7 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             guard=guard,
             critic=critic,
         )
-        kept.before(0, Notes())
+        kept.validate_first(0, Notes())
         head, norm = value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
