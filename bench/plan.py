@@ -37,7 +37,7 @@ from whet.plan.cost import CARDS, GB, Cost
 from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Reference, reference_of, with_reference
+from whet.train.policy import FrozenScorer, reference_of, with_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
@@ -212,7 +212,7 @@ def step(
     pair: Pair,
     spec: Spec,
     engine: NativeEngine,
-    reference: Reference | None,
+    reference: FrozenScorer | None,
     learner: LocalLearner,
     meter: "Meter",
     number: int,

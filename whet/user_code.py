@@ -42,8 +42,23 @@ def _check_reference(name: str) -> str:
     return name
 
 
-Reference = Annotated[str, AfterValidator(_check_reference)]
+CodeReference = Annotated[str, AfterValidator(_check_reference)]
 """A setting that names a file and something in it; the path is relative to the working folder."""
+
+
+def find_references(value: object) -> set[str]:
+    """Find the user's code that settings name, anywhere in them."""
+    if isinstance(value, str):
+        return {value} if is_reference(value) else set()
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return set().union(*map(find_references, value)) if isinstance(value, list | tuple) else set()
+
+
+def hash_code(reference: str) -> str:
+    """Hash the file of a reference; a file that is not there is refused when it is loaded."""
+    file = Path(reference.rpartition(":")[0])
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
 def load_from_file(reference: str, key: str) -> object:

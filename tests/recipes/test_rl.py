@@ -119,6 +119,8 @@ def test_engine_and_learner_agree_on_log_probabilities(tiny: Pipeline, tmp_path:
         3,
         "--train.lr",
         1e-3,
+        "--final_temperature",
+        0.5,
         "--reward.weights",
         "{ lines = -1.0 }",
     )

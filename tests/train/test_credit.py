@@ -138,6 +138,25 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     assert [item.advantage for item in examples] == pytest.approx([0.5, -0.5], abs=1e-6)
 
 
+def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
+    algo = build_algorithm(
+        AlgoConfig(name="rloo", kl=0.5, kl_in="reward", whiten=True), max_tokens=10
+    )
+    selection = select([group([1.0, 1.0]), group([1.0, 0.0])], algo)
+    flat = flatten(selection, temperature=1.0)
+    # Against the reference the first answer is 1 nat more likely at each token, the others equal.
+    noted = [replace(item, ref_logprob=item.sampling_logprob) for item in flat]
+    noted[0] = replace(flat[0], ref_logprob=flat[0].sampling_logprob - 1.0)
+
+    examples, _ = credit(selection, noted, algo, {})
+
+    values = np.concatenate(
+        [np.broadcast_to(item.advantage, item.num_targets) for item in examples]
+    )
+    assert values.mean() == pytest.approx(0.0, abs=1e-6)
+    assert values[0] < 0 < examples[1].advantage[0]
+
+
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
     algo = build_algorithm(AlgoConfig(name="reinforce_pp", kl=0.5, whiten=False), max_tokens=10)
     selection = select([_pair()], algo)

@@ -11,7 +11,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import score_examples
-from whet.train.policy import Reference, reference_of
+from whet.train.policy import FrozenScorer, reference_of
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 
@@ -75,7 +75,7 @@ def test_only_what_is_its_own_is_sent_away() -> None:
 
 def test_a_model_as_it_is_can_be_a_reference() -> None:
     model = tiny_model()
-    found = Reference(model, 64).logprobs(EXAMPLES)
+    found = FrozenScorer(model, 64).logprobs(EXAMPLES)
     assert np.array_equal(
         np.concatenate(found), np.concatenate(score_examples(model, EXAMPLES, 64))
     )

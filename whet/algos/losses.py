@@ -286,7 +286,7 @@ class EarlyStop(Config):
     step."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "EarlyStop":
+    def _refuse_contradictions(self) -> "EarlyStop":
         if (self.scope, self.action) not in ALLOWED:
             allowed = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
             raise ValueError(

@@ -173,7 +173,7 @@ class PreferenceConfig(Config):
     """Divide the log-ratio of an answer by its length, so that long answers do not weigh more."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "PreferenceConfig":
+    def _refuse_contradictions(self) -> "PreferenceConfig":
         if self.name == "ipo" and self.smoothing:
             raise ValueError(
                 f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'

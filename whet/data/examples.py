@@ -19,7 +19,7 @@ from whet.errors import DataError
 from whet.types import Floats, PerToken, Tokens
 
 Indices = NDArray[np.int64]
-Field = Literal["advantage", "weight", "old_logprob", "ref_logprob", "value"]
+ExampleField = Literal["advantage", "weight", "old_logprob", "ref_logprob", "value"]
 _MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
@@ -130,7 +130,7 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
 
 
 def with_field(
-    examples: Sequence[Example], name: Field, values: Iterable[float | Floats]
+    examples: Sequence[Example], name: ExampleField, values: Iterable[float | Floats]
 ) -> list[Example]:
     """Give each example its value of one field."""
     return [

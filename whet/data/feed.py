@@ -138,7 +138,7 @@ class StagedCurriculum(Curriculum):
     control experiment."""
 
     @model_validator(mode="after")
-    def _levels(self) -> "StagedCurriculum":
+    def _refuse_gaps(self) -> "StagedCurriculum":
         for number, phase in enumerate(self.stages):
             if phase.min_level > phase.max_level:
                 raise ValueError(
@@ -216,7 +216,7 @@ class PassRateCurriculum(Curriculum):
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 
     @model_validator(mode="after")
-    def _bounds(self) -> "PassRateCurriculum":
+    def _refuse_empty_range(self) -> "PassRateCurriculum":
         if self.low >= self.high:
             raise ValueError(f"low = {self.low} should be below high = {self.high}")
         return self
@@ -268,7 +268,7 @@ class Feed:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's phase; at an epoch's end none repeats."""
+        """Take the next problems of a step's phase; across two epochs one may come twice."""
         phase = self.curriculum.phase_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:

@@ -36,7 +36,7 @@ class Limits(Config):
 
     def without_effect(self) -> dict[str, str]:
         reason = "workers = 0 grades in this process, without limits"
-        return dict.fromkeys(("wall",), reason) if self.workers == 0 else {}
+        return {"wall": reason} if self.workers == 0 else {}
 
 
 def with_grace(limits: Limits, seconds: float) -> Limits:

@@ -2,8 +2,8 @@
 result is there.
 
 `@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
-a model is wanted. A stage is up to date when its settings and all that it was made from are
-unchanged.
+a model is wanted. A stage is up to date when its settings, the user's code that they name and the
+stages it refers to are unchanged.
 """
 
 import hashlib
@@ -39,6 +39,7 @@ from whet.store.run import Lock, RunStore
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
+from whet.user_code import find_references, hash_code
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
     MakeConfig: make,
@@ -266,11 +267,12 @@ def _retire(folder: Path) -> Path:
 
 
 def _key(stage: StageConfig, keys: dict[str, str]) -> str:
-    """Hash a stage's settings with the keys of the stages it refers to."""
+    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _irrelevant(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
     used = {name: keys[name] for name in _references(stage)}
-    text = json.dumps([table, used], sort_keys=True, default=str)
+    files = {name: hash_code(name) for name in find_references(table)}
+    text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

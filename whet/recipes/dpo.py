@@ -146,7 +146,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
         cfg.sampling,
         samples=cfg.own.samples,
         seed=derive(cfg.seed, "own"),
-        label="evaluate",
+        label="sample",
     )
     return [rollout for group in groups for rollout in group]
 

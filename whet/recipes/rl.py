@@ -63,7 +63,7 @@ class RLConfig(TrainingConfig):
     """What to do when the policy collapses."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "RLConfig":
+    def _refuse_contradictions(self) -> "RLConfig":
         first, name = self.gather.first, self.algo.name
         if first is not None and first >= self.group_size:
             raise ValueError(

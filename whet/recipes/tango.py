@@ -115,7 +115,7 @@ class TangoConfig(TrainingConfig):
     """How many verifications are sampled at once, in how much memory."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "TangoConfig":
+    def _refuse_contradictions(self) -> "TangoConfig":
         if self.warmup >= self.steps:
             raise ValueError(
                 f"warmup = {self.warmup} leaves the generator no step: "

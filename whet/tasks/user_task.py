@@ -15,7 +15,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
-from whet.user_code import Reference, load_from_file, read_settings
+from whet.user_code import CodeReference, load_from_file, read_settings
 
 
 class UserTaskConfig(Config):
@@ -24,7 +24,7 @@ class UserTaskConfig(Config):
     model_config = ConfigDict(extra="allow")
 
     name: Literal["own"] = "own"
-    path: Reference
+    path: CodeReference
     """A Python file and a class in it, as "my_task.py:Name", relative to the working folder."""
 
     @property

@@ -23,7 +23,6 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.types import Finish, Group, Metrics, Problem, Rollout, Score, Verdict
 
-"""Numbers of one step by `area/name`, such as `reward/mean`."""
 Part = Literal["sample", "grade", "score", "update"]
 TIMES: dict[Part, str] = {
     "sample": "time/sample",

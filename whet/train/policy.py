@@ -107,7 +107,7 @@ def set_determinism(deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic)
 
 
-class Reference(Scorer):
+class FrozenScorer(Scorer):
     """A model that scores tokens and is not trained.
 
     The weights in `offloaded` are kept in host memory between passes. They are copied to the device
@@ -140,12 +140,12 @@ class Reference(Scorer):
                 weight.data = tensor
 
 
-def reference_of(model: Transformer, micro_tokens: int, *, offload: bool = False) -> Reference:
+def reference_of(model: Transformer, micro_tokens: int, *, offload: bool = False) -> FrozenScorer:
     """Copy the starting policy: weights that train are copied and frozen, the others shared."""
     copied = twin(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     offloaded = [w for w in copied.parameters() if id(w) not in shared] if offload else ()
-    return Reference(copied, micro_tokens, offloaded=offloaded)
+    return FrozenScorer(copied, micro_tokens, offloaded=offloaded)
 
 
 def with_reference(examples: Sequence[Example], reference: Scorer) -> list[Example]:
@@ -171,7 +171,7 @@ def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Score
         )
     teacher.requires_grad_(False)
     offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
-    return Reference(teacher, cfg.micro_tokens, offloaded=offloaded)
+    return FrozenScorer(teacher, cfg.micro_tokens, offloaded=offloaded)
 
 
 def score_pairs(pairs: Sequence[PreferencePair], reference: Scorer) -> list[PreferencePair]:
