@@ -138,7 +138,7 @@ class StagedCurriculum(Curriculum):
     control experiment."""
 
     @model_validator(mode="after")
-    def _refuse_gaps(self) -> "StagedCurriculum":
+    def _refuse_empty_range(self) -> "StagedCurriculum":
         for number, phase in enumerate(self.stages):
             if phase.min_level > phase.max_level:
                 raise ValueError(
