@@ -32,7 +32,7 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.pipeline.phases import Job, Phase, phases
+from whet.pipeline.phases import Job, StepPhase, phases
 from whet.plan.cost import CARDS, GB, Cost
 from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
@@ -134,7 +134,7 @@ def row_of(name: str, args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def compared(phase: Phase, found: Measured) -> dict[str, object]:
+def compared(phase: StepPhase, found: Measured) -> dict[str, object]:
     known = found.peak is not None
     return {
         "predicted_bytes": phase.peak,
