@@ -33,7 +33,8 @@ from whet.types import Completion
 PAGE = (Path(__file__).parents[2] / "docs" / "add_an_engine.md").read_text()
 BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 PLAIN = ModuleType("whet.engine.plain")
-exec(compile(BLOCKS["python"], "docs/add_an_engine.md", "exec"), PLAIN.__dict__)
+# Not the page's path: pydantic would look for the code of the classes at the same lines there.
+exec(compile(BLOCKS["python"], "<add_an_engine>", "exec"), PLAIN.__dict__)
 
 
 def zeroed(model: Transformer) -> Transformer:

@@ -263,8 +263,8 @@ def test_triton_log_sum_exp_is_that_of_the_scores() -> None:
     lse_NT = torch.empty(2, 640)
 
     tiles_K2 = tile_table(case.starts_S1, 640)
-    triton_attention.packed_forward(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_K2, lse_NT
+    triton_attention.prefill(
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_K2, lse_NT=lse_NT
     )
 
     scores = torch.einsum("tnd,sd->nts", case.q_TND[40:], case.k_TGD[40:, 0]) / SIZE**0.5
