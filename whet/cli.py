@@ -101,7 +101,7 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import print_plan
+    from whet.plan.predict import print_plan
 
     if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
