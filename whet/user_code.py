@@ -7,7 +7,8 @@ gets.
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -106,6 +107,14 @@ def loaded_files(classes: Iterable[type]) -> list[str]:
     """List the loaded files that define these classes or their bases, for workers to load too."""
     modules = {base.__module__ for kind in classes for base in kind.__mro__}
     return [path for path, module in _LOADED.items() if module.__name__ in modules]
+
+
+def explain_exception(label: str, error: Exception, files: Collection[str]) -> ConfigError:
+    """Make one sentence of what the user's code raised, with the line of its files."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename in files]
+    where = f" in line {lines[-1]}" if lines else ""
+    return ConfigError(f"{label} raised {type(error).__name__}{where}: {error}")
 
 
 def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:

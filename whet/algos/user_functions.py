@@ -4,7 +4,6 @@ Whatever is wrong with it is one sentence that names the setting, the function, 
 """
 
 import inspect
-import traceback
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 from whet.algos.advantages import Advantage, Rewards, State
 from whet.algos.losses import Surrogate, TokenTerms
 from whet.errors import ConfigError
-from whet.user_code import load_from_file
+from whet.user_code import explain_exception, load_from_file
 
 
 def load_advantage(reference: str) -> Advantage:
@@ -120,10 +119,7 @@ def _load_function(reference: str, key: str, names: tuple[str, str]) -> Callable
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a user's function may raise anything
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [frame.lineno for frame in frames if frame.filename == file]
-            where = f" in line {lines[-1]}" if lines else ""
-            raise ConfigError(f"{label} raised {type(error).__name__}{where}: {error}") from error
+            raise explain_exception(label, error, [file]) from error
 
     return call
 
