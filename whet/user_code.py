@@ -1,18 +1,19 @@
 """The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
 
-Tasks, rewards, shaping terms, advantages and losses come this way; each caller checks what it
-gets.
+Tasks, rewards, shaping terms, advantages, losses and data formats come this way; each caller
+checks what it gets.
 """
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
@@ -79,6 +80,48 @@ def load_from_file(reference: str, key: str) -> object:
         names = ", ".join(public) or "nothing"
         raise ConfigError(f"{label}: {file} has no {name}; it has {names}{hint}")
     return values[name]
+
+
+def load_function(
+    reference: str,
+    key: str,
+    parameters: tuple[str, ...],
+    *,
+    passes: tuple[type[Exception], ...] = (),
+) -> Callable[..., Any]:
+    """Load a function of these parameters; what it raises becomes one sentence, unless it
+    `passes`."""
+    label = f"{key} = {reference!r}"
+    function = load_from_file(reference, key)
+    if not callable(function):
+        raise ConfigError(f"{label} should name a function, not {function!r:.60}")
+    check_parameters(function, label, parameters)
+    files = [str(Path(reference.rpartition(":")[0]).resolve())]
+
+    def call(*args: object) -> Any:
+        try:
+            return function(*args)
+        except passes:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            raise explain_exception(label, error, files) from error
+
+    return call
+
+
+def check_parameters(
+    function: Callable[..., object], label: str, parameters: tuple[str, ...]
+) -> None:
+    """Refuse a function that cannot be called with as many values."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function in C may not tell
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        wanted = ", ".join(parameters)
+        raise ConfigError(f"{label} should take ({wanted}), not {signature}") from error
 
 
 def load_file(file: Path) -> ModuleType:
