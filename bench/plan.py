@@ -32,8 +32,8 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.pipeline.phases import Job, StepPhase, phases
-from whet.plan.cost import CARDS, GB, Cost
+from whet.models.cost import CARDS, GB, Cost
+from whet.plan.phases import Job, StepPhase, phases
 from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig

@@ -26,7 +26,7 @@ from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.registry import TaskConfig, build_task, make_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
 from whet.user_code import read_settings
@@ -116,7 +116,7 @@ def load_model(
         )
     else:
         source = ModelSource(new=name, positions=positions)
-        known_texts = texts(solve(task, islice(task.problems("sft"), TOKENIZER_PROBLEMS)))
+        known_texts = texts(solve(task, islice(list_problems(task, "sft"), TOKENIZER_PROBLEMS)))
     transformer, tokenizer = open_model(
         source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )

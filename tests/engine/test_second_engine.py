@@ -20,8 +20,8 @@ from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
 from whet.pipeline.pipeline import PipelineConfig
-from whet.pipeline.predict import print_plan
 from whet.pipeline.smoke import shrink, write_stand_ins
+from whet.plan.predict import print_plan
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
 from whet.testing.contracts import check_engine

@@ -3,11 +3,8 @@
 Whatever is wrong with it is one sentence that names the setting, the function, and what came.
 """
 
-import inspect
-import traceback
 from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,7 @@ from torch import Tensor
 from whet.algos.advantages import Advantage, Rewards, State
 from whet.algos.losses import Surrogate, TokenTerms
 from whet.errors import ConfigError
-from whet.user_code import load_from_file
+from whet.user_code import load_function
 
 
 def load_advantage(reference: str) -> Advantage:
@@ -104,38 +101,8 @@ def load_surrogate(reference: str) -> Surrogate:
     return surrogate
 
 
-def _load_function(reference: str, key: str, names: tuple[str, str]) -> Callable[..., Any]:
-    label = f"{key} = {reference!r}"
-    function = load_from_file(reference, key)
-    if not callable(function):
-        raise ConfigError(f"{label} should name a function, not {_describe(function)}")
-    if not _takes_two(function):
-        wanted = ", ".join(names)
-        raise ConfigError(f"{label} should take ({wanted}), not {inspect.signature(function)}")
-    file = str(Path(reference.rpartition(":")[0]).resolve())
-
-    def call(*args: object) -> Any:
-        try:
-            return function(*args)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # a user's function may raise anything
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [frame.lineno for frame in frames if frame.filename == file]
-            where = f" in line {lines[-1]}" if lines else ""
-            raise ConfigError(f"{label} raised {type(error).__name__}{where}: {error}") from error
-
-    return call
-
-
-def _takes_two(function: Callable[..., object]) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a function in C may not tell
-        return True
-    return True
+def _load_function(reference: str, key: str, parameters: tuple[str, str]) -> Callable[..., Any]:
+    return load_function(reference, key, parameters, passes=(torch.OutOfMemoryError,))
 
 
 def _to_plain(value: object) -> Any:

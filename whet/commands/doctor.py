@@ -10,12 +10,12 @@ from functools import partial
 
 import typer
 
-from whet.engine.native import NativeConfig
+from whet.commands.try_model import open_policy
 from whet.errors import visible
-from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
+from whet.models.source import torch_device, torch_dtype
 from whet.proofs import chat_proofs, learner_proofs, policy_proofs
 from whet.proofs.base import Proof, ProofResult, try_proof
-from whet.train.policy import Policy, build_policy
+from whet.train.policy import Policy
 from whet.types import Json
 
 PROOFS = (
@@ -167,7 +167,7 @@ def model_proofs(policy: Policy) -> tuple[Proof, ...]:
 def run_proofs(model: str | None, *, as_json: bool) -> bool:
     """Run all proofs, and two more on the user's model; return whether all hold."""
     start = time.monotonic()
-    proofs = [*PROOFS, *(_own(model) if model is not None else ())]
+    proofs = [*PROOFS, *(model_proofs(open_policy(model, slots=8)) if model is not None else ())]
     findings = []
     for proof in proofs:
         findings.append(try_proof(proof))
@@ -197,17 +197,6 @@ def verdict(findings: Sequence[ProofResult], seconds: float) -> str:
     names = ", ".join(dict.fromkeys(proof.fault for proof in failed))
     count = f"{len(failed)} of {len(findings)} proofs fail"
     return f"{count}, {where}, {seconds:.1f} s; begin with the first: {names}"
-
-
-def _own(location: str) -> Sequence[Proof]:
-    model, tokenizer = open_model(
-        ModelSource(path=location),
-        dtype=torch_dtype("auto"),
-        device=torch_device(),
-        texts=[],
-        seed=0,
-    )
-    return model_proofs(build_policy(model, tokenizer, NativeConfig(slots=8), name=location))
 
 
 def _report(findings: Sequence[ProofResult], seconds: float) -> dict[str, Json]:

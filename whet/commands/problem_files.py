@@ -25,7 +25,7 @@ from whet.data.importing import (
 from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive, stream
 from whet.store.files import write_rows
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import Generator, fifth
 from whet.tasks.registry import TASKS, make_task
 from whet.tasks.user_task import load_user_task
@@ -231,7 +231,7 @@ def _make(
 
 
 def _list(task: Task, level: float | None, seed: int) -> Iterator[Problem]:
-    problems = [problem for split in SPLITS for problem in task.problems(split)]
+    problems = [problem for split in SPLITS for problem in list_problems(task, split)]
     if level is not None:
         problems = [p for p in problems if p.level is not None and fifth(p.level) == fifth(level)]
     stream(seed, "make", task.name).shuffle(problems)

@@ -12,7 +12,7 @@ from whet.data.problems import read_problems
 from whet.errors import DataError
 from whet.grading.check_task import Failure, GraderReport, check_grader
 from whet.grading.limits import Limits
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.code.sandbox import describe
 from whet.tasks.generated import Generator
 from whet.tasks.registry import TASKS, make_task
@@ -75,7 +75,9 @@ def check_tasks(name: str | None, file: Path | None) -> None:
 
 def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
     """Try a grader on the task's own problems."""
-    problems = [problem for split in SPLITS for problem in islice(task.problems(split), per_split)]
+    problems = [
+        problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
+    ]
     return _check_and_print(task, problems, workers)
 
 
@@ -113,5 +115,5 @@ def _own(task: Task, count: int | None) -> Iterator[Problem]:
     """Take problems that a task lists itself, evenly from its splits; all of them for None."""
     for split in SPLITS:
         yield from islice(
-            task.problems(split), None if count is None else max(1, count // len(SPLITS))
+            list_problems(task, split), None if count is None else max(1, count // len(SPLITS))
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from whet.data.importers.base import Answer, ParsedRow
 from whet.data.sources import Advance, Row, SourceRow, read_source
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
 from whet.store.files import replacing, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.registry import TASKS, make_task
@@ -131,7 +131,7 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow, b
         row_json = problem.to_json()
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"
-    except DataError as error:
+    except (ConfigError, DataError) as error:
         raise DataError(f"{file} {row.place}: {error}") from error
     except (UnicodeError, RecursionError) as error:  # half a surrogate pair, too many brackets
         reason = str(error).split(":")[0]

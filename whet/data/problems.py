@@ -5,7 +5,7 @@ from pathlib import Path
 
 from whet.errors import DataError
 from whet.store.files import read_rows, write_rows
-from whet.tasks.base import Task, solvable
+from whet.tasks.base import Task, list_problems, solvable
 from whet.types import Problem, Split
 
 
@@ -27,7 +27,7 @@ def read_problems(file: Path) -> list[Problem]:
 def problems_of(task: Task, folder: str | None, split: Split) -> list[Problem]:
     """Take a split from a folder of problems, or from the task itself where no folder is given."""
     if folder is None:
-        return list(task.problems(split))
+        return list(list_problems(task, split))
     file = problem_file(Path(folder), split)
     if not file.is_file():
         raise DataError(

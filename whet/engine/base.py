@@ -81,11 +81,6 @@ class Counts:
     fetches: int = 0
     """Copies to the host, one per window; the host waits for nothing else."""
 
-    @property
-    def row_step_waste(self) -> int:
-        """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
-        return self.row_steps - (self.tokens - self.begun)
-
 
 class Engine(Protocol):
     """Samples completions; `check_engine` in `whet/testing/contracts.py` tests one."""

@@ -26,11 +26,11 @@ from whet.models.load import (
     ADAPTER_CONFIG,
     fill_weights,
     load_weights,
-    read_json,
     save_model,
     write_json,
 )
 from whet.models.transformer import Layer, Transformer
+from whet.text.tokenizer import read_json
 from whet.types import Json
 
 Target = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

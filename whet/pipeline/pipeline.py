@@ -22,8 +22,8 @@ from rich.markup import escape
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
 from whet.errors import ConfigError, TrainError
 from whet.pipeline.report import describe_results, write_results
-from whet.pipeline.requirements import check_needs
 from whet.pipeline.smoke import shrink, write_stand_ins
+from whet.plan.requirements import check_needs
 from whet.recipes.distill import DistillConfig, distill
 from whet.recipes.dpo import DPOConfig, dpo
 from whet.recipes.evaluate import EvalConfig, evaluate_model

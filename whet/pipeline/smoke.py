@@ -26,7 +26,7 @@ from whet.recipes.teach import TeachConfig, write_groups
 from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.rollouts import write_rollouts
-from whet.tasks.base import Task
+from whet.tasks.base import Task, list_problems
 from whet.tasks.generated import NUM_LEVELS, Generator
 from whet.tasks.registry import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
@@ -197,7 +197,7 @@ def _rows(task: Task, split: Split, count: int) -> Iterator[Problem]:
     some."""
     makers = [maker for part in task.parts if (maker := _maker(part)) is not None]
     if not makers:
-        yield from islice(task.problems(split), count)
+        yield from islice(list_problems(task, split), count)
     for index in range(max(count, len(makers)) if makers else 0):
         maker = makers[index % len(makers)]
         level = (index % NUM_LEVELS + 0.5) / NUM_LEVELS

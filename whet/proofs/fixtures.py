@@ -1,5 +1,7 @@
 """What proofs run on: a tiny model with random weights, its policy, and sequences for it."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 
@@ -12,7 +14,7 @@ from whet.models.transformer import Transformer, initialise
 from whet.rng import derive, numpy_stream
 from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.train.policy import Policy, build_policy
-from whet.types import Message, Problem
+from whet.types import Completion, Message, Problem
 
 POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
@@ -25,16 +27,21 @@ def tokenizer() -> Tokenizer:
 
 
 def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
-    """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
     drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
-    initialise(drawn, seed)
+    initialise_sharp(drawn, seed)
+    return drawn.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
+
+
+def initialise_sharp(model: Transformer, seed: int) -> None:
+    """Move norms and biases off one and zero, so that a missing one shows, and make the head so
+    sharp that tokens differ in probability by orders of magnitude."""
+    initialise(model, seed)
     source = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        drawn.head_weight_VH.copy_(torch.randn(drawn.head_weight_VH.shape, generator=source) * 0.25)
-        for weight in drawn.parameters():
+        model.head_weight_VH.copy_(torch.randn(model.head_weight_VH.shape, generator=source) * 0.25)
+        for weight in model.parameters():
             if weight.dim() == 1:
                 weight.add_(torch.randn(weight.shape, generator=source) * 0.2)
-    return drawn.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
 
 
 def policy(*, seed: int = 0, slots: int = 4) -> Policy:
@@ -42,9 +49,9 @@ def policy(*, seed: int = 0, slots: int = 4) -> Policy:
     return build_policy(model(seed=seed), tokenizer(), NativeConfig(slots=slots), name="specimen")
 
 
-def make_examples(*, seed: int = 0) -> list[Example]:
+def make_examples() -> list[Example]:
     """Sequences nobody sampled, of all lengths, with all that a loss can ask for."""
-    source = numpy_stream(seed, "written")
+    source = numpy_stream(0, "written")
     size = tokenizer().vocab_size
     made = []
     for index, (length, start) in enumerate(SHAPES):
@@ -85,9 +92,13 @@ def requests(
 
 
 def sample_examples(source: Policy) -> list[Example]:
-    """What a policy answers to `requests`, as examples with some advantage, none of them zero."""
+    """What a policy answers to `requests`, as examples."""
     asked = requests(source.model.cfg.vocab_size)
-    done = dict(source.engine.generate(asked))
+    return to_examples(asked, dict(source.engine.generate(asked)))
+
+
+def to_examples(asked: Sequence[Request], done: Mapping[str, Completion]) -> list[Example]:
+    """Make examples of completions, with some advantage, none of them zero."""
     return [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),

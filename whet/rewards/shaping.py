@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from math import cos, isfinite, pi
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -13,7 +14,13 @@ from whet.rewards import text_stats
 from whet.rng import stream
 from whet.text.steps import solution_form, verification_form
 from whet.types import Rollout, Score, Verdict
-from whet.user_code import CodeReference, load_from_file, read_settings
+from whet.user_code import (
+    CodeReference,
+    check_parameters,
+    explain_exception,
+    load_from_file,
+    read_settings,
+)
 
 
 class Shaping(Config):
@@ -252,10 +259,15 @@ class UserTerm(Shaping):
             raise ConfigError(
                 f"{self.path} is a function and takes no settings, and is given {names}"
             )
+        check_parameters(value, f"reward = {self.path!r}", ("rollout", "score"))
         return value
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        number = self._function(rollout, score)
+        try:
+            number = self._function(rollout, score)
+        except Exception as error:  # a user's function may raise anything
+            files = [str(Path(self.path.rpartition(":")[0]).resolve())]
+            raise explain_exception(f"reward = {self.path!r}", error, files) from error
         if not isinstance(number, int | float) or not isfinite(number):
             raise ConfigError(f"{self.path} gave {number!r} for {rollout.id}, not a finite number")
         return float(number)

@@ -91,7 +91,7 @@ class Tokenizer:
             core = tokenizers.Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises nothing narrower
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
-        settings = _read_json(folder / "tokenizer_config.json")
+        settings = _read_if_there(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
         return Tokenizer(core, settings, template, _read_eos(folder / "generation_config.json"))
 
@@ -207,7 +207,7 @@ def _read_template(folder: Path, settings: Mapping[str, Json]) -> str | None:
 
 
 def _read_eos(file: Path) -> tuple[int, ...]:
-    value = _read_json(file).get("eos_token_id")
+    value = _read_if_there(file).get("eos_token_id")
     if value is None:
         return ()
     ids = value if isinstance(value, list) else [value]
@@ -217,9 +217,12 @@ def _read_eos(file: Path) -> tuple[int, ...]:
     return tokens
 
 
-def _read_json(file: Path) -> dict[str, Json]:
-    if not file.is_file():
-        return {}
+def _read_if_there(file: Path) -> dict[str, Json]:
+    return read_json(file) if file.is_file() else {}
+
+
+def read_json(file: Path) -> dict[str, Json]:
+    """Read a JSON file of a model folder."""
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -180,16 +180,17 @@ class Format:
 
     about: str
     required: tuple[str, ...]
-    optional: tuple[str, ...]
+    optional: tuple[str, ...] | None
+    """None allows any."""
     split: Split
     read: Reader
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
         """Read a row, once its fields are known to be those of the format."""
-        names = (*self.required, *self.optional)
         for name in self.required:
             if name not in row:
                 raise DataError(f"has no field {name!r}; its fields are {', '.join(row)}")
+        names = (*self.required, *(row if self.optional is None else self.optional))
         for name in row:
             if name not in (*names, INDEX) and not name.endswith("_pass_rate"):
                 raise DataError(

@@ -6,8 +6,8 @@ import pytest
 from test_cost import HALF, SEVEN, qwen
 
 from whet.engine.native import NativeConfig
-from whet.plan import cost as estimate
-from whet.plan.cost import CARDS
+from whet.models import cost as estimate
+from whet.models.cost import CARDS
 
 MIDDLE = qwen(28, 1536, 12, 2, 128, 8960, 151936, tied=True)
 H200 = CARDS["h200"]

@@ -11,11 +11,11 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.engine.base import EngineConfig
 from whet.errors import ConfigError
 from whet.models.config import ModelConfig
+from whet.models.cost import CARDS, GB, Cost, optimizer_bytes
 from whet.models.load import read_shape
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource
-from whet.pipeline.phases import Job, cache_bytes, phases, suggest_change
-from whet.plan.cost import CARDS, GB, Cost, optimizer_bytes
+from whet.plan.phases import Job, cache_bytes, phases, suggest_change
 from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.evaluate import EvalConfig

@@ -7,8 +7,8 @@ import pytest
 
 from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
-from whet.pipeline.phases import Job, StepPhase, find_fit, fits, phases, suggest_change
-from whet.plan.cost import CARDS, GB, Card, Cost
+from whet.models.cost import CARDS, GB, Card, Cost
+from whet.plan.phases import Job, StepPhase, find_fit, fits, phases, suggest_change
 from whet.train.optim import TrainConfig
 
 COST = Cost(

@@ -13,7 +13,7 @@ from small import whet, write
 from whet.errors import DataError
 from whet.models.load import save_model
 from whet.pipeline.pipeline import load_pipeline
-from whet.pipeline.requirements import check_needs, explain_missing, num_parameters
+from whet.plan.requirements import check_needs, explain_missing, num_parameters
 from whet.testing.tiny import tiny_model
 
 

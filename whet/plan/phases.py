@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
-from whet.plan import cost as estimate
-from whet.plan.cost import GB, Card, Cost
+from whet.models import cost as estimate
+from whet.models.cost import GB, Card, Cost
 from whet.train.optim import TrainConfig
 
 DRIVER_BYTES = 0.6 * GB

@@ -20,10 +20,10 @@ from huggingface_hub.errors import (
 
 from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.errors import DataError
+from whet.models.cost import CARDS, GB, Cost, state_bytes
 from whet.models.load import CONFIG, DOWNLOADED, HUB_ID, read_shape
 from whet.models.load import resolve as resolve_model
 from whet.models.source import ModelSource, torch_device
-from whet.plan.cost import CARDS, GB, Cost, state_bytes
 from whet.recipes.distill import DistillConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.tango import TangoConfig

@@ -3,10 +3,10 @@
 import pytest
 
 from whet.models.config import ModelConfig
+from whet.models.cost import Cost
 from whet.models.lora import TARGETS, LoraConfig, LoraTransformer
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
-from whet.plan.cost import Cost
 
 
 def qwen(
