@@ -13,9 +13,9 @@ from whet.testing.fakes import example
 
 
 def packed(
-    examples: list[Example], token_budget: int, *, is_padded: bool = True
+    examples: list[Example], token_budget: int, *, ranks: int = 1, is_padded: bool = True
 ) -> list[list[Example]]:
-    groups = pack(examples, token_budget, is_padded=is_padded)
+    groups = pack(examples, token_budget, ranks=ranks, is_padded=is_padded)
     return [[examples[index] for index in group] for group in groups]
 
 
@@ -161,17 +161,27 @@ def test_a_pair_larger_than_the_budget_is_named() -> None:
     st.lists(st.tuples(st.integers(2, 40), st.integers(2, 40)), max_size=20),
     st.integers(80, 200),
     st.booleans(),
+    st.integers(1, 4),
 )
-def test_no_group_is_empty_and_each_example_goes_to_one_beside_its_pair(
-    lengths: list[tuple[int, int]], budget: int, is_padded: bool
+def test_every_rank_gets_as_many_groups_and_each_example_goes_to_one(
+    lengths: list[tuple[int, int]], budget: int, is_padded: bool, ranks: int
 ) -> None:
     examples = [*_pairs(lengths), *(example(length=20, seed=seed) for seed in range(100, 105))]
 
-    groups = pack(examples, budget, is_padded=is_padded)
+    groups = pack(examples, budget, ranks=ranks, is_padded=is_padded)
 
-    positions = [index for group in groups for index in group]
+    shares = [groups[rank::ranks] for rank in range(ranks)]
+    assert len({len(share) for share in shares}) == 1
+    positions = [index for share in shares for group in share for index in group]
     assert sorted(positions) == list(range(len(examples)))
     for group in groups:
         pairs = [examples[index].pair for index in group if examples[index].pair is not None]
         assert all(pairs.count(pair) == 2 for pair in pairs)
-    assert all(groups)
+    assert ranks > 1 or all(groups)
+
+
+def test_a_rank_without_examples_gets_an_empty_group() -> None:
+    examples = [example(length=5, seed=seed) for seed in range(3)]
+
+    assert pack(examples, 5, ranks=2) == [[0], [1], [2], []]
+    assert pack(examples, 15, ranks=2, is_padded=False) == [[0, 2], [1]]

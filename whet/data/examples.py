@@ -173,11 +173,12 @@ Unit = list[int]
 
 
 def pack(
-    examples: Sequence[Example], token_budget: int, *, is_padded: bool = True
+    examples: Sequence[Example], token_budget: int, *, ranks: int = 1, is_padded: bool = True
 ) -> list[list[int]]:
     """Split examples into micro-batches within the budget, as lists of their positions.
 
-    Any split gives the same gradient; this one wastes least. The two of a pair stay together.
+    Any split gives the same gradient; this one wastes least. The two of a pair stay together. Rank
+    r takes every `ranks`-th micro-batch from r on; some are empty, so that all have as many.
 
     Where attention runs on a padded grid, its cells count, so examples of like length lie together,
     longest first, and after each those that begin with the same prompt, which is then run once for
@@ -206,8 +207,10 @@ def pack(
             )
     longest_first = sorted(units, key=lambda unit: -_width(unit, lengths))
     if is_padded:
-        return _grids(_by_prompt(longest_first, examples), lengths, token_budget)
-    return _alike(longest_first, lengths, token_budget)
+        groups = _grids(_by_prompt(longest_first, examples), lengths, token_budget)
+    else:
+        groups = _alike(longest_first, lengths, token_budget, ranks)
+    return groups + [[] for _ in range(-len(groups) % ranks)]
 
 
 def _units(examples: Sequence[Example]) -> list[Unit]:
@@ -250,9 +253,12 @@ def _grids(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[l
     return groups
 
 
-def _alike(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
+def _alike(
+    units: Sequence[Unit], lengths: Sequence[int], budget: int, ranks: int
+) -> list[list[int]]:
     """Give each unit in turn to the emptiest of as few groups as could hold them all."""
-    groups: list[list[int]] = [[] for _ in range(-(-sum(lengths) // budget))]
+    fewest = -(-sum(lengths) // budget)
+    groups: list[list[int]] = [[] for _ in range(-(-fewest // ranks) * ranks)]
     heap = [(0, index) for index in range(len(groups))]
     for unit in units:
         num_tokens = sum(lengths[index] for index in unit)
