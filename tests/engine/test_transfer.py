@@ -4,7 +4,7 @@ asking."""
 import numpy as np
 import torch
 
-from whet.engine.input_batch import HostTransfer, pack, unpack
+from whet.engine.input_batch import HostTransfer, pack_bytes, unpack_bytes
 
 
 def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
@@ -17,7 +17,7 @@ def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
         table.T,
     ]
 
-    found = unpack(torch.from_numpy(pack(arrays)), arrays)
+    found = unpack_bytes(torch.from_numpy(pack_bytes(arrays)), arrays)
 
     for tensor, array in zip(found, arrays, strict=True):
         assert torch.equal(tensor, torch.from_numpy(np.ascontiguousarray(array)))
@@ -27,7 +27,7 @@ def test_arrays_of_any_kind_are_found_again_at_aligned_places() -> None:
 def test_a_fetched_copy_does_not_follow_later_writes() -> None:
     transfer, tensor = HostTransfer(torch.device("cpu")), torch.zeros(3)
 
-    wait = transfer.fetch(tensor)
+    wait = transfer.to_host(tensor)
     tensor.fill_(1.0)
 
-    assert wait().tolist() == [0, 0, 0] and transfer.counts.fetches == 1
+    assert wait().tolist() == [0, 0, 0] and transfer.stats.copies_to_host == 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpu_models import DEVICE, FAMILIES, POSITIONS, move, native, requests, sampled, small_model
 
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
 from whet.models.config import SlidingWindow
@@ -68,8 +68,8 @@ def test_recorded_steps_give_what_steps_give_that_are_not() -> None:
     _pages(plain).graphs = None
     expected = dict(plain.generate(asked))
 
-    assert recorded.counts.recordings > 0 and recorded_bytes() >= 0
-    assert plain.counts.recordings == 0
+    assert recorded.stats.captured_graphs > 0 and graph_bytes() >= 0
+    assert plain.stats.captured_graphs == 0
     _assert_same_bits(found, expected)
     _assert_same_bits(again, expected)
 
@@ -86,7 +86,7 @@ def test_sleep_gives_the_memory_back_and_changes_no_result() -> None:
     assert awake - before > 2**20
     # cuBLAS keeps a workspace of eight buffers of 16 KiB for each stream that has run a product.
     assert torch.cuda.memory_allocated() <= before + 2 * 8 * 2**14
-    assert recorded_bytes() == 0
+    assert graph_bytes() == 0
     _assert_same_bits(dict(engine.generate(requests())), first)
 
 
@@ -126,7 +126,7 @@ def test_a_cache_that_runs_short_changes_no_bit() -> None:
 
     completions = dict(short.generate(asked))
 
-    assert short.counts.preemptions > 0
+    assert short.stats.preemptions > 0
     _assert_same_bits(completions, dict(ample.generate(asked)))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example
-from whet.engine.base import Counts, Request, Sampling, check_prompt
+from whet.engine.base import EngineStats, Request, Sampling, check_prompt
 from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
 from whet.proofs import fixtures
@@ -43,10 +43,10 @@ class ScriptedEngine:
         self.answer = answer
         self.version = version
         self.context = context
-        self.counts = Counts()
+        self.stats = EngineStats()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
-        self.counts = Counts()
+        self.stats = EngineStats()
         for request in requests:
             check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
@@ -54,7 +54,7 @@ class ScriptedEngine:
             tokens = np.asarray(whole[:limit], dtype=np.int32)
             finish = Finish.LENGTH if len(whole) > limit else Finish.STOP
             logprobs = np.zeros(len(tokens), dtype=np.float32)
-            self.counts.tokens += len(tokens)
+            self.stats.tokens += len(tokens)
             yield (
                 request.id,
                 Completion(tokens=tokens, logprobs=logprobs, finish=finish, version=self.version),

@@ -98,8 +98,8 @@ def collect_groups(
                 chat_engine, request, prompts[request.index], id, completion
             )
             yield id, request.problem, rollout_by_id[id].text
-        counts = chat_engine.engine.counts
-        useful = counts.tokens - counts.begun
+        counts = chat_engine.engine.stats
+        useful = counts.tokens - counts.first_tokens
         clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
         grading.enter_context(clock.measure("grade"))
 

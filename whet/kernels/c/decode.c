@@ -114,9 +114,9 @@ typedef struct {
 typedef struct {
     i64 used, threads, columns;
     i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/row_state.py */
-    const i64 *first, *base, *limit, *seed;
+    const i64 *first, *fetched, *limit, *seed;
     const float *temperature;
-    int32_t *report;
+    int32_t *output;
     const i64 *slot, *prompt, *length; /* where a row keeps its tokens, its prompt, and how long each prompt is */
     const char *is_stop;
     float *hidden; /* the final states, where they are wanted; rows are then moved on by the caller */
@@ -204,7 +204,7 @@ static void draw(const float *logits, i64 vocab, double uniform, float temperatu
     *logprob = (logits[found] - most) * scale - logf(total);
 }
 
-/* The number in [0, 1) that draws a row's next token: whet/engine/row_state.py says how it is made. */
+/* The number in [0, 1) that draws a row's next token: see `uniforms` in whet/engine/input_batch.py. */
 static double uniform(uint64_t seed, uint64_t count) {
     uint64_t x = seed + (count + 1) * 0x9E3779B97F4A7C15;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
@@ -212,14 +212,14 @@ static double uniform(uint64_t seed, uint64_t count) {
     return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
 }
 
-/* Draw a row's next token and file it in the report, as `record` does in whet/engine/row_state.py. */
+/* Sample a row's next token and store it, as `append_tokens` does in whet/engine/input_batch.py. */
 static void next(const Model *m, const Rows *rows, i64 b, const float *logits, float *work) {
-    i64 token, column = 2 + rows->count[b] - rows->base[b];
+    i64 token, column = 2 + rows->count[b] - rows->fetched[b];
     float logprob;
     draw(logits, m->vocab, uniform(rows->seed[b], rows->count[b]), rows->temperature[b], work, &token, &logprob);
-    int32_t *report = rows->report + b * (2 + 2 * rows->columns) + column;
-    *report = token;
-    memcpy(report + rows->columns, &logprob, sizeof(float));
+    int32_t *output = rows->output + b * (2 + 2 * rows->columns) + column;
+    *output = token;
+    memcpy(output + rows->columns, &logprob, sizeof(float));
     if (rows->hidden) return;
     rows->token[b] = token;
     rows->count[b] += rows->live[b];
