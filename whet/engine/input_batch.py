@@ -20,7 +20,7 @@ from torch import Tensor
 
 from whet.engine.base import EngineStats, Request
 from whet.engine.scheduler import Indices, WindowOutput
-from whet.kernels.head import row_logprobs, sample_rows
+from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
 
 _ALIGNED = 16

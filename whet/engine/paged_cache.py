@@ -19,7 +19,7 @@ from whet.engine.scheduler import Indices, PrefillPass
 from whet.errors import EngineError
 from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
-from whet.kernels.rows import split_heads_into
+from whet.kernels.layer_ops import split_heads_into
 from whet.models.transformer import Transformer
 
 

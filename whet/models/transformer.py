@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint
 from whet.errors import DataError
 from whet.kernels import FEATURES, TRITON_DEVICES, AttentionOptions, AttentionSpec
 from whet.kernels.attention import CAUSAL, grid_attention, packed_attention, tile_table
-from whet.kernels.head import head_logits, plain_token_logprobs, token_logprobs
-from whet.kernels.rows import add_norm, split_heads, swiglu
+from whet.kernels.layer_ops import add_norm, split_heads, swiglu
+from whet.kernels.lm_head import head_logits, token_logprobs, torch_token_logprobs
 from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
 
 
@@ -150,7 +150,7 @@ class Transformer(nn.Module):
         targets = label_M, temperature_M
         if self.has_kernels:
             return token_logprobs(hidden_MH, self.head_weight_VH, *targets, entropy=True)
-        return plain_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
+        return torch_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
 
     def named_views(self) -> Iterator[tuple[str, Tensor]]:
         """Walk all parameters by Hugging Face name, as views that write to the model.

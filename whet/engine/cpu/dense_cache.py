@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import Indices, PrefillPass
 from whet.kernels import AttentionSpec
-from whet.kernels.rows import split_heads
+from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})

@@ -138,9 +138,9 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
         const float *keys = cache->keys + (layer * lines + line) * n * cache->columns;
         const float *values = cache->prompt + ((2 * layer + 1) * lines + line) * n * cache->length;
         rotate(qkv + (m->heads + g) * n, n, table, w->k_norm, m->eps, 1.0f, rotated);
-        float *file = cache->blocks[block] + own;
-        for (i64 i = 0; i < n; i++) file[i * BLOCK + place] = rotated[i];
-        memcpy(file + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
+        float *own_keys = cache->blocks[block] + own;
+        for (i64 i = 0; i < n; i++) own_keys[i * BLOCK + place] = rotated[i];
+        memcpy(own_keys + apart + place * n, qkv + (m->heads + m->groups + g) * n, n * sizeof(float));
         for (i64 y = g * (m->heads / m->groups); y < (g + 1) * (m->heads / m->groups); y++) {
             rotate(qkv + y * n, n, table, w->q_norm, m->eps, 1.0f / sqrtf((float)n), rotated);
             for (i64 c = 0; c < padded; c += LANES) store(scores + c, score(rotated, keys + c, cache->columns, n));
@@ -161,7 +161,7 @@ static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 lay
             mix(scores, values, before, n, mixed);
             for (i64 j = 0; j < block; j++)
                 mix(scores + padded + j * BLOCK, cache->blocks[j] + own + apart, BLOCK, n, mixed);
-            mix(scores + padded + block * BLOCK, file + apart, place + 1, n, mixed);
+            mix(scores + padded + block * BLOCK, own_keys + apart, place + 1, n, mixed);
             float share = 1.0f / sum(all);
             for (i64 i = 0; i < n; i += LANES) store(mixed + i, load(mixed + i) * share);
         }
