@@ -21,7 +21,7 @@ from whet.commands.doctor import PROOFS
 from whet.data.examples import pack
 from whet.engine.native import NativeEngine
 from whet.evals import stats
-from whet.models.transformer import MergedAttention, PackedAttention
+from whet.models.transformer import PackedAttention, SharedPrefixAttention
 from whet.proofs.base import Measure, Proof, try_proof
 from whet.rewards.spec import RewardSpec
 from whet.testing.tiny import tiny_policy
@@ -142,12 +142,12 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
         right(self, lengths_S.new_tensor([total]), total, total)
 
     patch.setattr(PackedAttention, "__init__", init)
-    laid_out = MergedAttention.__init__
+    laid_out = SharedPrefixAttention.__init__
 
-    def one_line(self: MergedAttention, node_SC: Tensor, cell_U: Tensor) -> None:
+    def one_line(self: SharedPrefixAttention, node_SC: Tensor, cell_U: Tensor) -> None:
         laid_out(self, node_SC.view(1, -1), cell_U)
 
-    patch.setattr(MergedAttention, "__init__", one_line)
+    patch.setattr(SharedPrefixAttention, "__init__", one_line)
 
 
 def _add_the_kl_twice(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from whet.engine.paged_cache import PagedCache
 from whet.kernels.c import library as c_library
 from whet.models.config import ModelConfig
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.testing.tiny import tiny_model
 
 pytestmark = pytest.mark.skipif(c_library.library() is None, reason="there is no C compiler")
@@ -71,7 +71,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def shaped(name: str) -> Transformer:
     model = Transformer(replace(USUAL, **SHAPES[name]))
-    initialise(model, 3)
+    init_weights(model, 3)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.5).add_(

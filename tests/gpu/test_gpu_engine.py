@@ -11,7 +11,7 @@ from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.engine.paged_cache import PagedCache
 from whet.models.config import SlidingWindow
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model
 from whet.train.learner import score_examples
@@ -48,7 +48,7 @@ def test_engine_and_learner_give_the_same_bits_past_a_sliding_window(window: int
     sliding = SlidingWindow(tokens=window, layers=(1,))
     cfg = replace(tiny_model(positions=POSITIONS).cfg, sliding_window=sliding)
     model = Transformer(cfg)
-    initialise(model, 0)
+    init_weights(model, 0)
     _assert_exact(move(model))
 
 

@@ -11,9 +11,16 @@ from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
-from whet.grading.worker import BROKEN
+from whet.grading.worker import UNGRADABLE
 from whet.rewards.spec import RewardSpec, load_spec
-from whet.store.files import check_target, finite, read_rows, replacing, to_line, writing
+from whet.store.files import (
+    atomic_path,
+    check_target,
+    explain_write_errors,
+    read_rows,
+    replace_nonfinite,
+    to_line,
+)
 from whet.tasks.base import Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
@@ -65,13 +72,13 @@ def grade_file(
         for index, score in grader.grade(
             (index, row.problem, row.text) for index, row in enumerate(rows)
         ):
-            if score.note.startswith(BROKEN):
+            if score.note.startswith(UNGRADABLE):
                 raise DataError(
-                    f"{source} line {rows[index].line}: {score.note.removeprefix(BROKEN)}"
+                    f"{source} line {rows[index].line}: {score.note.removeprefix(UNGRADABLE)}"
                 )
             scores[index] = score
             advance(1)
-    with replacing(out) as new, new.open("wb") as file:
+    with atomic_path(out) as new, new.open("wb") as file:
         file.writelines(_line(row, scores[index], spec) for index, row in enumerate(rows))
     counts = Counter(score.verdict for score in scores.values())
     named = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
@@ -208,13 +215,13 @@ def _spec(reward: str | None) -> RewardSpec | None:
 def _line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     graded = dict(row.given) | {
         "verdict": score.verdict.value,
-        "parts": finite(dict(score.parts)),
+        "parts": replace_nonfinite(dict(score.parts)),
         "extracted": score.answer,
         "note": score.note,
     }
     if spec is not None:
         rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
-        graded["reward"] = finite(spec.apply_to(rollout).reward)
+        graded["reward"] = replace_nonfinite(spec.apply_to(rollout).reward)
     return to_line(graded)
 
 
@@ -229,7 +236,7 @@ def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | 
 def _try_writing(out: Path) -> None:
     """Find out now, not after the grading, that the result cannot be written."""
     check_target(out)
-    with writing(out):
+    with explain_write_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         probe = out.with_name(f".{out.name}.new")
         probe.touch()

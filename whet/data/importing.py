@@ -13,7 +13,7 @@ from pathlib import Path
 from whet.data.importers.base import Answer, ParsedRow
 from whet.data.sources import Advance, Row, SourceRow, read_source
 from whet.errors import DataError
-from whet.store.files import replacing, write_rows
+from whet.store.files import atomic_path, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
@@ -66,7 +66,7 @@ def import_rows(
     counts = ImportCounts()
     places = dict[str, str]()
     answered = dict[str, list[Rollout]]()
-    with replacing(out) as new:
+    with atomic_path(out) as new:
         with new.open("wb") as lines:
             for row in read_source(file, advance=advance):
                 problem, parsed, line = _read(file, row, plan)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whet.errors import DataError
-from whet.store.files import finite_number
+from whet.store.files import parse_finite
 from whet.types import Json
 
 MAX_ROW = 1 << 28
@@ -94,7 +94,7 @@ def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
 
 def _parse(file: Path, place: str, text: str) -> SourceRow:
     try:
-        value: Json = json.loads(text, parse_constant=constant, parse_float=finite_number)
+        value: Json = json.loads(text, parse_constant=constant, parse_float=parse_finite)
     except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {file} {place}: {error}") from error
     return _row(file, place, value)
@@ -184,7 +184,7 @@ class JsonList:
         self._advance = advance
         self._buffer = ""
         self._position = 0
-        self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=finite_number)
+        self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=parse_finite)
 
     def __iter__(self) -> Iterator[Json]:
         self._expect("[", 1)

@@ -20,7 +20,7 @@ from whet.models.config import FAMILIES
 from whet.models.load import save_model
 from whet.models.sizes import new_config
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.teach import TeachConfig, write_groups
 from whet.recipes.training import StageConfig
@@ -244,6 +244,6 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
         source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
     )
     model = Transformer(new_config("tiny", drawn.cfg.vocab_size, POSITIONS, family))
-    initialise(model, seed)
+    init_weights(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

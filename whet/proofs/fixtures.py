@@ -8,9 +8,9 @@ from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.source import torch_device, torch_dtype
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.rng import derive, numpy_stream
-from whet.text.tokenizer import Tokenizer, train_pieces
+from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Problem
 
@@ -21,13 +21,13 @@ far longer."""
 
 
 def tokenizer() -> Tokenizer:
-    return train_pieces([f"{number} {number}" for number in range(100)])
+    return train_tokenizer([f"{number} {number}" for number in range(100)])
 
 
 def model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
     """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
     drawn = Transformer(new_config("tiny", tokenizer().vocab_size, POSITIONS))
-    initialise(drawn, seed)
+    init_weights(drawn, seed)
     source = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         drawn.head_weight_VH.copy_(torch.randn(drawn.head_weight_VH.shape, generator=source) * 0.25)

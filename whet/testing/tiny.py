@@ -6,8 +6,8 @@ import torch
 
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
-from whet.models.transformer import Transformer, initialise
-from whet.text.tokenizer import Tokenizer, train_pieces
+from whet.models.transformer import Transformer, init_weights
+from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.train.policy import Policy, build_policy
 
 VOCABULARY = 50
@@ -15,7 +15,7 @@ VOCABULARY = 50
 
 def tiny_tokenizer() -> Tokenizer:
     """Numbers below 100 as single tokens, other text by characters."""
-    return train_pieces([f"{n} {n}" for n in range(100)])
+    return train_tokenizer([f"{n} {n}" for n in range(100)])
 
 
 def tiny_model(
@@ -34,7 +34,7 @@ def tiny_model(
     """
     cfg = replace(new_config("tiny", vocab_size, positions, family), tied=tied)
     model = kind(cfg)
-    initialise(model, seed)
+    init_weights(model, seed)
     source = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         model.head_weight_VH.copy_(

@@ -210,7 +210,7 @@ class DensePrefill:
         q_TND, k_TGD, v_TGD = split_heads(qkv_TX, spec)
         for cached, new_TGD in zip(self.cache.prompts[layer], (k_TGD, v_TGD), strict=True):
             cached[self.line_T, :, self.column_T] = new_TGD
-        return self.packed.mix(q_TND, k_TGD, v_TGD, spec.options)
+        return self.packed.attend(q_TND, k_TGD, v_TGD, spec.options)
 
 
 class DenseDecode:
