@@ -210,7 +210,7 @@ def test_an_own_task_is_graded_by_its_name(tmp_path: Path) -> None:
     )
     rows: list[dict[str, Json]] = [{"id": 1, "response": "3", "task": "mine", "answer": 3}]
 
-    graded = run(tmp_path, rows, own=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
+    graded = run(tmp_path, rows, user_tasks=[f"{tmp_path / 'mine.py'}:Mine"], workers=0)
 
     assert graded[0]["verdict"] == "correct"
     with pytest.raises(DataError, match="a row loads no file"):

@@ -46,7 +46,7 @@ def _prefill(
     """Run contexts through a cache; returns what the model makes of the last token of each."""
     transfer = HostTransfer(CPU)
     ends: dict[int, Tensor] = {}
-    for layout in plan_prefill(contexts, max_tokens=most, chunked_prefill=cache.chunked_prefill):
+    for layout in plan_prefill(contexts, max_tokens=most, chunked=cache.chunked):
         tokens, positions = torch.from_numpy(layout.tokens_T), torch.from_numpy(layout.positions_T)
         hidden = model(tokens, positions, cache.prefill(layout, transfer))
         ends |= dict(zip(layout.row_Q.tolist(), hidden[layout.end_Q], strict=True))

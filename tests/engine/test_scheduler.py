@@ -61,7 +61,7 @@ def test_samples_of_one_prompt_run_it_once_and_share_its_full_pages() -> None:
     assert admission is not None
     assert (
         admission.rows,
-        admission.prefill_rows,
+        admission.to_prefill,
         admission.source_B.tolist(),
         admission.cached_row,
     ) == (
@@ -84,7 +84,7 @@ def test_samples_that_come_later_find_the_prompt_kept() -> None:
     admission = scheduler.admit()
 
     assert admission is not None
-    assert (admission.prefill_rows, admission.source_B.tolist(), admission.cached_row) == (
+    assert (admission.to_prefill, admission.source_B.tolist(), admission.cached_row) == (
         [],
         [2, 2],
         None,
@@ -159,7 +159,7 @@ def test_the_youngest_gives_way_and_is_the_first_to_come_back() -> None:
         "1",
         "2",
     ]
-    assert admission.prefill_rows == [1]
+    assert admission.to_prefill == [1]
     assert scheduler.sequences.context(int(scheduler.running_B[1])).tolist() == [2, 2, 3, *[7] * 5]
 
 
@@ -210,7 +210,7 @@ def test_a_kept_prompt_makes_room_for_a_request_that_needs_all() -> None:
 
     admission = scheduler.admit()
 
-    assert admission is not None and admission.prefill_rows == [0]
+    assert admission is not None and admission.to_prefill == [0]
 
 
 @settings(max_examples=60, deadline=None)

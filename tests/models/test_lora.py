@@ -19,10 +19,10 @@ from whet.models.lora import (
     LoraLinear,
     LoraTransformer,
     Target,
+    copy_trainable,
     load_adapters,
     read_adapter,
     save_adapters,
-    twin,
 )
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.rounding import logprob_bound
@@ -133,7 +133,7 @@ def _gradients(model: Transformer) -> dict[str, Tensor]:
 
 def test_a_twin_shares_what_is_frozen_and_copies_what_learns() -> None:
     model = adapted()
-    other = twin(model)
+    other = copy_trainable(model)
     assert isinstance(other, LoraTransformer)
     mine, its = dict(model.named_parameters()), dict(other.named_parameters())
     assert mine.keys() == its.keys()

@@ -12,7 +12,7 @@ class KVCache(Protocol):
 
     is_async: bool
     """The host reads the tokens of a window while the next one runs."""
-    chunked_prefill: bool
+    chunked: bool
     """A long context can be prefilled in chunks."""
 
     @property

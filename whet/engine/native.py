@@ -256,10 +256,10 @@ class EngineCore:
         sequences, sequence_B, rows = self.sequences, admission.sequence_B, admission.rows
         contexts = {
             row: sequences.context(int(sequence_B[row - rows.start]))
-            for row in admission.prefill_rows
+            for row in admission.to_prefill
         }
         for chunks in plan_prefill(
-            contexts, max_tokens=self.prefill_tokens, chunked_prefill=self.cache.chunked_prefill
+            contexts, max_tokens=self.prefill_tokens, chunked=self.cache.chunked
         ):
             self._prefill(chunks)
         self.cache.copy_shared_pages(self.transfer)

@@ -125,7 +125,7 @@ SHARE_OF_FREE = 0.9
 class PagedCache:
     """The pages of all layers, their allocator, and a copy of its table on the device."""
 
-    is_async = chunked_prefill = True
+    is_async = chunked = True
 
     def __init__(self, model: Transformer, *, slots: int, context: int, pages: int) -> None:
         self.model = model

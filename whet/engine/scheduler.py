@@ -101,15 +101,13 @@ class Sequences:
 
     def append_output(self, output: WindowOutput) -> list[int]:
         """Store new tokens; return the sequences that have ended."""
-        count_before_B = np.where(
-            output.sequence_B >= 0, self.count_S[output.sequence_B], output.count_B
-        )
+        is_open_B = output.sequence_B >= 0
+        count_before_B = np.where(is_open_B, self.count_S[output.sequence_B], output.count_B)
         new_B = output.count_B - count_before_B
         row_Q, column_Q = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
         target = output.sequence_B[row_Q], count_before_B[row_Q] + column_Q
         self.tokens_SC[target] = output.tokens_BW[row_Q, column_Q]
         self.logprobs_SC[target] = output.logprobs_BW[row_Q, column_Q]
-        is_open_B = output.sequence_B >= 0
         self.count_S[output.sequence_B[is_open_B]] = output.count_B[is_open_B]
         ended: list[int] = output.sequence_B[is_open_B & output.is_done_B].tolist()
         return ended
@@ -140,7 +138,7 @@ class Admission:
     sequence_B: Indices
     source_B: Indices
     """The row whose prefill each of them uses: its own, that of a sibling, or the spare."""
-    prefill_rows: list[int]
+    to_prefill: list[int]
     """The rows whose context needs a prefill, in order."""
     cached_row: int | None
     """The row whose prompt the spare row caches from now on."""
@@ -208,7 +206,7 @@ class Scheduler:
         """Start the requests that fit; new ones only once all preempted ones are back."""
         sources = {} if self._cached_prompt is None else {self._cached_prompt: self.spare}
         first = self.num_rows
-        prefill_rows = list[int]()
+        to_prefill = list[int]()
         source_B = list[int]()
         while self.num_rows < self.slots and (sequence := self._next()) is not None:
             row = self.num_rows
@@ -224,7 +222,7 @@ class Scheduler:
                 assert is_allocated, "a request that has all memory to itself fits"
             if key not in sources:
                 sources[key] = row
-                prefill_rows.append(row)
+                to_prefill.append(row)
             source_B.append(sources[key])
             self.sequence_R[row] = sequence
             self.sequences.bound_S[sequence] += 1
@@ -232,15 +230,12 @@ class Scheduler:
         if not source_B:
             return None
         rows = slice(first, self.num_rows)
-        cached_row = self._cache_prompt(prefill_rows)
-        sequence_B = self.sequence_R[rows].copy()
-        source = np.array(source_B)
         return Admission(
             rows=rows,
-            sequence_B=sequence_B,
-            source_B=source,
-            prefill_rows=prefill_rows,
-            cached_row=cached_row,
+            sequence_B=self.sequence_R[rows].copy(),
+            source_B=np.array(source_B),
+            to_prefill=to_prefill,
+            cached_row=self._cache_prompt(to_prefill),
         )
 
     def advance(self, steps: int) -> int:
@@ -301,9 +296,9 @@ class Scheduler:
             row, tokens=start + count, reserve=reserve, max_tokens=max_tokens, source=source
         )
 
-    def _cache_prompt(self, prefill_rows: list[int]) -> int | None:
+    def _cache_prompt(self, to_prefill: list[int]) -> int | None:
         """Cache the last prompt of a prefill in the spare row, for samples that start later."""
-        prompts = [row for row in prefill_rows if self.sequences.count_S[self.sequence_R[row]] == 0]
+        prompts = [row for row in to_prefill if self.sequences.count_S[self.sequence_R[row]] == 0]
         if not prompts:
             return None
         self._free_cached_prompt()
@@ -367,22 +362,20 @@ class PrefillPass:
     row_Q: Indices
 
 
-def plan_prefill(
-    contexts: dict[int, Tokens], *, max_tokens: int, chunked_prefill: bool
-) -> list[PrefillPass]:
+def plan_prefill(contexts: dict[int, Tokens], max_tokens: int, chunked: bool) -> list[PrefillPass]:
     """Spread the contexts of rows over passes of at most `max_tokens`.
 
-    Without `chunked_prefill` a context stays whole, even one that is longer.
+    Without `chunked` a context stays whole, even one that is longer.
     """
     passes: list[list[tuple[int, int, int]]] = [[]]
     room = max_tokens
     for row, context in contexts.items():
         start = 0
         while start < len(context):
-            if passes[-1] and (room <= 0 or (not chunked_prefill and len(context) > room)):
+            if passes[-1] and (room <= 0 or (not chunked and len(context) > room)):
                 passes.append([])
                 room = max_tokens
-            end = min(start + room, len(context)) if chunked_prefill else len(context)
+            end = min(start + room, len(context)) if chunked else len(context)
             passes[-1].append((row, start, end))
             room -= end - start
             start = end

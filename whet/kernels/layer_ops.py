@@ -264,8 +264,8 @@ def _norm_backward(
     rows = d_normed_TH.numel() // width
     d_x_TH = torch.empty_like(d_normed_TH)
     d_weight_H = torch.empty_like(weight_H) if has_weight else None
-    partial_sums = weight_H.new_empty(library.layer_blocks(rows), width)
-    grad_tensors = addresses(d_normed_TH, d_sum_TH, d_x_TH, d_weight_H, partial_sums)
+    partials = weight_H.new_empty(library.layer_blocks(rows), width)
+    grad_tensors = addresses(d_normed_TH, d_sum_TH, d_x_TH, d_weight_H, partials)
     library.layer_add_norm_backward(
         rows, width, *addresses(sum_TH, weight_H), eps, *grad_tensors, torch.get_num_threads()
     )
@@ -329,8 +329,8 @@ def _rope_backward(
     rows, size = spec.rope_CD.shape
     d_qkv_TX = grads[0].new_empty(rows, (spec.num_heads + 2 * spec.num_kv_heads) * size)
     d_norms_2D = grads[0].new_empty(2, size) if has_norms else None
-    partial_sums = grads[0].new_empty(library.layer_blocks(rows), 2, size)
-    grad_tensors = *(d.contiguous() for d in grads), d_qkv_TX, d_norms_2D, partial_sums
+    partials = grads[0].new_empty(library.layer_blocks(rows), 2, size)
+    grad_tensors = *(d.contiguous() for d in grads), d_qkv_TX, d_norms_2D, partials
     _run_rope(library.layer_rope_backward, qkv_TX, spec, *grad_tensors)
     return d_qkv_TX, *((None, None) if d_norms_2D is None else d_norms_2D.unbind())
 

@@ -158,7 +158,7 @@ def _empty_state(ROWS: tl.constexpr, SIZE: tl.constexpr):
 @triton.jit(do_not_specialize=["width", "tokens"])
 def _prefill(
     queries, keys, values, starts, tiles, before, table, out, lse, scale, width, tokens,
-    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, HEADS_PER_GROUP: tl.constexpr, SIZE: tl.constexpr,
+    HAS_LSE: tl.constexpr, GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr,
     PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
@@ -167,7 +167,7 @@ def _prefill(
         return
     first = tl.load(tiles + 2 * tl.program_id(0) + 1)
     head = tl.program_id(1)
-    group = head // HEADS_PER_GROUP
+    group = head // GROUP_SIZE
     start = tl.load(starts + sequence).to(tl.int64)
     past = 0
     if PAGE > 0:
@@ -179,7 +179,7 @@ def _prefill(
     offset = tl.arange(0, SIZE)
     is_own = (position >= past) & (position < length)
     row = start + position - past
-    cell = ((row * (GROUPS * HEADS_PER_GROUP) + head) * SIZE)[:, None] + offset[None, :]
+    cell = ((row * (GROUPS * GROUP_SIZE) + head) * SIZE)[:, None] + offset[None, :]
     q = tl.load(queries + cell, mask=is_own[:, None], other=0.0)
     last = tl.minimum(first + ROWS, length)
     row_max, total, acc = _empty_state(ROWS, SIZE)
@@ -229,7 +229,7 @@ def _prefill(
 @triton.jit(do_not_specialize=["width", "chunks"])
 def _decode(
     queries, keys, values, table, lengths, out, maxes, sums, accs, scale, width, chunks,
-    GROUPS: tl.constexpr, HEADS_PER_GROUP: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+    GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -239,8 +239,8 @@ def _decode(
     head = tl.arange(0, ROWS)
     key = tl.arange(0, BLOCK)
     offset = tl.arange(0, SIZE)
-    is_own = head < HEADS_PER_GROUP
-    line = (row * GROUPS + group) * HEADS_PER_GROUP + head
+    is_own = head < GROUP_SIZE
+    line = (row * GROUPS + group) * GROUP_SIZE + head
     cell = line[:, None] * SIZE + offset[None, :]
     if (length == 0) & (chunk == 0):
         tl.store(out + cell, tl.zeros([ROWS, SIZE], out.dtype.element_ty), mask=is_own[:, None])
@@ -272,7 +272,7 @@ def _decode(
     if length <= CHUNK:
         tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     else:
-        line = ((row * chunks + chunk) * GROUPS + group) * HEADS_PER_GROUP + head
+        line = ((row * chunks + chunk) * GROUPS + group) * GROUP_SIZE + head
         tl.store(maxes + line, row_max, mask=is_own)
         tl.store(sums + line, total, mask=is_own)
         tl.store(accs + line[:, None] * SIZE + offset[None, :], acc, mask=is_own[:, None])
@@ -281,7 +281,7 @@ def _decode(
 @triton.jit(do_not_specialize=["chunks"])
 def _combine_chunks(
     maxes, sums, accs, lengths, out, chunks,
-    GROUPS: tl.constexpr, HEADS_PER_GROUP: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
+    GROUPS: tl.constexpr, GROUP_SIZE: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
     WINDOW: tl.constexpr,
 ):  # fmt: skip
@@ -292,13 +292,13 @@ def _combine_chunks(
         return
     head = tl.arange(0, ROWS)
     offset = tl.arange(0, SIZE)
-    is_own = head < HEADS_PER_GROUP
+    is_own = head < GROUP_SIZE
     row_max, total, acc = _empty_state(ROWS, SIZE)
     start = 0
     if WINDOW > 0:
         start = tl.maximum(length - WINDOW, 0) // CHUNK
     for chunk in range(start, tl.cdiv(length, CHUNK)):
-        line = ((row * chunks + chunk) * GROUPS + group) * HEADS_PER_GROUP + head
+        line = ((row * chunks + chunk) * GROUPS + group) * GROUP_SIZE + head
         chunk_max = tl.load(maxes + line, mask=is_own, other=0.0)
         chunk_total = tl.load(sums + line, mask=is_own, other=1.0)
         chunk_acc = tl.load(
@@ -307,5 +307,5 @@ def _combine_chunks(
         row_max, total, acc = _merge_chunk(
             row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW
         )
-    cell = ((row * GROUPS + group) * HEADS_PER_GROUP + head)[:, None] * SIZE + offset[None, :]
+    cell = ((row * GROUPS + group) * GROUP_SIZE + head)[:, None] * SIZE + offset[None, :]
     tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

@@ -44,12 +44,12 @@ def norm_backward(
     d_normed_TH = d_normed_TH.contiguous()
     d_x_TH = torch.empty_like(sum_TH)
     programs = max(1, min(triton.cdiv(rows, ROWS_PER_PROGRAM), MAX_PROGRAMS))
-    partial_sums_KH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
+    partials_KH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
     d_residual = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
-    tensors = d_normed_TH, d_residual, sum_TH, weight_H, d_x_TH, partial_sums_KH
+    tensors = d_normed_TH, d_residual, sum_TH, weight_H, d_x_TH, partials_KH
     numbers = rows, width, eps, d_sum_TH is not None, triton.cdiv(rows, programs)
     _norm_backward[(programs,)](*tensors, *numbers, **_norm_sizes(width))
-    return d_x_TH, partial_sums_KH.sum(0).to(weight_H.dtype) if has_weight else None
+    return d_x_TH, partials_KH.sum(0).to(weight_H.dtype) if has_weight else None
 
 
 def _norm_sizes(width: int) -> dict[str, int]:
@@ -90,7 +90,7 @@ def _norm_backward(
     total,
     weight,
     d_x,
-    partial_sums,
+    partials,
     rows,
     width,
     eps,
@@ -102,7 +102,7 @@ def _norm_backward(
     column = tl.arange(0, BLOCK)
     is_real = column < width
     factor = tl.load(weight + column, mask=is_real, other=0.0).to(tl.float32)
-    partial_sum = tl.zeros([BLOCK], tl.float32)
+    partial_grad = tl.zeros([BLOCK], tl.float32)
     for step in range(0, steps):
         row = program + step * tl.num_programs(0)
         cell = row * width + column
@@ -111,13 +111,13 @@ def _norm_backward(
         grad = tl.load(d_normed + cell, mask=is_here, other=0.0).to(tl.float32)
         scale = tl.rsqrt(tl.sum(value * value, 0) / width + eps)
         unit = value * scale
-        partial_sum += grad * unit
+        partial_grad += grad * unit
         grad *= factor
         d_value = scale * (grad - unit * (tl.sum(grad * unit, 0) / width))
         if HAS_TOTAL:
             d_value += tl.load(d_total + cell, mask=is_here, other=0.0).to(tl.float32)
         tl.store(d_x + cell, d_value.to(d_x.dtype.element_ty), mask=is_here)
-    tl.store(partial_sums + program * width + column, partial_sum, mask=is_real)
+    tl.store(partials + program * width + column, partial_grad, mask=is_real)
 
 
 SWIGLU_BLOCK = 2048
@@ -200,23 +200,18 @@ def rope_backward(
     d_qkv_TX = grads[0].new_empty(rows, all_heads * size)
     has_norm = spec.q_norm_D is not None
     programs = max(1, min(triton.cdiv(rows, ROWS_PER_PROGRAM), MAX_PROGRAMS) if has_norm else rows)
-    partial_sums_K2D = torch.empty(
+    partials_K2D = torch.empty(
         programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
     )
     projection = d_qkv_TX if qkv_TX is None else qkv_TX.contiguous()
-    tensors = (
-        *(d.contiguous() for d in grads),
-        *_rope_inputs(spec, rows),
-        projection,
-        d_qkv_TX,
-        partial_sums_K2D,
-    )
+    d_heads = (d.contiguous() for d in grads)
+    tensors = *d_heads, *_rope_args(spec, rows), projection, d_qkv_TX, partials_K2D
     numbers = rows, spec.eps, triton.cdiv(rows, programs), has_norm
     heads = spec.num_heads, spec.num_kv_heads, size // 2, triton.next_power_of_2(all_heads)
     _rope_backward[(programs,)](*tensors, *numbers, *heads, enable_fp_fusion=False)
     if spec.q_norm_D is None or not has_norms:
         return d_qkv_TX, None, None
-    d_q_norm_D, d_k_norm_D = partial_sums_K2D.sum(0).to(spec.q_norm_D.dtype).unbind()
+    d_q_norm_D, d_k_norm_D = partials_K2D.sum(0).to(spec.q_norm_D.dtype).unbind()
     return d_qkv_TX, d_q_norm_D, d_k_norm_D
 
 
@@ -231,7 +226,7 @@ def _launch_rope(
     if rows:
         block = triton.next_power_of_2(spec.num_heads + 2 * spec.num_kv_heads)
         page = 0 if cell_T is None else keys.shape[2]
-        turns = _rope_inputs(spec, rows)
+        turns = _rope_args(spec, rows)
         cells = turns[1] if cell_T is None else cell_T
         tensors = qkv_TX.contiguous(), *turns, q_TND, keys, values, cells
         sizes = spec.q_norm_D is not None, page, spec.num_heads, spec.num_kv_heads, size // 2, block
@@ -239,7 +234,7 @@ def _launch_rope(
     return q_TND
 
 
-def _rope_inputs(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _rope_args(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return table, positions and norms. Kernels take no None: the table replaces absent norms."""
     rope_CD = spec.rope_CD
     positions_T = spec.positions_T
@@ -259,7 +254,7 @@ def _normalize(first, second, eps, HALF: tl.constexpr):
 
 
 @triton.jit
-def _load_norm_weights(q_norm, k_norm, head, half, HEADS: tl.constexpr):
+def _norm_weights(q_norm, k_norm, head, half, HEADS: tl.constexpr):
     """Load the norm weights that belong to each head, for one half of it."""
     q_factor = tl.load(q_norm + half).to(tl.float32)[None, :]
     k_factor = tl.load(k_norm + half).to(tl.float32)[None, :]
@@ -293,13 +288,9 @@ def _rope_forward(
     y = second.to(tl.float32)
     if HAS_NORM:
         x, y, _ = _normalize(x, y, eps, HALF)
-        x = (
-            (x * _load_norm_weights(q_norm, k_norm, head, half, HEADS))
-            .to(first.dtype)
-            .to(tl.float32)
-        )
+        x = (x * _norm_weights(q_norm, k_norm, head, half, HEADS)).to(first.dtype).to(tl.float32)
         y = (
-            (y * _load_norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS))
+            (y * _norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS))
             .to(first.dtype)
             .to(tl.float32)
         )
@@ -307,8 +298,8 @@ def _rope_forward(
     cos = tl.load(angle)[None, :]
     sin = tl.load(angle + HALF)[None, :]
     turns = (head < ROTATED)[:, None]
-    rotated_x = tl.where(turns, x * cos - y * sin, first.to(tl.float32))
-    rotated_y = tl.where(turns, y * cos + x * sin, second.to(tl.float32))
+    out_x = tl.where(turns, x * cos - y * sin, first.to(tl.float32))
+    out_y = tl.where(turns, y * cos + x * sin, second.to(tl.float32))
 
     if PAGE == 0:
         base = token * GROUPS * size
@@ -320,28 +311,18 @@ def _rope_forward(
         cell = tl.maximum(cell, 0)
         base = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size
         stride = PAGE * size
-    _store(
-        queries + token * HEADS * size + offset, (head < HEADS)[:, None], rotated_x, rotated_y, HALF
-    )
+    _store(queries + token * HEADS * size + offset, (head < HEADS)[:, None], out_x, out_y, HALF)
     is_key = ((head >= HEADS) & (head < ROTATED))[:, None] & is_written
     is_value = ((head >= ROTATED) & (head < ALL))[:, None] & is_written
     group = head - HEADS
-    _store(
-        keys + base + group[:, None] * stride + half[None, :], is_key, rotated_x, rotated_y, HALF
-    )
+    _store(keys + base + group[:, None] * stride + half[None, :], is_key, out_x, out_y, HALF)
     group = head - ROTATED
-    _store(
-        values + base + group[:, None] * stride + half[None, :],
-        is_value,
-        rotated_x,
-        rotated_y,
-        HALF,
-    )
+    _store(values + base + group[:, None] * stride + half[None, :], is_value, out_x, out_y, HALF)
 
 
 @triton.jit(do_not_specialize=["rows", "steps"])
 def _rope_backward(
-    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, partial_sums,
+    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, partials,
     rows, eps, steps,
     HAS_NORM: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, HALF: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -385,8 +366,8 @@ def _rope_backward(
             q_part_y += tl.sum(tl.where(is_query, d_y * unit_y, 0.0), 0)
             k_part_x += tl.sum(tl.where(is_key, d_x * unit_x, 0.0), 0)
             k_part_y += tl.sum(tl.where(is_key, d_y * unit_y, 0.0), 0)
-            d_x *= _load_norm_weights(q_norm, k_norm, head, half, HEADS)
-            d_y *= _load_norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS)
+            d_x *= _norm_weights(q_norm, k_norm, head, half, HEADS)
+            d_y *= _norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS)
             projection = (tl.sum(d_x * unit_x, 1) + tl.sum(d_y * unit_y, 1)) / size
             d_x = scale * (d_x - unit_x * projection[:, None])
             d_y = scale * (d_y - unit_y * projection[:, None])
@@ -400,8 +381,8 @@ def _rope_backward(
             HALF,
         )
     if HAS_NORM:
-        partial_sum = partial_sums + program * 2 * size + half
-        tl.store(partial_sum, q_part_x)
-        tl.store(partial_sum + HALF, q_part_y)
-        tl.store(partial_sum + size, k_part_x)
-        tl.store(partial_sum + size + HALF, k_part_y)
+        partial_grad = partials + program * 2 * size + half
+        tl.store(partial_grad, q_part_x)
+        tl.store(partial_grad + HALF, q_part_y)
+        tl.store(partial_grad + size, k_part_x)
+        tl.store(partial_grad + size + HALF, k_part_y)

@@ -123,7 +123,7 @@ class SharedPrompts:
 class DenseCache:
     """Keys and values of every layer, written in place."""
 
-    is_async = chunked_prefill = False
+    is_async = chunked = False
 
     def __init__(self, model: Transformer, *, slots: int, context: int) -> None:
         self.model = model
