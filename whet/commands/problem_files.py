@@ -12,16 +12,16 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from whet.data.importers import FORMATS, find_format
-from whet.data.importers.mapped import parse_mapping
-from whet.data.importing import (
+from whet.data.import_rows import (
     ImportCounts,
-    Plan,
+    ImportPlan,
     import_rows,
-    problems_in,
     rollout_file,
+    stream_problems,
     unsupported_file,
 )
+from whet.data.importers import FORMATS, find_format
+from whet.data.importers.mapped import parse_mapping
 from whet.errors import ConfigError, DataError, visible
 from whet.rng import derive, stream
 from whet.store.files import write_rows
@@ -143,7 +143,7 @@ def show_problems(file: Path, n: int = 3, *, console: Console | None = None) -> 
     if n < 1:
         raise ConfigError(f"-n {n} should be at least 1")
     console = console or Console(highlight=False)
-    shown = list(islice(problems_in(file), n))
+    shown = list(islice(stream_problems(file), n))
     for problem in shown:
         if console.is_terminal:
             console.print(_make_panel(problem))
@@ -176,7 +176,7 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
 
 def _choose_plan(
     format: str | None, map: Sequence[str], task: str | None, split: str | None
-) -> Plan:
+) -> ImportPlan:
     if task is not None and is_reference(task):
         load_user_task(task)
     elif task is not None and task not in TASKS:
@@ -187,7 +187,7 @@ def _choose_plan(
     chosen = next((name for name in SPLITS if name == split), None)
     if split is not None and chosen is None:
         raise ConfigError(f"--split {split} should be one of {', '.join(SPLITS)}")
-    make_plan = partial(Plan, split=chosen)
+    make_plan = partial(ImportPlan, split=chosen)
     if map and format is not None:
         raise ConfigError("--format and --map exclude each other: a format knows its own columns")
     if map:

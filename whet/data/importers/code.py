@@ -9,7 +9,15 @@ import json
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
+from whet.data.importers.base import (
+    Fields,
+    ParsedRow,
+    Reader,
+    parse_json,
+    preview,
+    to_level,
+    user_message,
+)
 from whet.errors import DataError
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
 from whet.tasks.code.prediction import Direction
@@ -37,7 +45,7 @@ def humaneval(row: Fields) -> ParsedRow:
     stub = row.text("prompt")
     entry = row.text("entry_point")
     return function_problem(
-        user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
+        user_message(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
         [row.text("test")],
         setup=_besides(stub, entry),
@@ -56,7 +64,7 @@ def mbpp(row: Fields) -> ParsedRow:
     imports = row.entries("test_imports") if "test_imports" in row else []
     shown = f"It should pass this test:\n\n```python\n{tests[0]}\n```"
     return function_problem(
-        user(row.text("prompt"), shown, FUNCTION),
+        user_message(row.text("prompt"), shown, FUNCTION),
         entry,
         tests,
         setup="\n".join(str(line) for line in imports),
@@ -67,7 +75,7 @@ def mbpp(row: Fields) -> ParsedRow:
 def leetcode(row: Fields) -> ParsedRow:
     level = str(row.table("meta").get("difficulty", "")).lower() if "meta" in row else ""
     parsed = function_problem(
-        user(row.text("query")),
+        user_message(row.text("query")),
         row.text("entry_point"),
         [row.text("test")],
         setup=row.optional_text("prompt"),
@@ -128,7 +136,7 @@ def with_cases(question: str, cases: list[Json], row: Fields) -> ParsedRow:
     pairs = [(c["input"], c["output"]) for c in objects if "input" in c and "output" in c]
     if not pairs or len(pairs) < len(cases):
         raise DataError(
-            f"tests should be a list of objects with input and output, not {show(cases)}"
+            f"tests should be a list of objects with input and output, not {preview(cases)}"
         )
     if not any(case.get("testtype") == "functional" for case in objects):
         return stdin_problem(question, pairs)
@@ -148,7 +156,7 @@ def stdin_problem(question: str, pairs: list[tuple[Json, Json]]) -> ParsedRow:
     cases: list[Json] = [{"input": _join_lines(a), "output": _join_lines(b)} for a, b in pairs]
     payload: dict[str, Json] = {"cases": cases, **code_stdin.policies(question)}
     parsed = ParsedRow(
-        task="code_stdin", prompt=user(question, PROGRAM), answer=None, payload=payload
+        task="code_stdin", prompt=user_message(question, PROGRAM), answer=None, payload=payload
     )
     return replace(parsed, unsupported=code_stdin.unsupported_reason(question, as_problem(parsed)))
 
@@ -168,13 +176,13 @@ def function_problem(
 
 def as_problem(parsed: ParsedRow) -> Problem:
     """Make a problem for a task to look at, without its origin."""
-    return parsed.to_problem(split="test", override=None, source="", place="")
+    return parsed.to_problem(split="test", override=None, source="", location="")
 
 
 def _calling(question: str, name: str, calls: list[str], starter: str) -> ParsedRow:
     entry = f"Solution().{name}" if "class Solution" in starter or not starter else name
     begin = f"Begin with:\n\n```python\n{starter.rstrip()}\n```"
-    prompt = user(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
+    prompt = user_message(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
     return function_problem(prompt, entry, [PLAIN, *calls], setup="", answer=None)
 
 
@@ -239,7 +247,7 @@ def read_codeio(direction: Direction, row: Fields) -> ParsedRow:
     shown = json.dumps(given, ensure_ascii=False)
     parsed = ParsedRow(
         task="codeio",
-        prompt=user(
+        prompt=user_message(
             row.text("problem_description"),
             row.optional_text("io_requirements"),
             f"```python\n{row.text('refcode').strip()}\n```",

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from whet.data.importers import code, graphs
-from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, check_name, parse_json, show
+from whet.data.importers.base import (
+    Fields,
+    ModelAnswer,
+    ParsedRow,
+    Reader,
+    check_name,
+    parse_json,
+    preview,
+)
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_box_text
 from whet.errors import DataError
@@ -73,7 +81,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         _check_fields("reward_model", truth, ("style", "ground_truth"))
         if "ground_truth" not in truth or truth.get("style", "rule") not in STYLES:
             raise DataError(
-                f"reward_model should have a ground_truth and the style rule, not {show(truth)}"
+                f"reward_model should have a ground_truth and the style rule, not {preview(truth)}"
             )
         build = _find_builder(builders, source)
         parsed = build(Row(source=source, truth=truth, extra=extra, prompt=prompt))
@@ -86,7 +94,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
-            answers=tuple(Answer(text=t) for t in texts if isinstance(t, str) and t.strip()),
+            answers=tuple(ModelAnswer(text=t) for t in texts if isinstance(t, str) and t.strip()),
         )
 
     return read
@@ -125,7 +133,8 @@ def mathematics(row: Row) -> ParsedRow:
     metric = row.extra.get("reward_metric")
     if metric is not None and metric not in METRICS:
         raise DataError(
-            f"extra_info.reward_metric {show(metric)} is not known; known are {', '.join(METRICS)}"
+            f"extra_info.reward_metric {preview(metric)} is not known; "
+            f"known are {', '.join(METRICS)}"
         )
     value = row.value
     if isinstance(value, str) and value.startswith("["):
@@ -157,7 +166,7 @@ def codeio(row: Row) -> ParsedRow:
     pair = parse_json("{" + row.truth.text("ground_truth") + "}")
     if not isinstance(pair, dict) or len(pair) != 1 or not pair.keys() <= {"input", "output"}:
         raise DataError(
-            f'ground_truth should be "input": value or "output": value, not {show(row.value)}'
+            f'ground_truth should be "input": value or "output": value, not {preview(row.value)}'
         )
     ((direction, value),) = pair.items()
     answer = json.dumps(value, ensure_ascii=False)
@@ -226,14 +235,16 @@ def tabular(row: Row) -> ParsedRow:
 def letter(row: Row) -> ParsedRow:
     option = row.truth.scalar("ground_truth").strip("() ")
     if not re.fullmatch("[A-J]", option):
-        raise DataError(f"ground_truth should be a letter from A to J, not {show(row.value)}")
+        raise DataError(f"ground_truth should be a letter from A to J, not {preview(row.value)}")
     return _graded("choice", option)
 
 
 def yes_or_no(row: Row) -> ParsedRow:
     answer = YES_NO.get(str(row.value).strip().lower())
     if answer is None:
-        raise DataError(f"ground_truth should be true or false, yes or no, not {show(row.value)}")
+        raise DataError(
+            f"ground_truth should be true or false, yes or no, not {preview(row.value)}"
+        )
     return _graded("yes_no", answer)
 
 
