@@ -19,10 +19,10 @@ GROUND = {
     "rng",
     "errors",
     "environment",
-    "try_amx",
+    "amx_probe",
     "config",
     "toml",
-    "mistakes",
+    "config_errors",
     "user_code",
 }
 GROUND_OUTSIDE = {"numpy", "pydantic", "pydantic_core"}

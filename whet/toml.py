@@ -45,10 +45,10 @@ def read(file: Path) -> Table:
         raise ConfigError(f"{file} nests tables or lists too deeply to be read") from None
 
 
-def value(text: str) -> Json:
+def parse_value(text: str) -> Json:
     """Parse a TOML value; what is none, or is a date, is a bare string.
 
-    >>> value("[1, 2.5]"), value("true"), value("adamw"), value("none")
+    >>> parse_value("[1, 2.5]"), parse_value("true"), parse_value("adamw"), parse_value("none")
     ([1, 2.5], True, 'adamw', 'none')
     """
     try:
@@ -65,36 +65,40 @@ def write(table: Mapping[str, Json], *, at: str = "") -> str:
     lines = []
     tables = []
     for key, item in table.items():
-        path = f"{at}.{name(key)}" if at else name(key)
+        path = f"{at}.{format_key(key)}" if at else format_key(key)
         if isinstance(item, dict):
             tables.append(f"\n[{path}]\n{write(item, at=path)}")
         elif rows := _rows(item):
             tables += [f"\n[[{path}]]\n{write(row, at=path)}" for row in rows]
         elif item is not None:
-            lines.append(f"{name(key)} = {literal(item)}\n")
+            lines.append(f"{format_key(key)} = {format_value(item)}\n")
     return "".join([*lines, *tables])
 
 
-def literal(item: Json) -> str:
+def format_value(item: Json) -> str:
     """Write one value on one line.
 
-    >>> literal([1e-5, "a", {"k": True}])
+    >>> format_value([1e-5, "a", {"k": True}])
     '[1e-05, "a", {k = true}]'
     """
     if isinstance(item, dict):
-        pairs = [f"{name(k)} = {literal(part)}" for k, part in item.items() if part is not None]
+        pairs = [
+            f"{format_key(k)} = {format_value(part)}"
+            for k, part in item.items()
+            if part is not None
+        ]
         return f"{{{', '.join(pairs)}}}"
     if isinstance(item, list):
-        return f"[{', '.join(literal(part) for part in item)}]"
+        return f"[{', '.join(format_value(part) for part in item)}]"
     if item is None or isinstance(item, float):
         return "none" if item is None else repr(item)
     # JSON's escapes are TOML's; DEL alone must be escaped in TOML and is not in JSON.
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def name(key: str) -> str:
+def format_key(key: str) -> str:
     """Quote a key where TOML asks for it."""
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else format_value(key)
 
 
 def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
@@ -113,18 +117,18 @@ def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
     return both
 
 
-def flat(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
     """Name every value by its dotted key; rows of a list of tables are numbered.
 
-    >>> flat({"a": {"b": 1}, "c": [{"d": 2}]})
+    >>> flatten({"a": {"b": 1}, "c": [{"d": 2}]})
     {'a.b': 1, 'c.0.d': 2}
     """
     values: dict[str, Json] = {}
     for key, item in table.items():
-        path = f"{prefix}{name(key)}"
+        path = f"{prefix}{format_key(key)}"
         rows = {str(index): row for index, row in enumerate(_rows(item))}
         below = item if isinstance(item, dict) else rows
-        values |= flat(below, f"{path}.") if below else {path: item}
+        values |= flatten(below, f"{path}.") if below else {path: item}
     return values
 
 
@@ -154,15 +158,15 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
         if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
             row = int(part)
             return [*here[:row], replace(here[row], rest), *here[row + 1 :]]
-        raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {literal(here)}")
+        raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {format_value(here)}")
 
     first, *rest = key.split(".")
     return {**table, first: replace(table.get(first, {}), rest)}
 
 
 def from_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last of a key
-    wins."""
+    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last
+    of a key wins."""
     flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:

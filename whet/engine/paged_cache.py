@@ -83,9 +83,9 @@ class PageAllocator:
         held_QA = np.arange(self.table_RA.shape[1]) < self.held_R[row_Q][:, None]
         pages = self.table_RA[row_Q][held_QA]
         np.subtract.at(self.ref_count_E, pages, 1)
-        free = np.unique(pages[self.ref_count_E[pages] == 0])
-        self._free_pages[self.num_free : self.num_free + len(free)] = free
-        self.num_free += len(free)
+        freed = np.unique(pages[self.ref_count_E[pages] == 0])
+        self._free_pages[self.num_free : self.num_free + len(freed)] = freed
+        self.num_free += len(freed)
         self.held_R[row_Q] = self.max_pages_R[row_Q] = 0
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:

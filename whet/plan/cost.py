@@ -144,7 +144,7 @@ def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:
 def rollout_seconds(
     cost: Cost, card: Card, *, requests: int, rows: int, prompt: int, new: int
 ) -> float:
-    """Time a rollout of `new` tokens per request, `layer_ops` at a time; prompts cost little."""
+    """Time a rollout of `new` tokens per request, `rows` at a time; prompts cost little."""
     waves, last = divmod(requests, rows)
     context = prompt + new / 2
     seconds = waves * new * step_seconds(cost, card, rows, context)

@@ -24,7 +24,7 @@ class Shaping(Config):
     when: Literal["always", "correct", "wrong", "answered"] = "always"
     """Count the term only for right answers, for others, or wherever an answer was found."""
 
-    def counts(self, verdict: Verdict) -> bool:
+    def applies_to(self, verdict: Verdict) -> bool:
         if self.when == "answered":
             return verdict is not Verdict.NO_ANSWER
         return self.when == "always" or (self.when == "correct") == (verdict is Verdict.CORRECT)

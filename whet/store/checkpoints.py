@@ -1,7 +1,7 @@
 """Checkpoint folders: complete, hashed, and safe against a kill at any moment.
 
 The caller decides what is in them. A save writes `.new-000120`, hashes it, and renames it to
-`000120`. A folder to delete is first renamed to `.deleted-`, one to replace to `.old-`, so that a
+`000120`. A folder to delete is first renamed to `.gone-`, one to replace to `.old-`, so that a
 numbered folder is always complete.
 """
 
