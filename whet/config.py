@@ -198,9 +198,7 @@ def _validate(kind: type[C], tree: Table, origin: Origin, texts: Mapping[str, st
         wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
         keys = texts.keys() & {".".join(config_errors.key_path(loc, tree)) for loc in wants_text}
         if not keys:
-            raise ConfigError(
-                config_errors.describe_errors(kind, errors, tree, origin.of)
-            ) from error
+            raise ConfigError(config_errors.describe(kind, errors, tree, origin.of)) from error
     for key in keys:
         tree = toml.with_value(tree, key, texts[key])
     return _validate(kind, tree, origin, {k: text for k, text in texts.items() if k not in keys})
@@ -238,9 +236,7 @@ def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
     rows = []
     for key, item in toml.flatten(_fold(to_table(loaded.config))).items():
         source = loaded.origin.get(key, "default")
-        rows.append(
-            (key, toml.format_value(item), f"{source}: {meanings[key]}" if explain else source)
-        )
+        rows.append((key, toml.literal(item), f"{source}: {meanings[key]}" if explain else source))
     keys = max((len(key) for key, _, _ in rows), default=0)
     # One very long value should not push every comment off the screen.
     values = max((len(text) for _, text, _ in rows if len(text) <= 40), default=0)
@@ -283,9 +279,7 @@ def to_table(config: Config, *, keep_none: bool = True) -> Table:
 
 def differences(a: Config, b: Config) -> list[str]:
     """List what differs, as "train.lr: 0.001 -> 0.002"."""
-    old, new = (
-        {k: toml.format_value(v) for k, v in toml.flatten(to_table(c)).items()} for c in (a, b)
-    )
+    old, new = ({k: toml.literal(v) for k, v in toml.flatten(to_table(c)).items()} for c in (a, b))
     gone = "(not there)"
     pairs = {key: (old.get(key, gone), new.get(key, gone)) for key in [*old, *new]}
     return [f"{key}: {one} -> {other}" for key, (one, other) in pairs.items() if one != other]
@@ -303,7 +297,7 @@ class _Setting:
 
     @property
     def key(self) -> str:
-        return ".".join(map(toml.format_key, self.path))
+        return ".".join(map(toml.quote, self.path))
 
 
 def _settings(
@@ -360,7 +354,7 @@ def _always(field: FieldInfo) -> str:
 
 
 def _literal(value: object) -> str:
-    return toml.format_value(to_jsonable_python(value, inf_nan_mode="constants"))
+    return toml.literal(to_jsonable_python(value, inf_nan_mode="constants"))
 
 
 def _default(field: FieldInfo) -> object:

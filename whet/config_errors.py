@@ -43,7 +43,7 @@ MOVED: Mapping[str, str] = {"exam": "validation"}
 """Settings of older files, by their dotted keys in a stage, and what they are called now."""
 
 
-def describe_errors(
+def describe(
     kind: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
 ) -> str:
     """Describe the first error and count the others; a renamed key comes first."""
@@ -99,7 +99,7 @@ def _describe_error(
     is_flag = all(origin(leaf) == "cli" for leaf in leaves or [key])
     source = origin(leaves[0] if leaves and error["type"] == "extra_forbidden" else key)
     where = "" if source in ("cli", "default") else f" in {source}"
-    given = f"{key} = {toml.format_value(value)}{where}"
+    given = f"{key} = {toml.literal(value)}{where}"
     match error["type"]:
         case "extra_forbidden":
             name = f"flag --{key}" if source == "cli" else f'key "{key}"{where}'
@@ -114,7 +114,7 @@ def _describe_error(
             return f"{given}: {message}" if key else message
         case "union_tag_invalid" | "union_tag_not_found":
             return _describe_variant(kind, error, key, tree, where, leaves if is_flag else ())
-    wanted = dict.fromkeys(_describe_expected(row) for row in errors)
+    wanted = dict.fromkeys(_describe_type(row) for row in errors)
     return f"{given}: should be {' or '.join(wanted)}"
 
 
@@ -129,14 +129,12 @@ def _describe_variant(
     if error["type"] == "union_tag_not_found" and flags and others:
         return f'unknown flag --{flags[0]}; there is no "{key}", only {", ".join(others)}'
     tag = str(error["ctx"]["discriminator"]).strip("'")
-    given = toml.format_value(toml.look_up(tree, [*parents, last, tag]))
-    names = [
-        toml.format_value(n) for model in _models_at(kind, error["loc"]) for n in list_tags(model)
-    ]
+    given = toml.literal(toml.look_up(tree, [*parents, last, tag]))
+    names = [toml.literal(n) for model in _models_at(kind, error["loc"]) for n in list_tags(model)]
     return f"{key}.{tag} = {given}{where}: should be one of {', '.join(names)}"
 
 
-def _describe_expected(error: ErrorDetails) -> str:
+def _describe_type(error: ErrorDetails) -> str:
     if template := WANTED.get(error["type"]):
         return template.format(**error.get("ctx", {}))
     words = error["msg"].removeprefix("Input should be ").removeprefix("Value error, should be ")

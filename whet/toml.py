@@ -65,40 +65,36 @@ def write(table: Mapping[str, Json], *, at: str = "") -> str:
     lines = []
     tables = []
     for key, item in table.items():
-        path = f"{at}.{format_key(key)}" if at else format_key(key)
+        path = f"{at}.{quote(key)}" if at else quote(key)
         if isinstance(item, dict):
             tables.append(f"\n[{path}]\n{write(item, at=path)}")
         elif rows := _rows(item):
             tables += [f"\n[[{path}]]\n{write(row, at=path)}" for row in rows]
         elif item is not None:
-            lines.append(f"{format_key(key)} = {format_value(item)}\n")
+            lines.append(f"{quote(key)} = {literal(item)}\n")
     return "".join([*lines, *tables])
 
 
-def format_value(item: Json) -> str:
+def literal(item: Json) -> str:
     """Write one value on one line.
 
-    >>> format_value([1e-5, "a", {"k": True}])
+    >>> literal([1e-5, "a", {"k": True}])
     '[1e-05, "a", {k = true}]'
     """
     if isinstance(item, dict):
-        pairs = [
-            f"{format_key(k)} = {format_value(part)}"
-            for k, part in item.items()
-            if part is not None
-        ]
+        pairs = [f"{quote(k)} = {literal(part)}" for k, part in item.items() if part is not None]
         return f"{{{', '.join(pairs)}}}"
     if isinstance(item, list):
-        return f"[{', '.join(format_value(part) for part in item)}]"
+        return f"[{', '.join(literal(part) for part in item)}]"
     if item is None or isinstance(item, float):
         return "none" if item is None else repr(item)
     # JSON's escapes are TOML's; DEL alone must be escaped in TOML and is not in JSON.
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def format_key(key: str) -> str:
+def quote(key: str) -> str:
     """Quote a key where TOML asks for it."""
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else format_value(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
 
 
 def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
@@ -125,7 +121,7 @@ def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
     """
     values: dict[str, Json] = {}
     for key, item in table.items():
-        path = f"{prefix}{format_key(key)}"
+        path = f"{prefix}{quote(key)}"
         rows = {str(index): row for index, row in enumerate(_rows(item))}
         below = item if isinstance(item, dict) else rows
         values |= flatten(below, f"{path}.") if below else {path: item}
@@ -158,7 +154,7 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
         if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
             row = int(part)
             return [*here[:row], replace(here[row], rest), *here[row + 1 :]]
-        raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {format_value(here)}")
+        raise ConfigError(f"unknown flag --{key}: there is no {part!r} in {literal(here)}")
 
     first, *rest = key.split(".")
     return {**table, first: replace(table.get(first, {}), rest)}

@@ -115,7 +115,7 @@ def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise ConfigError(
-            config_errors.describe_errors(kind, errors, dict(given), lambda _: "default")
+            config_errors.describe(kind, errors, dict(given), lambda _: "default")
         ) from error
 
 

@@ -301,7 +301,7 @@ def test_what_it_cannot_compute_is_left_to_torch(monkeypatch: pytest.MonkeyPatch
     for why, model in refused.items():
         assert type(build_cpu_cache(model, slots=2, context=8)) is DenseCache, why
     assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is CompiledCache
-    monkeypatch.setattr("whet.engine.cpu.compiled_cache.MAX_WEIGHT_BYTES", 1000)
+    monkeypatch.setattr("whet.engine.cpu.compiled_cache.MAX_BYTES", 1000)
     assert type(build_cpu_cache(shaped("norms"), slots=2, context=8)) is DenseCache
     monkeypatch.undo()
     monkeypatch.setattr(c_library, "library", lambda: None)

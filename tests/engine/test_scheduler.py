@@ -64,12 +64,7 @@ def test_samples_of_one_prompt_run_it_once_and_share_its_full_pages() -> None:
         admission.to_prefill,
         admission.source_B.tolist(),
         admission.cached_row,
-    ) == (
-        slice(0, 3),
-        [0],
-        [0] * 3,
-        0,
-    )
+    ) == (slice(0, 3), [0], [0] * 3, 0)
     table = _blocks(scheduler).table_RA
     assert len({int(page) for page in table[[0, 1, 2, 4], 0]}) == 1
     assert len({int(page) for page in table[[0, 1, 2, 4], 1]}) == 4

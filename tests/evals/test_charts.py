@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.evals.charts import MAX_POINTS, choose_ticks, make_series
+from whet.evals.charts import MAX_POINTS, make_series, ticks
 from whet.evals.report_data import Curve
 
 
@@ -64,7 +64,7 @@ def test_a_band_of_another_length_is_refused() -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.integers(4, 9))
 def test_ticks_enclose_the_values_and_are_few(low: float, width: float, most: int) -> None:
-    found = choose_ticks(low, low + width, most)
+    found = ticks(low, low + width, most)
     slack = 1e-6 * max(1e-9, found[-1] - found[0])
     assert found[0] - slack <= low <= low + width <= found[-1] + slack
     assert 2 <= len(found) <= most
@@ -73,10 +73,10 @@ def test_ticks_enclose_the_values_and_are_few(low: float, width: float, most: in
 
 @pytest.mark.parametrize("value", [0.0, 5e-324, 1e-9, -7.0, 3e38])
 def test_ticks_around_a_flat_line_stand_apart(value: float) -> None:
-    found = choose_ticks(value, value, 5)
+    found = ticks(value, value, 5)
     assert found[0] < value < found[-1]
 
 
 def test_ticks_are_round() -> None:
-    assert choose_ticks(0.0, 0.83, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert choose_ticks(0, 299, 6) == [0.0, 100.0, 200.0, 300.0]
+    assert ticks(0.0, 0.83, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert ticks(0, 299, 6) == [0.0, 100.0, 200.0, 300.0]

@@ -259,7 +259,7 @@ def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
 def test_rows_without_a_label_or_scale_are_refused(
     kernels: ctypes.CDLL, labels: int, scales: int
 ) -> None:
-    with pytest.raises(AssertionError, match="a row"):
+    with pytest.raises(AssertionError, match="per row"):
         c_token_logprobs(
             kernels,
             torch.zeros(3, 16),

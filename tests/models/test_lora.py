@@ -107,7 +107,7 @@ def test_gradients_follow_from_those_of_the_merged_weights(family: str, tied: bo
             module for module in projections.modules() if isinstance(module, LoraLinear)
         ):
             assert projection.lora_A.grad is not None and projection.lora_B.grad is not None
-            parts = [part for part in projection.parts if part.is_adapted]
+            parts = [part for part in projection.fused if part.is_adapted]
             d_A, d_B = (
                 projection.lora_A.grad.split(3),
                 projection.lora_B.grad.split([part.rows for part in parts]),

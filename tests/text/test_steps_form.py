@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.text.steps import rate_solution_layout, rate_verification_layout, split_blocks
+from whet.text.steps import rate_solution, rate_verification, split_blocks
 
 STEPS = "<step>a</step>\n<step>b</step>\n<step>c</step>"
 BOX = r"<answer>\boxed{4}</answer>"
@@ -25,7 +25,7 @@ BOX = r"<answer>\boxed{4}</answer>"
 def test_a_solution_loses_eight_tenths_for_a_large_fault_and_four_for_few_steps(
     text: str, score: float
 ) -> None:
-    assert rate_solution_layout(text) == pytest.approx(score)
+    assert rate_solution(text) == pytest.approx(score)
 
 
 def _verification(steps: str, final: str = r"\boxed{CORRECT}") -> str:
@@ -55,7 +55,7 @@ JUDGED = r"<step>fine \boxed{CORRECT}</step> <step>no \box{incorrect}.</step>"
 def test_a_verification_loses_by_the_same_measure(
     text: str, num_steps: int | None, score: float
 ) -> None:
-    assert rate_verification_layout(text, num_steps) == pytest.approx(score)
+    assert rate_verification(text, num_steps) == pytest.approx(score)
 
 
 def test_an_unclosed_block_stays_outside() -> None:

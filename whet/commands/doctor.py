@@ -175,9 +175,7 @@ def run_proofs(model: str | None, *, as_json: bool) -> bool:
             typer.echo(visible(format_result(results[-1])))
     seconds = time.monotonic() - start
     typer.echo(
-        json.dumps(_to_json(results, seconds), indent=2)
-        if as_json
-        else format_summary(results, seconds)
+        json.dumps(_to_json(results, seconds), indent=2) if as_json else summarise(results, seconds)
     )
     return all(result.ok for result in results)
 
@@ -190,7 +188,7 @@ def format_result(result: ProofResult) -> str:
     return text if result.ok else f"{text}\n      {result.proof.fault}: {result.proof.remedy}"
 
 
-def format_summary(results: Sequence[ProofResult], seconds: float) -> str:
+def summarise(results: Sequence[ProofResult], seconds: float) -> str:
     """Sum up; where several fail, those after the first may only be its consequences."""
     failed = [result.proof for result in results if not result.ok]
     where = f"{str(torch_dtype('auto')).removeprefix('torch.')} on {torch_device().type}"

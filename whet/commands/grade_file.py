@@ -13,14 +13,7 @@ from whet.grading.grader import Grader
 from whet.grading.limits import MAX_WORKERS, Limits
 from whet.grading.worker import UNGRADABLE
 from whet.rewards.spec import RewardSpec, load_spec
-from whet.store.files import (
-    atomic_path,
-    check_target,
-    explain_write_errors,
-    read_rows,
-    replace_nonfinite,
-    to_line,
-)
+from whet.store.files import atomic_path, check_target, read_rows, to_finite, to_line, write_errors
 from whet.tasks.base import Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
@@ -47,7 +40,7 @@ def grade_file(
     problems: Path | None = None,
     workers: int | None = None,
     reward: str | None = None,
-    user_tasks: Sequence[str] = (),
+    custom: Sequence[str] = (),
     make: MakeTask = make_task,
 ) -> Counter[Verdict]:
     """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
@@ -55,7 +48,7 @@ def grade_file(
 
     A row has an "id", a "response", and either "problem", an id or source_id in the file of
     problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
-    `user_tasks` are tasks such as "my_task.py:Name".
+    `custom` are tasks such as "my_task.py:Name".
     """
     spec = _load_reward(reward)
     _check_flags(source, out, problems, workers)
@@ -64,7 +57,7 @@ def grade_file(
     if not rows:
         raise DataError(f"{source} has no rows")
     tasks = make_tasks(
-        ((f"{source} line {row.line}", row.problem.task) for row in rows), user_tasks, make
+        ((f"{source} line {row.line}", row.problem.task) for row in rows), custom, make
     )
     scores: dict[int, Score] = {}
     with (
@@ -121,24 +114,19 @@ def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
     ]
     for line, row in zip(lines, given, strict=True):
         try:
-            yield _Row(
-                line=line,
-                given=row,
-                problem=_find_problem(row, source, index),
-                text=_read_response(row),
-            )
+            yield _Row(line=line, given=row, problem=_problem(row, source, index), text=_text(row))
         except DataError as error:
             raise DataError(f"{source} line {line}: {error}") from error
 
 
-def _read_response(row: Mapping[str, Json]) -> str:
+def _text(row: Mapping[str, Json]) -> str:
     response = row.get("response")
     if not isinstance(response, str):
         raise DataError(f'"response" should be text, not {_preview(response)}')
     return response
 
 
-def _find_problem(row: Mapping[str, Json], source: Path, index: _ProblemIndex | None) -> Problem:
+def _problem(row: Mapping[str, Json], source: Path, index: _ProblemIndex | None) -> Problem:
     if isinstance(row.get("id"), bool) or not isinstance(row.get("id"), str | int):
         raise DataError(f'"id" should be text or a whole number, not {_preview(row.get("id"))}')
     name = row.get("problem")
@@ -188,13 +176,13 @@ def _build_problem(row: Mapping[str, Json], source: Path) -> Problem:
 
 
 def make_tasks(
-    named: Iterable[tuple[str, str]], user_tasks: Sequence[str], make: MakeTask = make_task
+    named: Iterable[tuple[str, str]], custom: Sequence[str], make: MakeTask = make_task
 ) -> dict[str, Task]:
-    """Make the tasks that data names, given as (row, task name), and the user's `user_tasks`.
+    """Make the tasks that data names, given as (row, task name), and the user's `custom`.
 
-    A name in data never loads a file, only `user_tasks` does.
+    A name in data never loads a file, only `custom` does.
     """
-    tasks = {task.name: task for task in map(load_user_task, user_tasks)}
+    tasks = {task.name: task for task in map(load_user_task, custom)}
     for row, name in named:
         if name in tasks:
             continue
@@ -222,13 +210,13 @@ def _load_reward(reward: str | None) -> RewardSpec | None:
 def _to_graded_line(row: _Row, score: Score, spec: RewardSpec | None) -> bytes:
     graded = dict(row.given) | {
         "verdict": score.verdict.value,
-        "parts": replace_nonfinite(dict(score.parts)),
+        "parts": to_finite(dict(score.parts)),
         "extracted": score.answer,
         "note": score.note,
     }
     if spec is not None:
         rollout = Rollout.from_text(row.problem, row.text, model="", role=Role.SOLVER, score=score)
-        graded["reward"] = replace_nonfinite(spec.apply_to(rollout).reward)
+        graded["reward"] = to_finite(spec.apply_to(rollout).reward)
     return to_line(graded)
 
 
@@ -243,7 +231,7 @@ def _check_flags(source: Path, out: Path, problems: Path | None, workers: int | 
 def _check_writable(out: Path) -> None:
     """Find out now, not after the grading, that the result cannot be written."""
     check_target(out)
-    with explain_write_errors(out):
+    with write_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         probe = out.with_name(f".{out.name}.new")
         probe.touch()

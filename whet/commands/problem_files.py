@@ -91,7 +91,7 @@ def format_value(value: Json) -> str:
 
 
 LEVELS = 5
-MAX_DRAWS_PER_PROBLEM = 50
+MAX_DRAWS = 50
 """Draws for each problem asked for; a level with fewer different problems than that is said to be
 too small."""
 
@@ -131,9 +131,7 @@ def make_problems(
     source = make_task(task)
     wanted = None if level is None else _parse_level(level)
     with bar("make", n) as advance:
-        write_rows(
-            out, (problem.to_json() for problem in _draw_problems(source, n, wanted, seed, advance))
-        )
+        write_rows(out, (problem.to_json() for problem in _draw(source, n, wanted, seed, advance)))
     say(f"{n:>7,} {task} problems in {out}")
     return n
 
@@ -212,14 +210,12 @@ def _parse_level(level: float) -> float:
     return (level - 0.5) / LEVELS
 
 
-def _draw_problems(
+def _draw(
     task: Task, n: int, level: float | None, seed: int, advance: Advance
 ) -> Iterator[Problem]:
     """Draw different problems, from the task's generator or else from its own lists."""
     if isinstance(task, Generator):
-        seeds = (
-            derive(seed, "make", task.name, index) for index in range(n * MAX_DRAWS_PER_PROBLEM)
-        )
+        seeds = (derive(seed, "make", task.name, index) for index in range(n * MAX_DRAWS))
         problems: Iterator[Problem] = (task.generate(own, level) for own in seeds)
     else:
         problems = _list_problems(task, level, seed)

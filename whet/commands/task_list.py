@@ -19,7 +19,7 @@ from whet.tasks.registry import TASKS, make_task
 from whet.track.progress import bar, printer, say
 from whet.types import SPLITS, Problem
 
-NUM_CHECKED = 5
+CHECKED = 5
 """Problems of each split that are tried where no file is given."""
 NUM_LISTED = 20
 """Problems looked at of a task that can make any number of them."""
@@ -73,9 +73,7 @@ def check_tasks(name: str | None, file: Path | None) -> None:
         raise DataError(f"{failures:,} responses were graded wrongly; the lines above name them")
 
 
-def check_task(
-    task: Task, *, workers: int | None = None, per_split: int = NUM_CHECKED
-) -> GraderReport:
+def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
     """Try a grader on the task's own problems."""
     problems = [problem for split in SPLITS for problem in islice(task.problems(split), per_split)]
     return _check_and_print(task, problems, workers)

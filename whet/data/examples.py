@@ -178,8 +178,7 @@ def pack(
     """Split examples into micro-batches within the budget, as lists of their positions.
 
     Any split gives the same gradient; this one wastes little. Pairs stay together. Rank r takes
-    every `ranks`-th micro-batch from r on; empty ones are added so that all ranks have the same
-    number.
+    every `ranks`-th micro-batch from r on; empty ones are added so that ranks have equally many.
 
     If attention runs on a padded grid, the budget counts its cells: examples of similar length are
     packed together, longest first, each followed by those of the same prompt, which is then
@@ -208,9 +207,9 @@ def pack(
             )
     longest_first = sorted(units, key=lambda unit: -_max_length(unit, lengths))
     if is_padded:
-        groups = _pack_padded(_sort_by_prompt(longest_first, examples), lengths, token_budget)
+        groups = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
-        groups = _pack_unpadded(longest_first, lengths, token_budget, ranks)
+        groups = _pack_tokens(longest_first, lengths, token_budget, ranks)
     return groups + [[] for _ in range(-len(groups) % ranks)]
 
 
@@ -240,7 +239,7 @@ def _sort_by_prompt(units: Sequence[Unit], examples: Sequence[Example]) -> list[
     return [unit for same in by_prompt.values() for unit in same]
 
 
-def _pack_padded(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
+def _pack_grid(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> list[list[int]]:
     groups: list[list[int]] = []
     width = 0
     for unit in units:
@@ -254,11 +253,10 @@ def _pack_padded(units: Sequence[Unit], lengths: Sequence[int], budget: int) -> 
     return groups
 
 
-def _pack_unpadded(
+def _pack_tokens(
     units: Sequence[Unit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
-    """Add each unit to the emptiest group; start with the fewest groups that could hold them
-    all."""
+    """Add each unit to the emptiest group, of as few groups as could hold them all."""
     min_groups = -(-sum(lengths) // budget)
     groups: list[list[int]] = [[] for _ in range(-(-min_groups // ranks) * ranks)]
     heap = [(0, index) for index in range(len(groups))]
@@ -277,8 +275,7 @@ def _pack_unpadded(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedPrefixes:
-    """The U tokens to compute when shared prefixes are merged, and where each of T is among
-    them."""
+    """The U tokens to compute with shared prefixes once, and where each of T is among them."""
 
     first_U: Indices
     """An index in T of each token."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
-from whet.data.importers.base import ModelAnswer, ParsedRow
+from whet.data.importers.base import Answer, ParsedRow
 from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
 from whet.errors import DataError
 from whet.store.files import atomic_path, write_rows
@@ -64,7 +64,7 @@ def import_rows(
     answers.
     """
     counts = ImportCounts()
-    locations = dict[str, str]()
+    seen = dict[str, str]()
     answered = dict[str, list[Rollout]]()
     with atomic_path(out) as new:
         with new.open("wb") as lines:
@@ -76,7 +76,7 @@ def import_rows(
                     continue
                 if not (parsed.answers and problem.id in answered):
                     lines.write(line)
-                    _count_problem(counts, problem, row.location, locations)
+                    _count(counts, problem, row.location, seen)
                 if parsed.answers:
                     _add_answers(answered.setdefault(problem.id, []), problem, parsed.answers)
         if not counts.num_problems:
@@ -141,12 +141,10 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
         ) from error
 
 
-def _count_problem(
-    counts: ImportCounts, problem: Problem, location: str, locations: dict[str, str]
-) -> None:
+def _count(counts: ImportCounts, problem: Problem, location: str, seen: dict[str, str]) -> None:
     """Add a problem; one that asks what an earlier row asks is a repeat."""
     counts.tasks[problem.task] += 1
-    first = locations.setdefault(problem.id, location)
+    first = seen.setdefault(problem.id, location)
     if first is not location:
         counts.num_repeats += 1
         counts.first_repeat = counts.first_repeat or f"{location} repeats {first}"
@@ -159,7 +157,7 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
     return f"{file} has no row that can be graded here; the first, {first.place}: {first.reason}"
 
 
-def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[ModelAnswer]) -> None:
+def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:
     """Add answers to those a problem has; all of them share one problem object."""
     problem = rollouts[0].problem if rollouts else problem
     for answer in answers:

@@ -70,7 +70,7 @@ class RuleCount:
 
     num_pairs: int
     num_capped: int
-    num_without_pairs: int
+    num_empty: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,9 +119,7 @@ def make_preference_pairs(
         kept = [pair for some in drawn for pair in some[:per_problem]]
         num_capped = sum(len(some) for some in drawn) - len(kept)
         counts[rule] = RuleCount(
-            num_pairs=len(kept),
-            num_capped=num_capped,
-            num_without_pairs=sum(not some for some in drawn),
+            num_pairs=len(kept), num_capped=num_capped, num_empty=sum(not some for some in drawn)
         )
         pairs += kept
     return PreferencePairs(
@@ -191,14 +189,14 @@ def _draw_pairs(
         elif rule == "short":
             pairs += _pair_short_with_long(answers)
         else:
-            pairs += _pair_first_wrong_steps(answers, chat, notes, source)
+            pairs += _pair_first_wrong(answers, chat, notes, source)
     source.shuffle(pairs)
     return pairs
 
 
 def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
     """Pair each answer of the larger side once, and those of the smaller about equally often."""
-    right, wrong = _split_by_verdict(answers)
+    right, wrong = _by_verdict(answers)
     if not right or not wrong:
         return []
     source.shuffle(right)
@@ -214,7 +212,7 @@ def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> l
 def _pair_short_with_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
     """Pair the shortest right answer with the longest, the second with the next, and so on."""
     right = sorted(
-        (item.example for item in _split_by_verdict(answers)[0]), key=lambda item: item.num_targets
+        (item.example for item in _by_verdict(answers)[0]), key=lambda item: item.num_targets
     )
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
@@ -224,7 +222,7 @@ def _pair_short_with_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePai
     ]
 
 
-def _pair_first_wrong_steps(
+def _pair_first_wrong(
     answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
@@ -232,7 +230,7 @@ def _pair_first_wrong_steps(
     Both end with the step. What is shared before it is context, which the two losses could only
     cancel.
     """
-    right, wrong = _split_by_verdict(answers)
+    right, wrong = _by_verdict(answers)
     steps = [(item, _steps(item, chat, notes)) for item in right]
     pairs = []
     for item in wrong:
@@ -249,10 +247,8 @@ def _pair_first_wrong_steps(
             and other.rollout.text[: others[index].start] == before
         ]
         if candidates:
-            chosen = _cut_after_step(*source.choice(candidates), chat)
-            pairs.append(
-                _trim_common_start(chosen, _cut_after_step(item, wrong_steps[index], chat))
-            )
+            chosen = _cut_after(*source.choice(candidates), chat)
+            pairs.append(_trim_common_start(chosen, _cut_after(item, wrong_steps[index], chat)))
     return pairs
 
 
@@ -283,7 +279,7 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 
 
-def _cut_after_step(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
+def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
     """Cut an answer after a step; after the last step it keeps its stop token."""
     example = answer.example
     if step.end == len(answer.rollout.text):
@@ -303,8 +299,6 @@ def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     )
 
 
-def _split_by_verdict(
-    answers: Sequence[ScoredAnswer],
-) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
+def _by_verdict(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
     right = [item for item in answers if item.is_right]
     return right, [item for item in answers if not item.is_right]

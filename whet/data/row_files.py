@@ -165,7 +165,7 @@ def _read_parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
             for batch in table.iter_batches(batch_size=rows, row_groups=[group], use_threads=False):
                 for row in batch.to_pylist():
                     number += 1
-                    fields = {name: to_json_value(value) for name, value in row.items()}
+                    fields = {name: to_json(value) for name, value in row.items()}
                     yield SourceRow(location=f"row {number}", fields=fields)
                 advance(size * batch.num_rows // total)
 
@@ -241,16 +241,16 @@ class JsonList:
         return bool(new)
 
 
-def to_json_value(value: object) -> Json:
+def to_json(value: object) -> Json:
     """Turn Arrow's values into JSON: NaN to null, dates and decimals to text, bytes to text."""
     if isinstance(value, float):
         return None if isnan(value) else value
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, dict):
-        return {str(key): to_json_value(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json_value(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, bytes):
         return _text(value)
     return value.isoformat() if isinstance(value, date | time) else str(value)

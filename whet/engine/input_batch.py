@@ -38,10 +38,8 @@ class HostTransfer:
         self.stats.copies_to_device += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
-        packed = (
-            torch.from_numpy(pack_bytes(arrays)).pin_memory().to(self.device, non_blocking=True)
-        )
-        return unpack_bytes(packed, arrays)
+        packed = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
+        return unpack(packed, arrays)
 
     def to_host(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Start a copy to the host; the function returned waits for it."""
@@ -61,7 +59,7 @@ class HostTransfer:
         return wait
 
 
-def pack_bytes(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     """Concatenate the bytes of arrays, each at an aligned offset."""
     starts = _starts(arrays)
     packed = np.zeros(starts[-1], dtype=np.uint8)
@@ -72,7 +70,7 @@ def pack_bytes(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     return packed
 
 
-def unpack_bytes(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
     """Return views of the arrays in a tensor of their bytes."""
     return [
         packed[start : start + array.nbytes]
@@ -234,14 +232,11 @@ class InputBatch:
         """Return the token and log-probability in the output column of each row."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
-            buffer_RW[rows].gather(1, column_B1)
-            for buffer_RW in (self._tokens_RW, self._logprobs_RW)
+            out_RW[rows].gather(1, column_B1) for out_RW in (self._tokens_RW, self._logprobs_RW)
         )
         return token_B1[:, 0].long(), logprob_B1[:, 0]
 
-    def sample_tokens(
-        self, rows: slice, logits_BV: Tensor, is_truncated: bool
-    ) -> tuple[Tensor, Tensor]:
+    def sample(self, rows: slice, logits_BV: Tensor, is_truncated: bool) -> tuple[Tensor, Tensor]:
         """Sample the next token of each row by its own settings and random number."""
         uniform_B = self.uniform_RW[rows].gather(1, self.column_of(rows))[:, 0]
         sampling = self.sampling_of(rows)
@@ -263,7 +258,7 @@ class InputBatch:
     ) -> None:
         """Run the newest token of some rows through the model, and sample the next."""
         hidden_BH = model(self.token_R[rows], self.position_of(rows), attend)
-        self.append_tokens(rows, *self.sample_tokens(rows, model.logits(hidden_BH), is_truncated))
+        self.append_tokens(rows, *self.sample(rows, model.logits(hidden_BH), is_truncated))
 
     def fetch_output(self, sequence_B: Indices) -> Callable[[], WindowOutput]:
         """Start copying the new tokens of the first rows to the host; calling the result waits."""
@@ -309,7 +304,7 @@ class CpuInputBatch(InputBatch):
         self.transfer.stats.copies_to_host += 1
         used = slice(0, len(sequence_B))
         count_B = self._count[used].copy()
-        tokens_BW, logprobs_BW = (buffer_RW[used].copy() for buffer_RW in self._buffers)
+        tokens_BW, logprobs_BW = (out_RW[used].copy() for out_RW in self._buffers)
         output = WindowOutput(
             sequence_B=sequence_B,
             is_done_B=self._live[used] == 0,

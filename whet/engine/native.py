@@ -258,9 +258,7 @@ class EngineCore:
             row: sequences.context(int(sequence_B[row - rows.start]))
             for row in admission.to_prefill
         }
-        for chunks in plan_prefill(
-            contexts, max_tokens=self.prefill_tokens, chunked=self.cache.chunked
-        ):
+        for chunks in plan_prefill(contexts, self.prefill_tokens, self.cache.chunked):
             self._prefill(chunks)
         self.cache.copy_shared_pages(self.transfer)
         self.batch.add_requests(
@@ -275,7 +273,7 @@ class EngineCore:
             self.last_hidden_RH[-1] = self.last_hidden_RH[admission.cached_row]
         self.batch.draw_uniforms(rows)
         is_truncated = bool(sequences.is_truncated_S[sequence_B].any())
-        self.batch.append_tokens(rows, *self.batch.sample_tokens(rows, logits_BV, is_truncated))
+        self.batch.append_tokens(rows, *self.batch.sample(rows, logits_BV, is_truncated))
         self.transfer.stats.first_tokens += len(sequence_B)
 
     def _prefill(self, chunks: PrefillPass) -> None:
@@ -332,8 +330,7 @@ class EngineCore:
         by_text = self._find_stop_strings(output)
         ends |= by_text
         results = [
-            self._to_result(sequence, length, sequence in by_text)
-            for sequence, length in ends.items()
+            self._finish(sequence, length, sequence in by_text) for sequence, length in ends.items()
         ]
         for sequence in ends:
             self.scheduler.drop_waiting(sequence)
@@ -343,7 +340,7 @@ class EngineCore:
         self.transfer.stats.preemptions = self.scheduler.num_preempted
         return results
 
-    def _to_result(self, sequence: int, length: int, is_stopped: bool) -> Result:
+    def _finish(self, sequence: int, length: int, is_stopped: bool) -> Result:
         tokens = self.sequences.tokens_SC[sequence, :length].copy()
         logprobs = self.sequences.logprobs_SC[sequence, :length].copy()
         is_stopped = is_stopped or int(tokens[-1]) in self.stop_tokens

@@ -75,10 +75,10 @@ def make_series(curve: Curve) -> Series | None:
     )
 
 
-def choose_ticks(low: float, high: float, max_ticks: int) -> list[float]:
+def ticks(low: float, high: float, max_ticks: int) -> list[float]:
     """Choose two to `max_ticks` round numbers that enclose [low, high].
 
-    >>> choose_ticks(0.0, 0.83, 5)
+    >>> ticks(0.0, 0.83, 5)
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     size = max(abs(low), abs(high))
@@ -127,12 +127,10 @@ class Plot:
         self.label = f"{curve.name} over {curve.stage} steps: {self.span}"
         self.caption = " ".join(_caption(curve, points))
         low, high = (points.low, points.high) if points.has_band else (points.values, points.values)
-        self.y_ticks = choose_ticks(float(low.min()), float(high.max()), 5)
+        self.y_ticks = ticks(float(low.min()), float(high.max()), 5)
         self.y_texts = _tick_texts(self.y_ticks, curve.unit)
         start, end = points.span
-        self.x_ticks = [tick for tick in choose_ticks(start, end, 6) if start <= tick <= end] or [
-            start
-        ]
+        self.x_ticks = [tick for tick in ticks(start, end, 6) if start <= tick <= end] or [start]
 
     def x(self, step: float) -> float:
         start, end = self.points.span

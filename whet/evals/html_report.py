@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, FunctionLoader
 
 from whet.evals import formatting
-from whet.evals.charts import Plot, choose_ticks, make_plot
+from whet.evals.charts import Plot, make_plot, ticks
 from whet.evals.report_data import NamedEval, ReportData
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN
@@ -43,8 +43,7 @@ def write_report(data: ReportData, path: Path) -> None:
 
 
 def render_report(data: ReportData) -> str:
-    """Render the document; its content security policy allows its one style and one script by
-    hash."""
+    """Render the document; its content security policy names its style and script by hash."""
     style = _read_static("report.css")
     script = _read_static("report.js")
     sources = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
@@ -62,7 +61,7 @@ def render_report(data: ReportData) -> str:
             policy=f"default-src 'none'; {sources}; base-uri 'none'",
             overall=overall,
             levels=levels,
-            scale=choose_ticks(0.0, max(0.1, *highs), 6) if data.evals else [],
+            scale=ticks(0.0, max(0.1, *highs), 6) if data.evals else [],
             tones=_tones(names),
             ks=sorted({k for item in data.evals for k in item.summary.pass_at}),
             plots=_plots(data),

@@ -51,7 +51,7 @@ class EvalSummary:
 
 def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
-    by_problem = list(_group_by_problem(groups).values())
+    by_problem = list(_by_problem(groups).values())
     rollouts = [siblings for siblings in by_problem if is_solvable(siblings[0].problem)]
     unsolvable = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
     if not rollouts:
@@ -61,15 +61,13 @@ def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0)
         )
 
     def share(is_counted: Callable[[Rollout], bool]) -> Estimate:
-        return share_estimate(_mean_per_problem(rollouts, is_counted), seed=seed)
+        return share_estimate(_means(rollouts, is_counted), seed=seed)
 
     return EvalSummary(
-        pass_at=_estimate_pass_at(rollouts, ks, seed),
-        by_level=_estimate_by_level(rollouts, seed),
-        unsolvable=_estimate_pass_at(unsolvable, [1], seed).get(1),
-        tokens=mean_estimate(
-            _mean_per_problem(rollouts, lambda r: len(r.completion.tokens)), seed=seed
-        ),
+        pass_at=_pass_at(rollouts, ks, seed),
+        by_level=_by_level(rollouts, seed),
+        unsolvable=_pass_at(unsolvable, [1], seed).get(1),
+        tokens=mean_estimate(_means(rollouts, lambda r: len(r.completion.tokens)), seed=seed),
         unfinished=share(lambda r: r.completion.finish is Finish.LENGTH),
         no_answer=share(lambda r: _verdict(r) is Verdict.NO_ANSWER),
         num_problems=len(rollouts),
@@ -86,7 +84,7 @@ def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
     Problems without a graded answer are left out.
     """
     shares = {}
-    for key, rollouts in _group_by_problem(groups).items():
+    for key, rollouts in _by_problem(groups).items():
         n, correct = _count_correct(rollouts)
         if n and is_solvable(rollouts[0].problem):
             shares[key] = correct / n
@@ -102,7 +100,7 @@ def level_fifth(level: float | None) -> str:
     return UNKNOWN if level is None else str(max(fifth(level), 0) + 1)
 
 
-def _group_by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
+def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
     by_problem: dict[str, list[Rollout]] = {}
     for group in groups:
         for rollout in group:
@@ -121,14 +119,12 @@ def _count_correct(rollouts: Sequence[Rollout]) -> tuple[int, int]:
     return num_graded, sum(verdict is Verdict.CORRECT for verdict in verdicts)
 
 
-def _mean_per_problem(
-    problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], float]
-) -> list[float]:
+def _means(problems: Sequence[Sequence[Rollout]], value: Callable[[Rollout], float]) -> list[float]:
     """Average a value over the answers to each problem."""
     return [float(np.mean([value(rollout) for rollout in rollouts])) for rollouts in problems]
 
 
-def _estimate_pass_at(
+def _pass_at(
     problems: Sequence[Sequence[Rollout]], ks: Sequence[int], seed: int
 ) -> dict[int, Estimate]:
     counts = [_count_correct(rollouts) for rollouts in problems]
@@ -136,9 +132,9 @@ def _estimate_pass_at(
     return {k: share_estimate(values, seed=seed) for k, values in shares.items() if values}
 
 
-def _estimate_by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Estimate]:
+def _by_level(problems: Sequence[Sequence[Rollout]], seed: int) -> dict[str, Estimate]:
     levels: dict[str, list[Sequence[Rollout]]] = {}
     for rollouts in problems:
         levels.setdefault(level_fifth(rollouts[0].problem.level), []).append(rollouts)
-    passes = {level: _estimate_pass_at(levels[level], [1], seed) for level in sorted(levels)}
+    passes = {level: _pass_at(levels[level], [1], seed) for level in sorted(levels)}
     return {level: estimates[1] for level, estimates in passes.items() if estimates}

@@ -21,7 +21,7 @@ from itertools import islice
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.grading.worker import unscored
+from whet.grading.worker import unscored_with
 from whet.rng import stream
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -116,9 +116,7 @@ class GraderReport:
         )
 
 
-def check_first_problems(
-    task: Task, problems: Sequence[Problem], limits: Limits | None = None
-) -> None:
+def precheck(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
     """Raise if the grader fails on the first problems, before training."""
     if failures := check_grader(task, problems[:NUM_FIRST], limits=limits).failures:
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -217,7 +215,7 @@ def _write_golds(
             text = task.solve(problem, seed)
         except DataError as error:
             trial = _Trial(row=row, variant=Variant.GOLD, text="")
-            broken.append((trial, unscored(str(error))))
+            broken.append((trial, unscored_with(str(error))))
             continue
         if text is not None:
             golds[row] = _Trial(row=row, variant=Variant.GOLD, text=text)

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, extend_wall_limit
-from whet.grading.worker import WorkerState, encode_batch, score_safely, unscored
+from whet.grading.worker import WorkerState, encode_batch, score_safely, unscored_with
 from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -42,8 +42,7 @@ class _Job:
     problem: Problem
     text: str
     suspicions: int = 0
-    """Workers that died with this job but between answers. It is then sent alone, up to three
-    times."""
+    """Workers that died with it but between answers. It is then sent alone, at most twice."""
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ class Grader:
         self._exiting: set[int] = set()
         self._finished: deque[tuple[int, Score]] = deque()
         self._batch_sizer = BatchSizer()
-        self._recent_failures: deque[bool] = deque(maxlen=FAILURE_WINDOW)
+        self._failures: deque[bool] = deque(maxlen=FAILURE_WINDOW)
         self.num_lost = 0
         """Workers that were killed or died, each replaced."""
 
@@ -150,8 +149,7 @@ class Grader:
         return True
 
     def _dispatch(self, *, is_last: bool) -> None:
-        """Send batches to idle workers: full ones while answers come quickly, smaller at the
-        end."""
+        """Send batches to idle workers: full while answers come quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
             size = self._batch_sizer.size
@@ -211,7 +209,7 @@ class Grader:
             blamed = next(at_fault, None)
         if blamed in in_flight:
             del in_flight[blamed]
-            self._finished.append((blamed, unscored(event.why)))
+            self._finished.append((blamed, unscored_with(event.why)))
         self._queue.extendleft(reversed(in_flight.values()))
         self.num_lost += event.slot not in self._exiting
         self._exiting.discard(event.slot)
@@ -219,10 +217,10 @@ class Grader:
 
     def _count(self, score: Score) -> Score:
         """Count failures, and raise if there are too many."""
-        self._recent_failures.append(score.verdict is Verdict.UNSCORED)
-        if self._recent_failures[-1]:
-            num = sum(self._recent_failures)
-            of = len(self._recent_failures)
+        self._failures.append(score.verdict is Verdict.UNSCORED)
+        if self._failures[-1]:
+            num = sum(self._failures)
+            of = len(self._failures)
             share = self.limits.unscored_share
             if num >= self.limits.unscored_count and num > share * of:
                 raise TrainError(

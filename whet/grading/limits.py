@@ -42,10 +42,8 @@ class Limits(Config):
 def extend_wall_limit(limits: Limits, seconds: float) -> Limits:
     """Allow more time than the task's own clock, so that it can report its own timeout.
 
-    >>> extend_wall_limit(Limits(wall=10.0), 60.0).wall
-    63.0
-    >>> extend_wall_limit(Limits(wall=10.0), 0.0).wall
-    10.0
+    >>> [extend_wall_limit(Limits(wall=10.0), seconds).wall for seconds in (60.0, 0.0)]
+    [63.0, 10.0]
     """
     task_wall = seconds + GRACE_SECONDS if seconds else 0.0
     return limits.model_copy(update={"wall": max(limits.wall, task_wall)})

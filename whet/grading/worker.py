@@ -60,7 +60,7 @@ class AnswerClock:
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
 
-def unscored(note: str) -> Score:
+def unscored_with(note: str) -> Score:
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
@@ -69,11 +69,11 @@ def score_safely(task: Task, problem: Problem, text: str) -> Score:
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
-        return unscored(f"{UNGRADABLE}{error}")
+        return unscored_with(f"{UNGRADABLE}{error}")
     except MemoryError:
-        return unscored(NO_MEMORY)
+        return unscored_with(NO_MEMORY)
     except (Exception, SystemExit) as error:
-        return unscored(f"the grader raised {type(error).__name__}: {_first_line(error)}")
+        return unscored_with(f"the grader raised {type(error).__name__}: {_first_line(error)}")
 
 
 def run_worker(

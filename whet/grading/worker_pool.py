@@ -19,7 +19,7 @@ from whet.tasks.base import Task, settings_class
 from whet.types import Json, Score, Verdict
 from whet.user_code import loaded_files
 
-SERVER_TIMEOUT_SECONDS = 60.0
+SERVER_SECONDS = 60.0
 """How long the fork server may take to start or to exit."""
 SERVER_CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -119,7 +119,7 @@ class WorkerPool:
         """Return new events; with `wait`, block until there is one."""
         while True:
             events: list[BatchScored | WorkerDied] = []
-            timeout = self._max_silence if self._is_ready else SERVER_TIMEOUT_SECONDS
+            timeout = self._max_silence if self._is_ready else SERVER_SECONDS
             ready = self._selector.select(timeout if wait else 0)
             if wait and not ready:
                 self._kill_busy()
@@ -141,7 +141,7 @@ class WorkerPool:
         for channel in self._workers.values():
             channel.socket.close()
         try:
-            self._server.wait(SERVER_TIMEOUT_SECONDS)
+            self._server.wait(SERVER_SECONDS)
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()
@@ -149,9 +149,7 @@ class WorkerPool:
     def _kill_busy(self) -> None:
         """Kill workers that are stuck between answers, which their clocks do not show."""
         if not self._is_ready:
-            raise TrainError(
-                f"the tasks took more than {SERVER_TIMEOUT_SECONDS:g} s to load for grading"
-            )
+            raise TrainError(f"the tasks took more than {SERVER_SECONDS:g} s to load for grading")
         for slot in self._busy:
             self._kill(slot)
 
@@ -222,8 +220,7 @@ def _read_scores(slot: int, text: bytes) -> BatchScored:
 
 
 def _describe_task(task: Task) -> dict[str, Json]:
-    """Describe a task so that the server can build it: its class, and its settings as plain
-    values."""
+    """Describe a task for the server to build: its class, and its settings as plain values."""
     task_class = type(task)
     complaint = f"the task {task.name} cannot be sent to grading processes: its"
     if task_class.__module__ == "__main__" or "<locals>" in task_class.__qualname__:

@@ -69,9 +69,7 @@ def packed_attention(
     tiles_K2 = tile_table(starts_S1, len(q_TND)) if tiles_K2 is None else tiles_K2
     if not torch.is_grad_enabled():
         return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_K2, window=window)
-    out_TND: Tensor = _PackedAttention.apply(
-        q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_K2, window
-    )
+    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_K2, window)
     return out_TND
 
 
@@ -292,7 +290,7 @@ def _can_use_triton(q: Tensor, options: AttentionOptions) -> bool:
     return 16 <= size <= 256 and size & (size - 1) == 0 and len(q) > 0
 
 
-class _PackedAttention(torch.autograd.Function):
+class _Packed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,

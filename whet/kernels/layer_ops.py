@@ -4,8 +4,7 @@
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
 heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
 rounded once, sums are rounded to the dtype of their parts before their norm. Gate and up lie side
-by side in one row of 2 F. A rotation table holds D/2 cosines then D/2 sines per position, in
-float32,
+by side in one row of 2 F. The rope table has D/2 cosines then D/2 sines per position, in float32,
 for heads in the half-split layout; queries and keys are rounded to the dtype of the projection
 before they are rotated.
 
@@ -28,8 +27,8 @@ from whet.kernels.c import library as c_library
 if HAS_TRITON:
     from whet.kernels import triton_layer_ops
 
-ForwardBackward = tuple[Callable[..., Any], Callable[..., Any]]
-NO_DOUBLE_BACKWARD = "kernels have no second derivative"
+KernelPair = tuple[Callable[..., Any], Callable[..., Any]]
+NO_SECOND = "kernels have no second derivative"
 
 
 def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
@@ -54,7 +53,7 @@ def add_norm(
     if x_TH.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_layer_ops.norm_forward(x_TH, residual_TH, weight_H, eps)
-        kernels: ForwardBackward = triton_layer_ops.norm_forward, triton_layer_ops.norm_backward
+        kernels: KernelPair = triton_layer_ops.norm_forward, triton_layer_ops.norm_backward
     elif c_kernels(x_TH, residual_TH, weight_H) is None:
         return torch_add_norm(x_TH, residual_TH, weight_H, eps)
     else:
@@ -75,7 +74,7 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        kernels: ForwardBackward,
+        kernels: KernelPair,
         x_TH: Tensor,
         residual_TH: Tensor | None,
         weight_H: Tensor,
@@ -91,7 +90,7 @@ class _AddNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        assert not torch.is_grad_enabled(), NO_DOUBLE_BACKWARD
+        assert not torch.is_grad_enabled(), NO_SECOND
         d_normed_TH, d_sum_TH = grads
         if d_normed_TH is None:
             return None, d_sum_TH, d_sum_TH, None, None
@@ -107,7 +106,7 @@ def swiglu(gate_up_TF: Tensor) -> Tensor:
     if gate_up_TF.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_layer_ops.swiglu_forward(gate_up_TF)
-        kernels: ForwardBackward = triton_layer_ops.swiglu_forward, triton_layer_ops.swiglu_backward
+        kernels: KernelPair = triton_layer_ops.swiglu_forward, triton_layer_ops.swiglu_backward
     elif c_kernels(*gate_up_TF.chunk(2, dim=-1)) is None:
         return torch_swiglu(gate_up_TF)
     else:
@@ -126,14 +125,14 @@ def torch_swiglu(gate_up_TF: Tensor) -> Tensor:
 
 class _SwiGLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kernels: ForwardBackward, gate_up_TF: Tensor) -> Any:
+    def forward(ctx: Any, kernels: KernelPair, gate_up_TF: Tensor) -> Any:
         ctx.save_for_backward(gate_up_TF)
         ctx.kernels = kernels
         return kernels[0](gate_up_TF)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        assert not torch.is_grad_enabled(), NO_DOUBLE_BACKWARD
+        assert not torch.is_grad_enabled(), NO_SECOND
         return None, ctx.kernels[1](grads[0], *ctx.saved_tensors)
 
 
@@ -146,7 +145,7 @@ def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Te
     if has_kernels and qkv_TX.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_layer_ops.rope_forward(qkv_TX, spec)
-        kernels: ForwardBackward = triton_layer_ops.rope_forward, triton_layer_ops.rope_backward
+        kernels: KernelPair = triton_layer_ops.rope_forward, triton_layer_ops.rope_backward
     elif has_kernels and c_kernels(qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D):
         if spec.positions_T is not None:
             spec = replace(spec, rope_CD=spec.rope_CD[spec.positions_T], positions_T=None)
@@ -208,7 +207,7 @@ class _SplitHeads(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        kernels: ForwardBackward,
+        kernels: KernelPair,
         spec: AttentionSpec,
         qkv_TX: Tensor,
         q_norm_D: Tensor | None,
@@ -222,7 +221,7 @@ class _SplitHeads(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        assert not torch.is_grad_enabled(), NO_DOUBLE_BACKWARD
+        assert not torch.is_grad_enabled(), NO_SECOND
         has_norms = any(ctx.needs_input_grad[3:])
         return None, None, *ctx.kernels[1](grads, *ctx.saved_tensors, ctx.spec, has_norms)
 

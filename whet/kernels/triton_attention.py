@@ -124,7 +124,7 @@ def _finite_max(row_max, WINDOW: tl.constexpr):
 
 
 @triton.jit
-def _add_key_block(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
+def _add_keys(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
     """Add a block of keys to a chunk: running maximum, sum of exponentials, weighted values."""
     score = tl.where(mask, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
     new_max = tl.maximum(row_max, tl.max(score, 1))
@@ -137,7 +137,7 @@ def _add_key_block(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constex
 
 
 @triton.jit
-def _merge_chunk(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW: tl.constexpr):
+def _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW: tl.constexpr):
     """Add a finished chunk to the result so far."""
     new_max = tl.maximum(row_max, chunk_max)
     base = _finite_max(new_max, WINDOW)
@@ -213,12 +213,10 @@ def _prefill(
             mask = (block + key)[None, :] <= position[:, None]
             if WINDOW > 0:
                 mask = mask & ((block + key)[None, :] > position[:, None] - WINDOW)
-            chunk_max, chunk_total, chunk_acc = _add_key_block(
+            chunk_max, chunk_total, chunk_acc = _add_keys(
                 q, k, v, mask, scale, chunk_max, chunk_total, chunk_acc, WINDOW
             )
-        row_max, total, acc = _merge_chunk(
-            row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW
-        )
+        row_max, total, acc = _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW)
     tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     if HAS_LSE:
         tl.store(
@@ -266,9 +264,7 @@ def _decode(
         mask = is_there
         if WINDOW > 0:
             mask = mask & (block + key >= lowest)
-        row_max, total, acc = _add_key_block(
-            q, k, v, mask[None, :], scale, row_max, total, acc, WINDOW
-        )
+        row_max, total, acc = _add_keys(q, k, v, mask[None, :], scale, row_max, total, acc, WINDOW)
     if length <= CHUNK:
         tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])
     else:
@@ -304,8 +300,6 @@ def _combine_chunks(
         chunk_acc = tl.load(
             accs + line[:, None] * SIZE + offset[None, :], mask=is_own[:, None], other=0.0
         )
-        row_max, total, acc = _merge_chunk(
-            row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW
-        )
+        row_max, total, acc = _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW)
     cell = ((row * GROUPS + group) * GROUP_SIZE + head)[:, None] * SIZE + offset[None, :]
     tl.store(out + cell, (acc / total[:, None]).to(out.dtype.element_ty), mask=is_own[:, None])

@@ -373,13 +373,7 @@ def _rope_backward(
             d_y = scale * (d_y - unit_y * projection[:, None])
         d_x += tl.load(from_v, mask=is_value & is_row, other=0.0).to(tl.float32)
         d_y += tl.load(from_v + HALF, mask=is_value & is_row, other=0.0).to(tl.float32)
-        _store(
-            d_qkv + token * ALL * size + offset,
-            (head < ALL)[:, None] & is_row,
-            d_x,
-            d_y,
-            HALF,
-        )
+        _store(d_qkv + token * ALL * size + offset, (head < ALL)[:, None] & is_row, d_x, d_y, HALF)
     if HAS_NORM:
         partial_grad = partials + program * 2 * size + half
         tl.store(partial_grad, q_part_x)

@@ -88,11 +88,11 @@ def _block_stats(
     blocks = triton.cdiv(width, BLOCK)
     max_QK = torch.empty(rows, blocks, dtype=torch.float32, device=logits_QV.device)
     sums_QK = torch.empty_like(max_QK)
-    weighted_sums_QK = torch.empty_like(max_QK) if has_entropy else sums_QK
+    weighted_QK = torch.empty_like(max_QK) if has_entropy else sums_QK
     if rows:
-        tensors = logits_QV, temperature_Q, max_QK, sums_QK, weighted_sums_QK
+        tensors = logits_QV, temperature_Q, max_QK, sums_QK, weighted_QK
         _block_stats_kernel[(rows, blocks)](*tensors, width, blocks, has_entropy, BLOCK, **WIDE)
-    return max_QK, sums_QK, weighted_sums_QK
+    return max_QK, sums_QK, weighted_QK
 
 
 @triton.jit
@@ -103,7 +103,7 @@ def _scale(logit, temperature):
 
 
 @triton.jit
-def _rescale_blocks(block_max, total):
+def _rescale(block_max, total):
     """Join the blocks of a row: its maximum, each block's factor, their sums on one scale."""
     row_max = tl.max(block_max, 0)
     rescale = tl.exp(block_max - row_max)
@@ -114,9 +114,9 @@ def _rescale_blocks(block_max, total):
 def _block_stats_kernel(
     logits,
     temperatures,
-    block_maxes,
+    maxes,
     sums,
-    weighted_sums,
+    weighted,
     width,
     blocks,
     HAS_ENTROPY: tl.constexpr,
@@ -131,12 +131,11 @@ def _block_stats_kernel(
     block_max = tl.max(logit, 0)
     below = logit - tl.where(block_max > float("-inf"), block_max, 0.0)
     power = tl.exp(below)
-    tl.store(block_maxes + row * blocks + block, block_max)
+    tl.store(maxes + row * blocks + block, block_max)
     tl.store(sums + row * blocks + block, tl.sum(power, 0))
     if HAS_ENTROPY:
         tl.store(
-            weighted_sums + row * blocks + block,
-            tl.sum(tl.where(power > 0.0, below, 0.0) * power, 0),
+            weighted + row * blocks + block, tl.sum(tl.where(power > 0.0, below, 0.0) * power, 0)
         )
 
 
@@ -145,9 +144,9 @@ def _combine_blocks(
     logits,
     labels,
     temperatures,
-    block_maxes,
+    maxes,
     sums,
-    weighted_sums,
+    weighted,
     logprobs,
     entropies,
     lses,
@@ -160,10 +159,8 @@ def _combine_blocks(
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
     is_real = lane < blocks
-    block_max = tl.load(block_maxes + cell, mask=is_real, other=float("-inf"))
-    row_max, rescale, share = _rescale_blocks(
-        block_max, tl.load(sums + cell, mask=is_real, other=0.0)
-    )
+    block_max = tl.load(maxes + cell, mask=is_real, other=float("-inf"))
+    row_max, rescale, share = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
     total = tl.sum(share, 0)
     lse = row_max + tl.log(total)
     tl.store(lses + row, lse)
@@ -172,27 +169,22 @@ def _combine_blocks(
     if HAS_ENTROPY:
         # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m)
         # exp(m - M).
-        weighted_sum = tl.load(weighted_sums + cell, mask=is_real, other=0.0)
+        term = tl.load(weighted + cell, mask=is_real, other=0.0)
         shift = tl.where(rescale > 0.0, block_max - row_max, 0.0)
-        tl.store(
-            entropies + row,
-            tl.log(total) - tl.sum(weighted_sum * rescale + shift * share, 0) / total,
-        )
+        tl.store(entropies + row, tl.log(total) - tl.sum(term * rescale + shift * share, 0) / total)
 
 
 @triton.jit
 def _pick_block(
-    block_maxes, sums, uniforms, temperatures, chosen, targets, lses, blocks, LANES: tl.constexpr
+    maxes, sums, uniforms, temperatures, chosen, targets, lses, blocks, LANES: tl.constexpr
 ):
     """Choose the block where the running sum passes the target, and the target inside it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
     is_real = lane < blocks
-    block_max = tl.load(block_maxes + cell, mask=is_real, other=float("-inf"))
-    row_max, rescale, share = _rescale_blocks(
-        block_max, tl.load(sums + cell, mask=is_real, other=0.0)
-    )
+    block_max = tl.load(maxes + cell, mask=is_real, other=float("-inf"))
+    row_max, rescale, share = _rescale(block_max, tl.load(sums + cell, mask=is_real, other=0.0))
     tl.store(lses + row, row_max + tl.log(tl.sum(share, 0)))
     running = tl.cumsum(share.to(tl.float64), 0)
     total = tl.max(running, 0)
@@ -210,7 +202,7 @@ def _pick_block(
 @triton.jit
 def _pick_token(
     logits,
-    block_maxes,
+    maxes,
     temperatures,
     chosen,
     targets,
@@ -228,7 +220,7 @@ def _pick_token(
     logit = tl.load(logits + row * width + column, mask=column < width, other=float("-inf"))
     temperature = tl.load(temperatures + row)
     logit = _scale(logit, temperature)
-    power = tl.exp(logit - tl.load(block_maxes + row * blocks + block))
+    power = tl.exp(logit - tl.load(maxes + row * blocks + block))
     running = tl.cumsum(power.to(tl.float64), 0)
     inner = tl.sum(tl.where(running <= tl.load(targets + row), 1, 0), 0)
     # Block sums are float32: a target may lie a rounding beyond the last token with any
@@ -262,11 +254,9 @@ def _logits_grad(
     logprob = _scale(logit, temperature) - tl.load(lses + row)
     share = tl.exp(logprob)
     d_logprob = tl.load(d_logprobs + row)
-    logits_grad = -d_logprob * share
+    grad = -d_logprob * share
     if HAS_ENTROPY:
         excess = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
-        logits_grad -= tl.load(d_entropies + row) * share * excess
-    logits_grad = _scale(
-        logits_grad + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature
-    )
-    tl.store(grads + row * width + column, logits_grad.to(grads.dtype.element_ty), mask=is_real)
+        grad -= tl.load(d_entropies + row) * share * excess
+    grad = _scale(grad + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
+    tl.store(grads + row * width + column, grad.to(grads.dtype.element_ty), mask=is_real)

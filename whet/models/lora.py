@@ -71,18 +71,16 @@ class FusedMatrix:
 class LoraLinear(nn.Linear):
     """A frozen projection and its adapters, over the memory of the projection it replaces."""
 
-    def __init__(
-        self, frozen: nn.Linear, matrices: tuple[FusedMatrix, ...], cfg: LoraConfig
-    ) -> None:
+    def __init__(self, frozen: nn.Linear, fused: tuple[FusedMatrix, ...], cfg: LoraConfig) -> None:
         super().__init__(
             frozen.in_features, frozen.out_features, bias=frozen.bias is not None, device="meta"
         )
         self.weight = frozen.weight
         self.bias = frozen.bias
-        self.matrices = matrices
+        self.fused = fused
         self.scale = cfg.scale
         self.rank = cfg.rank
-        adapted = [matrix.rows for matrix in matrices if matrix.is_adapted]
+        adapted = [matrix.rows for matrix in fused if matrix.is_adapted]
         self.lora_A = nn.Parameter(
             frozen.weight.new_zeros(len(adapted) * cfg.rank, frozen.in_features)
         )
@@ -91,16 +89,16 @@ class LoraLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         frozen_TO = F.linear(input, self.weight, self.bias)
         lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
-        pieces = list(torch.split(frozen_TO, [matrix.rows for matrix in self.matrices], dim=1))
+        pieces = list(torch.split(frozen_TO, [matrix.rows for matrix in self.fused], dim=1))
         for low, (index, _, lora_B) in zip(lows, self.slices(), strict=True):
             pieces[index] = torch.addmm(pieces[index], low, lora_B.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
-        indices = [index for index, matrix in enumerate(self.matrices) if matrix.is_adapted]
+        indices = [index for index, matrix in enumerate(self.fused) if matrix.is_adapted]
         slices_A = torch.split(self.lora_A, self.rank)
-        slices_B = torch.split(self.lora_B, [self.matrices[index].rows for index in indices])
+        slices_B = torch.split(self.lora_B, [self.fused[index].rows for index in indices])
         yield from zip(indices, slices_A, slices_B, strict=True)
 
 
@@ -124,11 +122,11 @@ class LoraTransformer(Transformer):
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
-            for name, matrices in _projections(model.cfg, lora).items():
-                if any(matrix.is_adapted for matrix in matrices):
+            for name, fused in _projections(model.cfg, lora).items():
+                if any(matrix.is_adapted for matrix in fused):
                     plain = layer.get_submodule(name)
                     assert isinstance(plain, nn.Linear), "projections are linear"
-                    adapted = LoraLinear(plain, matrices, lora)
+                    adapted = LoraLinear(plain, fused, lora)
                     _init_lora_A(adapted.lora_A, source)
                     layer.set_submodule(name, adapted)
 
@@ -138,7 +136,7 @@ class LoraTransformer(Transformer):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
                     for matrix, lora_A, lora_B in adapted.slices():
-                        name = f"model.layers.{index}.{adapted.matrices[matrix].name}"
+                        name = f"model.layers.{index}.{adapted.fused[matrix].name}"
                         yield name, lora_A.detach(), lora_B.detach()
 
     @torch.no_grad()
@@ -182,19 +180,17 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
     queries = cfg.num_heads * cfg.head_dim
     keys = cfg.num_kv_heads * cfg.head_dim
 
-    def matrices(block: str, **rows: int) -> tuple[FusedMatrix, ...]:
+    def fused(block: str, **rows: int) -> tuple[FusedMatrix, ...]:
         return tuple(
             FusedMatrix(name=f"{block}.{name}", rows=count, is_adapted=name in lora.targets)
             for name, count in rows.items()
         )
 
     return {
-        "qkv": matrices("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
-        "out": matrices("self_attn", o_proj=cfg.hidden_size),
-        "mlp.gate_up": matrices(
-            "mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size
-        ),
-        "mlp.down": matrices("mlp", down_proj=cfg.hidden_size),
+        "qkv": fused("self_attn", q_proj=queries, k_proj=keys, v_proj=keys),
+        "out": fused("self_attn", o_proj=cfg.hidden_size),
+        "mlp.gate_up": fused("mlp", gate_proj=cfg.intermediate_size, up_proj=cfg.intermediate_size),
+        "mlp.down": fused("mlp", down_proj=cfg.hidden_size),
     }
 
 

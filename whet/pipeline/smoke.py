@@ -107,25 +107,23 @@ def shrink(table: Table, folder: Path, fixed: Collection[str] = ()) -> Table:
 def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
     """Write the stand-ins that the smoke form of a pipeline refers to, the same every time."""
     for name, stage in stages.items():
-        stage_folder = folder / name
+        target = folder / name
         values = flatten(to_table(stage))
-        used = [
-            Path(text) for text in map(str, values.values()) if text.startswith(str(stage_folder))
-        ]
+        used = [Path(text) for text in map(str, values.values()) if text.startswith(str(target))]
         if not used:
             continue
         task = build_task(stage.task)
         count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
-        splits = SPLITS if stage_folder in used else SPLITS[:1]
+        splits = SPLITS if target in used else SPLITS[:1]
         rows = {split: list(_make_problems(task, split, count)) for split in splits}
         answers = _make_answers(stage, rows["sft"])
         prompts = [problem.prompt for problems in rows.values() for problem in problems]
         texts = [message.content for prompt in prompts for message in prompt]
         texts += [rollout.text for group in answers for rollout in group]
-        shutil.rmtree(stage_folder, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)
         for split, problems in rows.items():
-            write_problems(stage_folder, split, problems)
-        write_rollouts(stage_folder / ANSWERS, answers)
+            write_problems(target, split, problems)
+        write_rollouts(target / ANSWERS, answers)
         for stand_in in used:
             role, _, family = stand_in.name.partition("-")
             if role in MODELS and family:
@@ -142,11 +140,11 @@ def guess_family(model: str) -> str:
     return next((family for family in FAMILIES if family in model.lower()), "qwen2")
 
 
-def _shrink_stage(stage: Json, stage_folder: Path, fixed: Collection[str]) -> Table:
-    """Shrink one stage; its stand-ins go into `stage_folder`."""
+def _shrink_stage(stage: Json, target: Path, fixed: Collection[str]) -> Table:
+    """Shrink one stage; its stand-ins go into `target`."""
     assert isinstance(stage, dict), "a stage is a table"
     small = dict(stage)
-    for key, value in _changes(stage, stage_folder):
+    for key, value in _changes(stage, target):
         if key not in fixed:
             small = with_value(small, key, value)
     values = flatten(small)
@@ -158,7 +156,7 @@ def _shrink_stage(stage: Json, stage_folder: Path, fixed: Collection[str]) -> Ta
     return small
 
 
-def _changes(stage: Table, stage_folder: Path) -> Iterator[tuple[str, Json]]:
+def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
     """List the dotted keys of a stage that change, with what they become."""
     values = flatten(stage)
     for key, cap in CAPS.items():
@@ -180,18 +178,17 @@ def _changes(stage: Table, stage_folder: Path) -> Iterator[tuple[str, Json]]:
             yield f"{key}.terms", [*terms, RANDOM]
     for key, file in (("problems", ""), ("data", ANSWERS)):
         if _is_outside(values.get(key, "@")):
-            yield key, str(stage_folder / file)
+            yield key, str(target / file)
     for key in MODELS:
         path = values.get(f"{key}.path", "@")
         if isinstance(values.get(f"{key}.new"), str):
             yield f"{key}.new", "tiny"
         elif _is_outside(path):
-            yield f"{key}.path", str(stage_folder / f"{key}-{guess_family(str(path))}")
+            yield f"{key}.path", str(target / f"{key}-{guess_family(str(path))}")
 
 
 def _is_outside(location: Json) -> bool:
-    """Whether a setting refers to something outside this pipeline; None is all problems of the
-    task."""
+    """Whether a setting refers to something outside this pipeline; None is the task's problems."""
     return location is None or (isinstance(location, str) and not location.startswith("@"))
 
 

@@ -37,8 +37,7 @@ _LLAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The chat template of a model family, and its turn written by hand around QUESTION and
-    ANSWER."""
+    """The chat template of a model family, and a turn by hand around QUESTION and ANSWER."""
 
     template: str
     eos: str

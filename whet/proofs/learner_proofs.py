@@ -95,7 +95,7 @@ def measure_pass_at_k() -> Measurement:
 
 RELATIVE_LIMIT = 1e-5
 """Relative to the norm, in float32: what another order of summation may change."""
-LOGPROB_LIMIT = 1e-4
+FLOAT32_LIMIT = 1e-4
 """Between a decode and a packed pass in float32, in nats."""
 PENALISED = AlgoConfig(name="dapo", kl=0.1, entropy=0.01)
 SEQUENCES = AlgoConfig(name="gspo")
@@ -110,7 +110,7 @@ def measure_packing() -> Measurement:
     alone = [_scores(model, [example]) for example in examples]
     apart = float((together - torch.cat([scores for scores, _ in alone])).abs().max())
     total = float(sum(loss for _, loss in alone))
-    gap = abs(losses / total - 1) if apart <= LOGPROB_LIMIT else apart
+    gap = abs(losses / total - 1) if apart <= FLOAT32_LIMIT else apart
     text = f"loss {losses:.6f} packed and {total:.6f} one by one"
     distance = f"log-probabilities up to {apart:.1e} apart"
     return Measurement(gap=gap, limit=RELATIVE_LIMIT, text=f"{text}; {distance}")
@@ -232,9 +232,7 @@ def measure_kl() -> Measurement:
             name="rloo", kl=BETA, kl_in="loss", kl_estimator=name, kl_gradient="direct"
         )
         gradient = _penalty_gradient(direct, theta_V, reference_V)
-        difference = (
-            gradient - BETA * expected_V
-        ).norm()  # k1 means none, so not a share of its own
+        difference = (gradient - BETA * expected_V).norm()  # for k1 the expected gradient is 0
         gaps[f"direct gradient of {name}"] = float(difference / (BETA * exact_V).norm())
         own = _penalty_gradient(
             direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V

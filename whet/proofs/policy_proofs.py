@@ -19,7 +19,7 @@ from whet.grading.grader import Grader
 from whet.kernels import TRITON_DEVICES
 from whet.proofs import fixtures
 from whet.proofs.base import Measurement
-from whet.proofs.learner_proofs import LOGPROB_LIMIT
+from whet.proofs.learner_proofs import FLOAT32_LIMIT
 from whet.rewards.spec import RewardSpec
 from whet.rng import stream
 from whet.rollout import collect
@@ -135,7 +135,7 @@ def measure_rewards() -> Measurement:
 
 
 VERSION = 7
-BFLOAT16_LOGPROB_LIMIT = 0.25
+BF16_LIMIT = 0.25
 """The same in bfloat16, where neither is exact; other weights are several nats away."""
 
 
@@ -148,7 +148,7 @@ def measure_engine(user_policy: Policy | None = None) -> Measurement:
     requests = fixtures.make_requests(policy.model.cfg.vocab_size)
     exactness = check_exact(policy) if user_policy else compare_logprobs(policy, requests)
     # The Triton kernels give the same bits; elsewhere products of other shapes round differently.
-    limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _logprob_limit(policy)
+    limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _limit(policy)
     return Measurement(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
 
 
@@ -172,10 +172,8 @@ def measure_publish() -> Measurement:
         f"{theirs.sum():.3f} in the engine, "
         f"{ours.sum():.3f} in the learner; version {', '.join(map(str, versions))} of {VERSION}"
     )
-    is_valid = versions == [VERSION] and moved > 4 * BFLOAT16_LOGPROB_LIMIT
-    return Measurement(
-        gap=gap if is_valid else float("inf"), limit=_logprob_limit(policy), text=text
-    )
+    is_valid = versions == [VERSION] and moved > 4 * BF16_LIMIT
+    return Measurement(gap=gap if is_valid else float("inf"), limit=_limit(policy), text=text)
 
 
 def _engine_logprobs(examples: Sequence[Example]) -> Floats:
@@ -185,8 +183,8 @@ def _engine_logprobs(examples: Sequence[Example]) -> Floats:
     )
 
 
-def _logprob_limit(policy: Policy) -> float:
-    return LOGPROB_LIMIT if policy.model.dtype == torch.float32 else BFLOAT16_LOGPROB_LIMIT
+def _limit(policy: Policy) -> float:
+    return FLOAT32_LIMIT if policy.model.dtype == torch.float32 else BF16_LIMIT
 
 
 STEPS = 4

@@ -163,7 +163,7 @@ def check_pairs(view: PreferencePairs) -> None:
     for rule, count in view.rules.items():
         console.print(
             f"{count.num_pairs:>7,} pairs by {rule}, {count.num_capped:,} more over the cap, "
-            f"{count.num_without_pairs:,} problems without any"
+            f"{count.num_empty:,} problems without any"
         )
     if not view.pairs:
         raise DataError(

@@ -11,7 +11,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards import text_stats
 from whet.rng import stream
-from whet.text.steps import rate_solution_layout, rate_verification_layout
+from whet.text.steps import rate_solution, rate_verification
 from whet.types import Rollout, Score, Verdict
 from whet.user_code import CodeReference, load_from_file, read_settings
 
@@ -207,12 +207,12 @@ class StepForm(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
-            return rate_solution_layout(rollout.text)
+            return rate_solution(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
         has_form = isinstance(form, int | float) and form >= 0.6
         num_steps = steps if isinstance(steps, int) and has_form else None
-        return rate_verification_layout(rollout.text, num_steps)
+        return rate_verification(rollout.text, num_steps)
 
 
 class UserTerm(Shaping):

@@ -12,9 +12,7 @@ MIN_REPEATS = 5
 
 _ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
 _SHORT_PERIOD = 16
-_HASH_FACTORS = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64
-)
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _SHIFT = np.uint64(29)
 
 Codes = NDArray[np.uint32]
@@ -141,9 +139,9 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 def _double_blocks(hashes: Hashes, length: int) -> Hashes:
     """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
-    mixed: Hashes = hashes[:-length] * _HASH_FACTORS[0] + hashes[length:] * _HASH_FACTORS[1]
+    mixed: Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
-    mixed *= _HASH_FACTORS[2]
+    mixed *= _FACTORS[2]
     mixed ^= mixed >> _SHIFT
     return mixed
 

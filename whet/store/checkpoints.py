@@ -11,14 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet.errors import DataError
-from whet.store.files import (
-    explain_write_errors,
-    find_damage,
-    list_hashes,
-    read_json,
-    sync,
-    write_json,
-)
+from whet.store.files import find_damage, list_hashes, read_json, sync, write_errors, write_json
 
 MANIFEST = "manifest.json"
 
@@ -43,7 +36,7 @@ class Checkpoints:
         self.folder = folder
         self._keep_last = keep_last
         self._warn = warn
-        with explain_write_errors(folder):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._remove_leftovers()
 
@@ -51,13 +44,13 @@ class Checkpoints:
         """Let `write` fill a new folder and make it the checkpoint of `step`; drop later ones."""
         new = self.folder / f".new-{step:06d}"
         target = self._path(step)
-        with explain_write_errors(target):
+        with write_errors(target):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
             try:
                 write(new)
                 _write_manifest(new, step)
-                self._rename_into_place(new, target)
+                self._move_in(new, target)
             except BaseException:
                 shutil.rmtree(new, ignore_errors=True)
                 raise
@@ -91,7 +84,7 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"{step:06d}"
 
-    def _rename_into_place(self, new: Path, target: Path) -> None:
+    def _move_in(self, new: Path, target: Path) -> None:
         old = self.folder / f".old-{target.name}"
         if target.exists():
             target.rename(old)

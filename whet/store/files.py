@@ -21,7 +21,7 @@ Row = dict[str, Json]
 
 
 @contextmanager
-def explain_write_errors(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """Turn a full disk, a missing permission and the like into a DataError that names the file."""
     try:
         yield
@@ -36,7 +36,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _explain_read_errors(path: Path) -> Iterator[None]:
+def _read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def _explain_read_errors(path: Path) -> Iterator[None]:
 
 def check_target(path: Path) -> None:
     """Refuse to replace a folder, a device, a pipe or a socket by a file."""
-    with explain_write_errors(path):
+    with write_errors(path):
         try:
             mode = path.stat().st_mode
         except FileNotFoundError:
@@ -60,7 +60,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` once it is complete and on disk."""
     new = path.with_name(f".{path.name}.new")
     check_target(path)
-    with explain_write_errors(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield new
@@ -80,26 +80,26 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 def write_json(path: Path, value: Json) -> None:
     """Write one value; NaN and infinities, which JSON lacks, become null."""
-    text = json.dumps(replace_nonfinite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(to_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, text + "\n")
 
 
-def replace_nonfinite(value: Json) -> Json:
+def to_finite(value: Json) -> Json:
     """Replace every number that is not finite by null.
 
-    >>> replace_nonfinite({"a": [1.5, float("nan")], "b": float("inf")})
+    >>> to_finite({"a": [1.5, float("nan")], "b": float("inf")})
     {'a': [1.5, None], 'b': None}
     """
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {name: replace_nonfinite(item) for name, item in value.items()}
-    return [replace_nonfinite(item) for item in value] if isinstance(value, list) else value
+        return {name: to_finite(item) for name, item in value.items()}
+    return [to_finite(item) for item in value] if isinstance(value, list) else value
 
 
 def read_json(path: Path) -> Json:
     try:
-        with _explain_read_errors(path):
+        with _read_errors(path):
             value: Json = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"broken JSON in {path}: {error}") from error
@@ -145,7 +145,7 @@ _LENIENT = json.JSONDecoder(parse_constant=lambda name: None, parse_float=_parse
 def append_row(path: Path, row: Mapping[str, Json]) -> None:
     """Append a row in one write; if the disk takes only a part of it, the part is removed."""
     line = to_line(row)
-    with explain_write_errors(path):
+    with write_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         size = os.fstat(descriptor).st_size
         try:
@@ -171,7 +171,7 @@ def read_rows(path: Path, *, repair: bool = False) -> list[Row]:
     With `repair`, for files that we append to, they are read as null, and a last line that a kill
     cut short is skipped. The file itself does not change.
     """
-    with _explain_read_errors(path):
+    with _read_errors(path):
         lines = path.read_bytes().split(b"\n")
     if repair:
         lines[-1] = b""

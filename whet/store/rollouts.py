@@ -49,21 +49,21 @@ def _to_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     return {
         "id": pa.array([r.id for r in rollouts], pa.string()),
         "group": pa.array([r.group for r in rollouts], pa.string()),
-        "problem": _dictionary_column(texts[id(r.problem)] for r in rollouts),
-        "role": _dictionary_column(r.role for r in rollouts),
-        "model": _dictionary_column(r.model for r in rollouts),
+        "problem": _texts_column(texts[id(r.problem)] for r in rollouts),
+        "role": _texts_column(r.role for r in rollouts),
+        "model": _texts_column(r.model for r in rollouts),
         "prompt_tokens": _list_column([r.prompt_tokens for r in rollouts], np.int32),
         "tokens": _list_column([c.tokens for c in completions], np.int32),
         "logprobs": _list_column([c.logprobs for c in completions], np.float32),
-        "finish": _dictionary_column(c.finish for c in completions),
+        "finish": _texts_column(c.finish for c in completions),
         "version": pa.array([c.version for c in completions], pa.int64()),
         "text": pa.array([r.text for r in rollouts], pa.string()),
-        "verdict": _dictionary_column(s.verdict if s else None for s in scores),
-        "parts": _dictionary_column(json.dumps(dict(s.parts)) if s else None for s in scores),
+        "verdict": _texts_column(s.verdict if s else None for s in scores),
+        "parts": _texts_column(json.dumps(dict(s.parts)) if s else None for s in scores),
         "answer": pa.array([s.answer if s else None for s in scores], pa.string()),
-        "note": _dictionary_column(s.note if s else None for s in scores),
+        "note": _texts_column(s.note if s else None for s in scores),
         "reward": pa.array([r.reward for r in rollouts], pa.float64()),
-        "steps": _dictionary_column(
+        "steps": _texts_column(
             json.dumps([[s.start, s.end, s.reward] for s in r.steps]) for r in rollouts
         ),
     }
@@ -127,7 +127,7 @@ def read_columns(path: Path) -> pa.Table:
         ) from error
 
 
-def _dictionary_column(values: Iterable[str | None]) -> pa.Array:
+def _texts_column(values: Iterable[str | None]) -> pa.Array:
     """Store each distinct text once, since problems, notes and score parts repeat."""
     return pa.array(list(values), pa.string()).dictionary_encode()
 

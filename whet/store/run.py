@@ -20,19 +20,12 @@ from typing import Literal
 from whet.config import Config, Loaded, differences, load_settings, show_settings, to_table, to_toml
 from whet.errors import ConfigError, DataError
 from whet.store import files
-from whet.store.files import (
-    Row,
-    explain_write_errors,
-    read_object,
-    replace_nonfinite,
-    write_atomic,
-    write_json,
-)
+from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
 RolloutSet = Literal["train", "eval"]
-EVAL_FILE = r"(\d+)\.json"
+EVAL = r"(\d+)\.json"
 FIRST_FILES = {".lock", "provenance.json", "config.toml", "ledger.jsonl"}
 """Files of a run before its first step."""
 
@@ -44,7 +37,7 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
-        with explain_write_errors(folder):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -141,7 +134,7 @@ class RunStore:
 
         Numbers that are not finite are written as null.
         """
-        row = {name: replace_nonfinite(float(value)) for name, value in metrics.items()}
+        row = {name: to_finite(float(value)) for name, value in metrics.items()}
         files.append_row(self.metrics_file, {"step": step, **row})
 
     def metrics(self) -> list[dict[str, float]]:
@@ -173,9 +166,7 @@ class RunStore:
 
     def evals(self) -> dict[int, Row]:
         """Read every evaluation by its step, in order."""
-        return {
-            step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL_FILE)
-        }
+        return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
 
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
@@ -183,7 +174,7 @@ class RunStore:
             self.metrics_file, lambda row: isinstance(row["step"], int) and row["step"] <= step
         )
         rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
-        for number, path in rollouts + _find_steps(self.folder / "evals", EVAL_FILE):
+        for number, path in rollouts + _find_steps(self.folder / "evals", EVAL):
             if number > step:
                 path.unlink()
 
@@ -234,7 +225,7 @@ class RunStore:
         facts = collect_provenance(seed if isinstance(seed, int) else None)
         origins = show_settings(Loaded(config=config, origin=origin)).splitlines()
         note = "".join(f"# {line}\n" for line in ["Where each value came from:", *origins])
-        with explain_write_errors(self._ledger):
+        with write_errors(self._ledger):
             self._ledger.unlink(missing_ok=True)
         write_json(self.folder / "provenance.json", facts)
         write_atomic(self.config_file, f"{to_toml(config)}\n{note}")
@@ -253,7 +244,7 @@ class RunStore:
 
     def _repair(self) -> None:
         """Remove what a kill may leave behind: half-written files, last lines cut short."""
-        with explain_write_errors(self.folder):
+        with write_errors(self.folder):
             for folder in (self.folder, self.folder / "rollouts", self.folder / "evals"):
                 for path in folder.glob(".*.new"):
                     path.unlink()

@@ -46,15 +46,13 @@ def steps_of(text: str, layout: StepLayout) -> list[Span]:
     return [step for part in parts if (step := _strip(part)).text]
 
 
-def to_token_ranges(
-    steps: Sequence[Span], spans: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
+def token_ranges(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return each step's range of tokens, given the character span of every token of the response.
 
     A token that ends one step and begins the next belongs to both. Tokens that hold only the first
     bytes of a character go with the token that completes it.
 
-    >>> to_token_ranges(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
+    >>> token_ranges(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]
     """
     starts = [start for start, _ in spans]
@@ -83,12 +81,12 @@ class Verification:
     final: bool | None = None
 
 
-def rate_solution_layout(text: str) -> float:
+def rate_solution(text: str) -> float:
     """Rate a solution's layout: 1, less 0.8 per large fault and 0.4 for few steps.
 
     Without an answer block it is 0.
 
-    >>> rate_solution_layout("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
+    >>> rate_solution("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
     0.6
     """
     start = text.rfind("<answer>")
@@ -107,7 +105,7 @@ def rate_solution_layout(text: str) -> float:
     return max(score, 0.0)
 
 
-def rate_verification_layout(text: str, num_steps: int | None) -> float:
+def rate_verification(text: str, num_steps: int | None) -> float:
     """Rate a verification's layout: 1, less 0.8 per large fault and 0.4 for text between steps.
 
     `num_steps` is the number of steps of the solution; None ignores it. Any other layout gets 0.

@@ -24,15 +24,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Split
 from whet.errors import ConfigError, DataError
 from whet.types import Json, Tokens
 
-SPECIAL_TOKEN_NAMES = (
-    "bos_token",
-    "eos_token",
-    "pad_token",
-    "unk_token",
-    "sep_token",
-    "cls_token",
-    "mask_token",
-)
+NAMED = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 PAD = "<pad>"
 EOS = "<eos>"
 UNKNOWN = "<unk>"
@@ -45,7 +37,7 @@ PLAIN_TEMPLATE = (
 """A user's text and a newline, then the answer and <eos>; system messages are dropped."""
 
 NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
-MAX_PIECE_CHARACTERS = 64
+MAX_LENGTH = 64
 """Characters of the longest piece: greedy matching of an unknown run costs its length cubed."""
 # Besides numbers, characters without a token are split off, so that only they are lost, and so is
 # the "<" of a special token's name in plain text, so that the name is never matched as a whole.
@@ -79,9 +71,7 @@ class Tokenizer:
             t.content for t in core.get_added_tokens_decoder().values() if t.special
         )
         self.named = {
-            key: text
-            for key in SPECIAL_TOKEN_NAMES
-            if (text := _token_text(settings.get(key))) is not None
+            key: text for key in NAMED if (text := _text_of(settings.get(key))) is not None
         }
         eos = [self.id(self.named["eos_token"])] if "eos_token" in self.named else []
         self.eos_tokens = frozenset([*eos, *eos_tokens])
@@ -193,7 +183,7 @@ def _byte_letters() -> dict[str, int]:
 _BYTE_OF = _byte_letters()
 
 
-def _token_text(value: Json) -> str | None:
+def _text_of(value: Json) -> str | None:
     """Read a special token, which is written as its text or as an object with a content."""
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else None
@@ -259,7 +249,7 @@ def train_tokenizer(
     model = WordPiece(
         vocabulary,
         unk_token=UNKNOWN,
-        max_input_chars_per_word=MAX_PIECE_CHARACTERS,
+        max_input_chars_per_word=MAX_LENGTH,
         continuing_subword_prefix="",
     )
     core = tokenizers.Tokenizer(model)
@@ -267,7 +257,7 @@ def train_tokenizer(
         [
             Split(Regex(_ISOLATED), "isolated"),
             Split("\n", "merged_with_previous"),
-            Split(Regex(rf"[\s\S]{{1,{MAX_PIECE_CHARACTERS}}}"), "isolated"),
+            Split(Regex(rf"[\s\S]{{1,{MAX_LENGTH}}}"), "isolated"),
         ]
     )
     core.decoder = Fuse()
@@ -291,8 +281,8 @@ def split_pieces(text: str) -> list[str]:
     for index, part in enumerate(_SPLIT.split(text)):
         runs = [part] if index % 2 else _RUN.findall(part)
         pieces += [
-            run[start : start + MAX_PIECE_CHARACTERS]
+            run[start : start + MAX_LENGTH]
             for run in runs
-            for start in range(0, len(run), MAX_PIECE_CHARACTERS)
+            for start in range(0, len(run), MAX_LENGTH)
         ]
     return pieces

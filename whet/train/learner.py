@@ -286,9 +286,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
     )
     hidden_UH: Tensor = model(
-        batch.tokens_T[first_U],
-        batch.positions_T[first_U],
-        SharedPrefixAttention(node_SC, cell_U),
+        batch.tokens_T[first_U], batch.positions_T[first_U], SharedPrefixAttention(node_SC, cell_U)
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 

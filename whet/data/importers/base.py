@@ -120,11 +120,11 @@ class Fields(dict[str, Json]):
 
 
 def _mismatch(name: str, wanted: str, value: Json) -> DataError:
-    return DataError(f"field {name!r} should be {wanted}, not {preview(value)}")
+    return DataError(f"field {name!r} should be {wanted}, not {show(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
+class Answer:
     """An answer that came with the row, and what the row says about it."""
 
     text: str
@@ -149,7 +149,7 @@ class ParsedRow:
     """The row's own id; None takes the file and line."""
     id: str | None = None
     """Set if the task itself names the problem; None hashes prompt, answer and payload."""
-    answers: tuple[ModelAnswer, ...] = ()
+    answers: tuple[Answer, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
 
@@ -201,7 +201,7 @@ class Format:
         return parsed if parsed.source_id else replace(parsed, source_id=fields.row_id(*IDS))
 
 
-def user_message(*parts: str) -> tuple[Message, ...]:
+def user(*parts: str) -> tuple[Message, ...]:
     """Make one user message of paragraphs; empty ones are left out."""
     paragraphs = [part.strip() for part in parts if part.strip()]
     return (Message(role="user", content="\n\n".join(paragraphs)),)
@@ -248,7 +248,7 @@ def to_text(value: str | int | float) -> str:
     return str(value).strip()
 
 
-def preview(value: Json) -> str:
+def show(value: Json) -> str:
     """Write a value for a message, cut short."""
     return json.dumps(value, ensure_ascii=False, default=str)[:80]
 
@@ -256,7 +256,7 @@ def preview(value: Json) -> str:
 def _message(item: Json, name: str) -> Message:
     if not isinstance(item, dict):
         raise DataError(
-            f"field {name!r} should hold messages with role and content, not {preview(item)}"
+            f"field {name!r} should hold messages with role and content, not {show(item)}"
         )
     role = check_name("role", str(item.get("role", item.get("from"))), ROLES)
     content = item.get("content", item.get("value"))
@@ -264,7 +264,5 @@ def _message(item: Json, name: str) -> Message:
         parts = [part.get("text") if isinstance(part, dict) else part for part in content]
         content = "".join(part for part in parts if isinstance(part, str)) if all(parts) else None
     if not isinstance(content, str):
-        raise DataError(
-            f"a message in {name!r} should have text as its content, not {preview(item)}"
-        )
+        raise DataError(f"a message in {name!r} should have text as its content, not {show(item)}")
     return Message(role=ROLES[role], content=content)

@@ -2,7 +2,7 @@
 
 import re
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user_message
+from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
 from whet.errors import DataError
 from whet.types import Json
 
@@ -59,7 +59,7 @@ def mixed_exam(row: Fields) -> ParsedRow:
     letter = row.optional_text("choice_answer")
     return ParsedRow(
         task="choice" if letter else "math",
-        prompt=user_message(row.text("question"), LETTER if letter else BOXED),
+        prompt=user(row.text("question"), LETTER if letter else BOXED),
         answer=letter.strip() if letter else row.scalar("answer"),
     )
 
@@ -85,7 +85,7 @@ def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
     listed = "\n".join(f"{letter}. {option}" for letter, option in options.items())
     return ParsedRow(
         task="choice",
-        prompt=user_message(question, listed, LETTER),
+        prompt=user(question, listed, LETTER),
         answer="".join(
             _check_answer(letter, tuple(options)) for letter in re.sub(r"[\s,]", "", answer)
         ),
@@ -94,9 +94,7 @@ def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
 
 
 def yes_no(question: str, answer: bool) -> ParsedRow:
-    return ParsedRow(
-        task="yes_no", prompt=user_message(question, YES_NO), answer="yes" if answer else "no"
-    )
+    return ParsedRow(task="yes_no", prompt=user(question, YES_NO), answer="yes" if answer else "no")
 
 
 def by_letter(options: list[str]) -> dict[str, str]:
@@ -126,7 +124,7 @@ def tablebench(row: Fields) -> ParsedRow:
     grid = row.table("table")
     return ParsedRow(
         task="table",
-        prompt=user_message(markdown(grid), row.text("question"), BOXED),
+        prompt=user(markdown(grid), row.text("question"), BOXED),
         answer=row.scalar("answer"),
         unsupported=CHART if row.text("qtype") == "Visualization" else None,
     )
@@ -139,7 +137,7 @@ def tabmwp(row: Fields) -> ParsedRow:
     choices = row.texts("choices") if row.get("choices") else []
     return ParsedRow(
         task="table",
-        prompt=user_message(
+        prompt=user(
             row.optional_text("table_title"),
             row.text("table"),
             row.text("question"),

@@ -9,15 +9,7 @@ import json
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import (
-    Fields,
-    ParsedRow,
-    Reader,
-    parse_json,
-    preview,
-    to_level,
-    user_message,
-)
+from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
 from whet.errors import DataError
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
 from whet.tasks.code.prediction import Direction
@@ -45,7 +37,7 @@ def humaneval(row: Fields) -> ParsedRow:
     stub = row.text("prompt")
     entry = row.text("entry_point")
     return function_problem(
-        user_message(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
+        user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
         [row.text("test")],
         setup=_besides(stub, entry),
@@ -64,7 +56,7 @@ def mbpp(row: Fields) -> ParsedRow:
     imports = row.entries("test_imports") if "test_imports" in row else []
     shown = f"It should pass this test:\n\n```python\n{tests[0]}\n```"
     return function_problem(
-        user_message(row.text("prompt"), shown, FUNCTION),
+        user(row.text("prompt"), shown, FUNCTION),
         entry,
         tests,
         setup="\n".join(str(line) for line in imports),
@@ -75,7 +67,7 @@ def mbpp(row: Fields) -> ParsedRow:
 def leetcode(row: Fields) -> ParsedRow:
     level = str(row.table("meta").get("difficulty", "")).lower() if "meta" in row else ""
     parsed = function_problem(
-        user_message(row.text("query")),
+        user(row.text("query")),
         row.text("entry_point"),
         [row.text("test")],
         setup=row.optional_text("prompt"),
@@ -136,7 +128,7 @@ def with_cases(question: str, cases: list[Json], row: Fields) -> ParsedRow:
     pairs = [(c["input"], c["output"]) for c in objects if "input" in c and "output" in c]
     if not pairs or len(pairs) < len(cases):
         raise DataError(
-            f"tests should be a list of objects with input and output, not {preview(cases)}"
+            f"tests should be a list of objects with input and output, not {show(cases)}"
         )
     if not any(case.get("testtype") == "functional" for case in objects):
         return stdin_problem(question, pairs)
@@ -156,7 +148,7 @@ def stdin_problem(question: str, pairs: list[tuple[Json, Json]]) -> ParsedRow:
     cases: list[Json] = [{"input": _join_lines(a), "output": _join_lines(b)} for a, b in pairs]
     payload: dict[str, Json] = {"cases": cases, **code_stdin.policies(question)}
     parsed = ParsedRow(
-        task="code_stdin", prompt=user_message(question, PROGRAM), answer=None, payload=payload
+        task="code_stdin", prompt=user(question, PROGRAM), answer=None, payload=payload
     )
     return replace(parsed, unsupported=code_stdin.unsupported_reason(question, as_problem(parsed)))
 
@@ -182,7 +174,7 @@ def as_problem(parsed: ParsedRow) -> Problem:
 def _calling(question: str, name: str, calls: list[str], starter: str) -> ParsedRow:
     entry = f"Solution().{name}" if "class Solution" in starter or not starter else name
     begin = f"Begin with:\n\n```python\n{starter.rstrip()}\n```"
-    prompt = user_message(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
+    prompt = user(question, begin if starter else f"Name it `{entry}`.", FUNCTION)
     return function_problem(prompt, entry, [PLAIN, *calls], setup="", answer=None)
 
 
@@ -247,7 +239,7 @@ def read_codeio(direction: Direction, row: Fields) -> ParsedRow:
     shown = json.dumps(given, ensure_ascii=False)
     parsed = ParsedRow(
         task="codeio",
-        prompt=user_message(
+        prompt=user(
             row.text("problem_description"),
             row.optional_text("io_requirements"),
             f"```python\n{row.text('refcode').strip()}\n```",

@@ -8,15 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from whet.data.importers.base import (
-    Fields,
-    ParsedRow,
-    Reader,
-    check_name,
-    parse_json,
-    preview,
-    user_message,
-)
+from whet.data.importers.base import Fields, ParsedRow, Reader, check_name, parse_json, show, user
 from whet.errors import DataError
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
@@ -88,11 +80,11 @@ def grapharena(row: Fields) -> ParsedRow:
     row.number("optimal_value")
     if row.get("prompt") is None:
         pair = " and ".join(str(name) for name in graph.entries("pair")) if "pair" in graph else ""
-        prompt = user_message(
+        prompt = user(
             row.text("statement").rstrip().rpartition("\n")[0], LEADS[task].format(pair=pair)
         )
     else:
-        prompt = user_message(row.text("prompt"))
+        prompt = user(row.text("prompt"))
     return ParsedRow(
         task=task,
         prompt=prompt,
@@ -120,20 +112,16 @@ def node_link(task: str, extra: Fields) -> dict[str, Json]:
     problem = extra.text("problem_text")
     if task in ("ged", "mcs"):
         if not isinstance(value, list) or len(value) != 2:
-            raise DataError(
-                f"extra_info.graph should be two graphs for {task}, not {preview(value)}"
-            )
+            raise DataError(f"extra_info.graph should be two graphs for {task}, not {show(value)}")
         first, second = (_molecule(part, has_labels=task == "ged") for part in value)
         return {"A": first, "B": second}
     if not isinstance(value, dict):
-        raise DataError(
-            f"extra_info.graph should be a graph in node-link form, not {preview(value)}"
-        )
+        raise DataError(f"extra_info.graph should be a graph in node-link form, not {show(value)}")
     if task == "tsp":
         legs = _LEG.findall(problem.rpartition("**Problem to Solve**")[2])
         nodes = list(dict.fromkeys(name for a, b, _ in legs for name in (a, b)))
         return {"nodes": list[Json](nodes), "edges": [[a, b, int(d)] for a, b, d in legs]}
-    names = {preview(_part(node, "id")): _name(node) for node in Fields(value).entries("nodes")}
+    names = {show(_part(node, "id")): _name(node) for node in Fields(value).entries("nodes")}
     reason = "a link of extra_info.graph should join two of its nodes"
     edges = _links(Fields(value), names, reason)
     graph: dict[str, Json] = {"nodes": list[Json](names.values()), "edges": edges}
@@ -161,7 +149,7 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
     if best is None:
         raise DataError(
             "extra_info.problem_text should end with a question about two nodes, "
-            f"not {preview(tail[-80:])}"
+            f"not {show(tail[-80:])}"
         )
     return [*best]
 
@@ -171,7 +159,7 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
     payload = graph_in(kind, question)
     return ParsedRow(
         task=task,
-        prompt=user_message(question),
+        prompt=user(question),
         answer=answer,
         payload=payload,
         level=level("", {"nodes": [0] * int(str(payload["nodes"]))}),
@@ -180,9 +168,9 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
 
 def _molecule(value: Json, *, has_labels: bool) -> Json:
     if not isinstance(value, dict):
-        raise DataError(f"a molecule should be a graph in node-link form, not {preview(value)}")
+        raise DataError(f"a molecule should be a graph in node-link form, not {show(value)}")
     nodes = Fields(value).entries("nodes")
-    indices = {preview(_part(node, "id")): index for index, node in enumerate(nodes)}
+    indices = {show(_part(node, "id")): index for index, node in enumerate(nodes)}
     bonds = _links(Fields(value), indices, "a bond should join two atoms of the molecule")
     if has_labels:
         return {"labels": [_name(node) for node in nodes], "bonds": bonds}
@@ -193,16 +181,16 @@ def _links(graph: Fields, nodes: Mapping[str, Json], reason: str) -> list[Json]:
     """Read the two ends of every link, which must be nodes."""
     links: list[Json] = []
     for link in graph.entries("links"):
-        ends = [nodes.get(preview(_part(link, end))) for end in ("source", "target")]
+        ends = [nodes.get(show(_part(link, end))) for end in ("source", "target")]
         if None in ends:
-            raise DataError(f"{reason}, not {preview(link)}")
+            raise DataError(f"{reason}, not {show(link)}")
         links.append(list[Json](ends))
     return links
 
 
 def _part(value: Json, name: str) -> Json:
     if not isinstance(value, dict) or name not in value:
-        raise DataError(f"a node or link of a graph should have {name!r}: {preview(value)}")
+        raise DataError(f"a node or link of a graph should have {name!r}: {show(value)}")
     return value[name]
 
 

@@ -2,15 +2,7 @@
 
 import json
 
-from whet.data.importers.base import (
-    Fields,
-    ModelAnswer,
-    ParsedRow,
-    Reader,
-    preview,
-    to_level,
-    user_message,
-)
+from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, show, to_level, user
 from whet.errors import DataError
 from whet.tasks.game24 import Game24
 from whet.tasks.literals import Tree, parse
@@ -38,16 +30,16 @@ def knights(row: Fields) -> ParsedRow:
     if len(roles) != len(names) or not all(isinstance(role, bool) for role in roles):
         raise DataError(
             f"field 'solution' should be true or false for each of {len(names)} names, "
-            f"not {preview(roles)}"
+            f"not {show(roles)}"
         )
     statements = parse(row.text("statements"))
     if not isinstance(statements, list):
         raise DataError(
-            f"field 'statements' should be a list of statements, not {preview(row['statements'])}"
+            f"field 'statements' should be a list of statements, not {show(row['statements'])}"
         )
     return ParsedRow(
         task="knights",
-        prompt=user_message(row.text("quiz"), PEOPLE),
+        prompt=user(row.text("quiz"), PEOPLE),
         answer=row.text("solution_text_format"),
         payload={"names": list[Json](names), "statements": _statement(statements)},
         level=_level(len(names), (2, 3, 5, 7)),
@@ -64,7 +56,7 @@ def zebra(row: Fields) -> ParsedRow:
     listed = "\n".join(f"{index}. {clue}" for index, clue in enumerate(clues, start=1))
     return ParsedRow(
         task="zebra",
-        prompt=user_message(row.text("instruction"), f"The clues are:\n{listed}", TABLE + form),
+        prompt=user(row.text("instruction"), f"The clues are:\n{listed}", TABLE + form),
         answer=json.dumps(
             {"header": list[Json](header), "rows": gold.entries("rows")}, ensure_ascii=False
         ),
@@ -76,7 +68,7 @@ def ordering(row: Fields) -> ParsedRow:
     names = row.texts("ground_truth")
     return ParsedRow(
         task="ordering",
-        prompt=user_message(row.text("instruction"), row.text("input"), ORDER),
+        prompt=user(row.text("instruction"), row.text("input"), ORDER),
         answer=json.dumps(names, ensure_ascii=False),
         level=_level(len(names), (3, 5, 6, 8)),
     )
@@ -88,7 +80,7 @@ def zebralogic(row: Fields) -> ParsedRow:
     form = f'{{"reasoning": "...", "solution": {{"House 1": {{{names}}}, ...}}}}'
     return ParsedRow(
         task="zebralogic",
-        prompt=user_message(
+        prompt=user(
             row.text("puzzle"), f"End with a JSON object of this form, with every house:\n{form}"
         ),
         answer=None,
@@ -99,7 +91,7 @@ def clrs(row: Fields) -> ParsedRow:
     size = int(row.number("length"))
     return ParsedRow(
         task="clrs",
-        prompt=user_message(row.text("question"), PRINTOUT),
+        prompt=user(row.text("question"), PRINTOUT),
         answer=row.text("answer").strip(),
         payload={"algorithm": row.text("algo_name"), "size": size},
         level=_level(size, (4, 7, 10, 13)),
@@ -114,7 +106,7 @@ def game24(row: Fields) -> ParsedRow:
     problem = Game24().parse_question(hand)
     if problem is None:
         raise DataError(
-            f"a hand of the 24 game is four whole numbers from 1 to 13, not {preview(hand)}"
+            f"a hand of the 24 game is four whole numbers from 1 to 13, not {show(hand)}"
         )
     return ParsedRow(
         task="game24",
@@ -125,7 +117,7 @@ def game24(row: Fields) -> ParsedRow:
         split=problem.split,
         source_id=row.row_id("Rank"),
         id=problem.id,
-        answers=(ModelAnswer(text=row.text("output")),) if output is not None else (),
+        answers=(Answer(text=row.text("output")),) if output is not None else (),
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from whet.data.importers.base import (
+    Answer,
     Fields,
-    ModelAnswer,
     ParsedRow,
     Reader,
     check_name,
     parse_json,
-    preview,
+    show,
     split_last,
 )
 from whet.errors import ConfigError, DataError
@@ -115,25 +115,25 @@ def parse_split(name: str) -> Split:
     return SPLIT_NAMES[check_name("split", name.lower(), SPLIT_NAMES)]
 
 
-def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[ModelAnswer, ...]]:
+def _read_chat(fields: Fields) -> tuple[tuple[Message, ...], tuple[Answer, ...]]:
     """Read the prompt and the answers of a row, in whichever form it holds them."""
     model = fields.scalar("model") if fields.get("model") is not None else None
-    answers: list[ModelAnswer] = []
+    answers: list[Answer] = []
     prompt = _prompt(fields)
     if "messages" in fields:
         prompt, last = split_last(fields.messages("messages"), "messages")
-        answers.append(ModelAnswer(text=last, model=model))
+        answers.append(Answer(text=last, model=model))
     for name, is_good in (("chosen", True), ("rejected", False)):
         if name in fields:
             before, last = _read_reply(fields, name)
             if before and prompt and before != prompt:
                 raise DataError(f"the chat in {name!r} does not begin with the prompt")
             prompt = prompt or before
-            answers.append(ModelAnswer(text=last, model=model, is_good=is_good, note=name))
+            answers.append(Answer(text=last, model=model, is_good=is_good, note=name))
     texts = [Fields(responses=item).text("responses") for item in _list(fields, "responses")]
     if "response" in fields:
         texts.append(fields.text("response"))
-    answers += [ModelAnswer(text=text, model=model) for text in texts]
+    answers += [Answer(text=text, model=model) for text in texts]
     if not prompt:
         raise DataError("has no prompt: the chats hold only the answer; map prompt=COLUMN as well")
     return prompt, tuple(answers)
@@ -170,8 +170,7 @@ def _level(fields: Fields) -> float | None:
         level = -1.0
     if not 0 <= level <= 1:
         raise DataError(
-            "level should be a number from 0 (easiest) to 1 (hardest), "
-            f"not {preview(fields['level'])}"
+            f"level should be a number from 0 (easiest) to 1 (hardest), not {show(fields['level'])}"
         )
     return level
 

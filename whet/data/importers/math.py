@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user_message
+from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
 from whet.errors import DataError
 from whet.text.final_answer import match_braces
 from whet.types import Json
@@ -87,7 +87,7 @@ def math_problem(
     several: dict[str, Json] = {"answers": list[Json](golds)} if len(golds) > 1 else {}
     return ParsedRow(
         task="math",
-        prompt=user_message(question, BOXED),
+        prompt=user(question, BOXED),
         answer=golds[0] or None,
         payload={**several, **(payload or {})},
         level=level,

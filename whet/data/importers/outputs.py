@@ -4,15 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from whet.data.importers.base import (
-    BOXED,
-    Fields,
-    ModelAnswer,
-    ParsedRow,
-    Reader,
-    check_name,
-    user_message,
-)
+from whet.data.importers.base import BOXED, Answer, Fields, ParsedRow, Reader, check_name, user
 from whet.data.importers.choice import bbh_logic, tablebench
 from whet.data.importers.logic import game24
 from whet.types import Message
@@ -22,7 +14,7 @@ LISTED = "End with a list of texts in quotes, in order, between answer tags: <an
 
 def gsm8k_model_solutions(row: Fields) -> ParsedRow:
     gold = row.text("ground_truth").rpartition("A:")[2]
-    answer = ModelAnswer(
+    answer = Answer(
         text=row.text("solution"), model=row.text("model"), is_good=row.flag("is_correct")
     )
     return _math(row, gold, answer)
@@ -31,33 +23,33 @@ def gsm8k_model_solutions(row: Fields) -> ParsedRow:
 def qwen_math_outputs(row: Fields) -> ParsedRow:
     """Read eight samples per problem, each with the label of the upstream grader."""
     samples = [Fields(sample) for sample in row.entries("samples") if isinstance(sample, dict)]
-    answers = [ModelAnswer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
+    answers = [Answer(text=s.text("response"), is_good=s.flag("correct")) for s in samples]
     return _math(row, row.scalar("gt"), *answers, system=row.optional_text("system"))
 
 
 def tora_gsm8k_outputs(row: Fields) -> ParsedRow:
     """Read traces with programs and their output, without labels."""
-    answers = [ModelAnswer(text=text, model="tora-70b") for text in row.texts("code")]
+    answers = [Answer(text=text, model="tora-70b") for text in row.texts("code")]
     return _math(row, row.scalar("gt"), *answers)
 
 
 def step_errors_math(row: Fields) -> ParsedRow:
     """Read the label of the final answer, which is right even where the solution is not."""
     good = row.text("model_output_answer_correctness") == "correct"
-    answer = ModelAnswer(text=row.text("model_output"), model=row.text("generator"), is_good=good)
+    answer = Answer(text=row.text("model_output"), model=row.text("generator"), is_good=good)
     return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def step_labels_prm800k(row: Fields) -> ParsedRow:
     """Read steps, which are lists of one text, without their labels."""
     steps = [Fields(step=step).texts("step")[0] for step in row.entries("model_output_step_format")]
-    answer = ModelAnswer(text="\n".join(steps), model=row.text("generator"))
+    answer = Answer(text="\n".join(steps), model=row.text("generator"))
     return _math(row, row.scalar("ground_truth_answer"), answer)
 
 
 def game24_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(input=row.text("puzzle")))
-    answer = ModelAnswer(
+    answer = Answer(
         text=row.text("output"),
         model=row.text("method"),
         is_good=row.number("checked_reward") == 1,
@@ -67,14 +59,14 @@ def game24_outputs(row: Fields) -> ParsedRow:
 
 def game24_search_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(values=row.entries("hand")))
-    answer = ModelAnswer(
+    answer = Answer(
         text=row.text("output"), model=row.text("run"), is_good=row.flag("final_correct")
     )
     return replace(hand, answers=(answer,))
 
 
 def tablebench_outputs(row: Fields) -> ParsedRow:
-    answer = ModelAnswer(text=row.text("prediction"), model=row.text("model_name"))
+    answer = Answer(text=row.text("prediction"), model=row.text("model_name"))
     return replace(tablebench(row), answers=(answer,))
 
 
@@ -87,7 +79,7 @@ def bigbench_mistake(row: Fields) -> ParsedRow:
         "logical_deduction": lambda: bbh_logic(row),
         "tracking_shuffled_objects": lambda: bbh_logic(row),
         "multistep_arithmetic": lambda: ParsedRow(
-            task="math", prompt=user_message(asked, BOXED), answer=target
+            task="math", prompt=user(asked, BOXED), answer=target
         ),
         "word_sorting": lambda: _sequence(f"Sort these words alphabetically: {asked}", target),
         "dyck_languages": lambda: _sequence(
@@ -95,7 +87,7 @@ def bigbench_mistake(row: Fields) -> ParsedRow:
         ),
     }
     is_good = row.optional_text("answer").strip().rstrip(".") == target
-    answer = ModelAnswer(text="\n".join(row.texts("steps")), is_good=is_good)
+    answer = Answer(text="\n".join(row.texts("steps")), is_good=is_good)
     return replace(known[check_name("task", kind, known)](), answers=(answer,))
 
 
@@ -103,16 +95,16 @@ def _sequence(question: str, target: str) -> ParsedRow:
     """Ask for words or brackets in order, as a list."""
     return ParsedRow(
         task="ordering",
-        prompt=user_message(question, LISTED),
+        prompt=user(question, LISTED),
         answer=json.dumps(target.split(), ensure_ascii=False),
     )
 
 
-def _math(row: Fields, gold: str, *answers: ModelAnswer, system: str = "") -> ParsedRow:
+def _math(row: Fields, gold: str, *answers: Answer, system: str = "") -> ParsedRow:
     before = (Message(role="system", content=system),) if system else ()
     return ParsedRow(
         task="math",
-        prompt=(*before, *user_message(row.text("question"), "" if system else BOXED)),
+        prompt=(*before, *user(row.text("question"), "" if system else BOXED)),
         answer=gold.strip(),
         answers=answers,
     )

@@ -28,7 +28,7 @@ from whet.models.transformer import Layer, Transformer
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
 """The `ModelConfig.features` that decode.c supports."""
 
-MAX_WEIGHT_BYTES = 2**26
+MAX_BYTES = 2**26
 """Largest model that decodes in C: every core reads all weights, so they should fit its caches."""
 MIN_ROWS_PER_THREAD = 32
 """Fewer rows are not worth another thread."""
@@ -90,11 +90,7 @@ def _is_supported(model: Transformer) -> bool:
         return False
     num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
-    return (
-        num_bytes <= MAX_WEIGHT_BYTES
-        and cfg.features <= FEATURES
-        and not any(n % LANES for n in sizes)
-    )
+    return num_bytes <= MAX_BYTES and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
 
 
 class CompiledCache(DenseCache):
@@ -167,7 +163,7 @@ class CompiledCache(DenseCache):
         hidden_BH = torch.empty(size, self.model.cfg.hidden_size)
         self.step(batch, size, hidden_BH)
         is_truncated_B = batch.sampling_of(used).is_truncated_B
-        chosen = batch.sample_tokens(used, self.model.logits(hidden_BH), True)
+        chosen = batch.sample(used, self.model.logits(hidden_BH), True)
         token_B, logprob_B = (
             torch.where(is_truncated_B, drawn_B, kept_B)
             for drawn_B, kept_B in zip(chosen, batch.newest_tokens(used), strict=True)
