@@ -1,5 +1,4 @@
-"""TOML files and the tables in them: read, write, merge, find a value by its dotted key, take
-flags.
+"""Read, write and merge TOML tables, find values by dotted keys, parse flags.
 
 tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None
 is left out.
@@ -93,7 +92,7 @@ def literal(item: Json) -> str:
 
 
 def quote(key: str) -> str:
-    """Quote a key where TOML asks for it."""
+    """Quote a key if TOML requires it."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else literal(key)
 
 
@@ -129,7 +128,7 @@ def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
 
 
 def look_up(item: Json, keys: Sequence[str | int]) -> Json:
-    """Follow keys and row numbers down to a value; None where there is none."""
+    """Follow keys and row numbers down to a value; None if there is none."""
     for key in keys:
         if isinstance(item, list):
             item = item[int(key)]

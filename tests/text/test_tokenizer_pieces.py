@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from whet.errors import ConfigError
 from whet.text.chat import ChatFormat
-from whet.text.tokenizer import MAX_LENGTH, Tokenizer, split_pieces, train_tokenizer
+from whet.text.tokenizer import MAX_LEN, Tokenizer, split_pieces, train_tokenizer
 from whet.types import Message
 
 TRACE = "4 6 8 1\n8 - 4 = 4 left: 4 6 1\n4 - 5 = -1 left: -1 1/3\nanswer: (8 - 4) * 6 * 1 = 24\n"
@@ -112,9 +112,9 @@ def test_the_order_of_texts_does_not_matter(tmp_path: Path) -> None:
 
 def test_no_piece_is_longer_than_greedy_matching_can_afford() -> None:
     assert [len(piece) for piece in split_pieces("a" * 150)] == [
-        MAX_LENGTH,
-        MAX_LENGTH,
-        150 - 2 * MAX_LENGTH,
+        MAX_LEN,
+        MAX_LEN,
+        150 - 2 * MAX_LEN,
     ]
 
 

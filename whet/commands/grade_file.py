@@ -56,9 +56,8 @@ def grade_file(
     rows = list(_read_rows(source, _ProblemIndex(problems) if problems else None))
     if not rows:
         raise DataError(f"{source} has no rows")
-    tasks = make_tasks(
-        ((f"{source} line {row.line}", row.problem.task) for row in rows), custom, make
-    )
+    task_names = ((f"{source} line {row.line}", row.problem.task) for row in rows)
+    tasks = make_tasks(task_names, custom, make)
     scores: dict[int, Score] = {}
     with (
         Grader(list(tasks.values()), Limits(workers=workers, unscored_share=1.0)) as grader,

@@ -227,9 +227,8 @@ def _scale_logits(logits_QV: Tensor, temperature_Q: Tensor) -> Tensor:
 def _logit_stats(
     logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    kernel = (
-        triton_lm_head.logit_stats if logits_QV.device.type in TRITON_DEVICES else torch_logit_stats
-    )
+    has_triton = logits_QV.device.type in TRITON_DEVICES
+    kernel = triton_lm_head.logit_stats if has_triton else torch_logit_stats
     return kernel(logits_QV, label_Q, temperature_Q, has_entropy=has_entropy)
 
 
@@ -313,9 +312,8 @@ def _logits_grad(
 
 
 def _logits_grad_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
-    return (
-        triton_lm_head.logits_grad if logits_QV.device.type in TRITON_DEVICES else torch_logits_grad
-    )
+    has_triton = logits_QV.device.type in TRITON_DEVICES
+    return triton_lm_head.logits_grad if has_triton else torch_logits_grad
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

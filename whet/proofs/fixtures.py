@@ -39,9 +39,8 @@ def make_model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transforme
 
 def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
     """Make a policy in the device's dtype, with so few slots that requests wait."""
-    return build_policy(
-        make_model(seed=seed), make_tokenizer(), NativeConfig(slots=slots), name="specimen"
-    )
+    model = make_model(seed=seed)
+    return build_policy(model, make_tokenizer(), NativeConfig(slots=slots), name="specimen")
 
 
 def make_examples(*, seed: int = 0) -> list[Example]:

@@ -234,10 +234,9 @@ def measure_kl() -> Measurement:
         gradient = _penalty_gradient(direct, theta_V, reference_V)
         difference = (gradient - BETA * expected_V).norm()  # for k1 the expected gradient is 0
         gaps[f"direct gradient of {name}"] = float(difference / (BETA * exact_V).norm())
-        own = _penalty_gradient(
-            direct.model_copy(update={"kl_gradient": "exact"}), theta_V, reference_V
-        )
-        gaps[f"gradient of {name}"] = _distance(own, BETA * exact_V)
+        exact_cfg = direct.model_copy(update={"kl_gradient": "exact"})
+        gradient = _penalty_gradient(exact_cfg, theta_V, reference_V)
+        gaps[f"gradient of {name}"] = _distance(gradient, BETA * exact_V)
     shares = []
     for place in KL_PLACES:
         gradient = _rloo_gradient(place, theta_V, reference_V) / BETA

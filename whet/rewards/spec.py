@@ -12,17 +12,16 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from whet import config, config_errors
+from whet import config
 from whet.config import Config
+from whet.config_errors import find_models, list_tags
 from whet.errors import ConfigError
 from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm
 from whet.types import Group, Rollout, Score, Step, Verdict
 from whet.user_code import is_reference
 
 SPECS_FOLDER = Path(__file__).parent / "specs"
-_KINDS = tuple(
-    kind for model in config_errors.find_models(Term) for kind in config_errors.list_tags(model)
-)
+_KINDS = tuple(kind for model in find_models(Term) for kind in list_tags(model))
 
 
 class RewardSpec(Config):

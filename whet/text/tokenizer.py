@@ -37,7 +37,7 @@ PLAIN_TEMPLATE = (
 """A user's text and a newline, then the answer and <eos>; system messages are dropped."""
 
 NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
-MAX_LENGTH = 64
+MAX_LEN = 64
 """Characters of the longest piece: greedy matching of an unknown run costs its length cubed."""
 # Besides numbers, characters without a token are split off, so that only they are lost, and so is
 # the "<" of a special token's name in plain text, so that the name is never matched as a whole.
@@ -249,7 +249,7 @@ def train_tokenizer(
     model = WordPiece(
         vocabulary,
         unk_token=UNKNOWN,
-        max_input_chars_per_word=MAX_LENGTH,
+        max_input_chars_per_word=MAX_LEN,
         continuing_subword_prefix="",
     )
     core = tokenizers.Tokenizer(model)
@@ -257,7 +257,7 @@ def train_tokenizer(
         [
             Split(Regex(_ISOLATED), "isolated"),
             Split("\n", "merged_with_previous"),
-            Split(Regex(rf"[\s\S]{{1,{MAX_LENGTH}}}"), "isolated"),
+            Split(Regex(rf"[\s\S]{{1,{MAX_LEN}}}"), "isolated"),
         ]
     )
     core.decoder = Fuse()
@@ -281,8 +281,6 @@ def split_pieces(text: str) -> list[str]:
     for index, part in enumerate(_SPLIT.split(text)):
         runs = [part] if index % 2 else _RUN.findall(part)
         pieces += [
-            run[start : start + MAX_LENGTH]
-            for run in runs
-            for start in range(0, len(run), MAX_LENGTH)
+            run[start : start + MAX_LEN] for run in runs for start in range(0, len(run), MAX_LEN)
         ]
     return pieces
