@@ -1,6 +1,6 @@
 """Prove on this machine that training computes what it should: small proofs on a tiny model.
 
-Each proof rests on those before it: where several fail, mend the first.
+Each proof relies on those before it: if several fail, fix the first.
 """
 
 import json

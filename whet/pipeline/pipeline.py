@@ -1,9 +1,8 @@
-"""A pipeline: stages of one file in order, each in a run folder of its own, each skipped when its
-result is there.
+"""Run a pipeline: the stages of a file in order, each in its own run folder; finished ones are
+skipped.
 
-`@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
-a model is wanted. A stage is up to date when its settings, the user's code that they name and the
-stages it refers to are unchanged.
+`@name` in a stage's settings is the result of an earlier stage: its folder, or its model. A stage is
+up to date if its settings, the user's code that they name and the stages it refers to are unchanged.
 """
 
 import hashlib
