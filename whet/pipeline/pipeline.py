@@ -1,8 +1,8 @@
 """Run a pipeline: the stages of a file in order, each in its own run folder; finished ones are
 skipped.
 
-`@name` in a stage's settings is the result of an earlier stage: its folder, or its model. A stage is
-up to date if its settings, the user's code that they name and the stages it refers to are unchanged.
+`@name` in a setting is the result of an earlier stage: its folder, or its model. A stage is up to
+date if its settings, the user code that they name and the stages it refers to are unchanged.
 """
 
 import hashlib
