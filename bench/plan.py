@@ -30,7 +30,7 @@ from speed.work import Spec, Work
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.models.cost import CARDS, GB, Cost
 from whet.plan.phases import Job, StepPhase, phases
@@ -255,9 +255,7 @@ class Meter:
         seconds = time.perf_counter() - began
         # Recorded steps hold memory that no tensor has.
         held = (
-            torch.cuda.max_memory_allocated() - self.before + recorded_bytes()
-            if self.is_cuda
-            else 0
+            torch.cuda.max_memory_allocated() - self.before + graph_bytes() if self.is_cuda else 0
         )
         peak = float(held) if self.is_cuda else None
         return result, Measured(peak=peak, seconds=seconds)

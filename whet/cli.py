@@ -150,7 +150,7 @@ def grade(
     """Grade a file of responses."""
     from whet.commands.grade_file import grade_file
 
-    grade_file(source, out, problems=problems, workers=workers, reward=reward, own=task or ())
+    grade_file(source, out, problems=problems, workers=workers, reward=reward, custom=task or ())
 
 
 @app.command()

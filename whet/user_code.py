@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
-from whet import mistakes
+from whet import config_errors
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.types import Json
@@ -167,7 +167,7 @@ def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
     except ValidationError as error:
         errors = error.errors(include_url=False)
         raise ConfigError(
-            mistakes.sentence(kind, errors, dict(given), lambda _: "default")
+            config_errors.describe(kind, errors, dict(given), lambda _: "default")
         ) from error
 
 

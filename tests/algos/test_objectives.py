@@ -200,7 +200,7 @@ def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
 
 
 def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
-    known = set(toml.flat(AlgoConfig().model_dump()))
+    known = set(toml.flatten(AlgoConfig().model_dump()))
     for name, row in PRESETS.items():
         assert row.paper
         own = {key: value for key, value in row.source.items() if key in known}

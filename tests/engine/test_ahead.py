@@ -16,7 +16,7 @@ from engines import (
     small_engine,
 )
 
-from whet.engine.base import Counts, Request, Sampling
+from whet.engine.base import EngineStats, Request, Sampling
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
@@ -59,9 +59,9 @@ def test_rows_that_give_way_often_still_give_the_same_tokens() -> None:
     assert_same(done, expected)
 
 
-def wasted_row_steps(counts: Counts) -> int:
+def wasted_row_steps(counts: EngineStats) -> int:
     """Row steps that gave no token: after the end of a row, or padding to a recorded size."""
-    return counts.row_steps - (counts.tokens - counts.begun)
+    return counts.row_steps - (counts.tokens - counts.first_tokens)
 
 
 def test_stops_found_a_window_late_leave_nothing_behind_in_memory() -> None:
@@ -112,10 +112,10 @@ def test_the_host_looks_once_a_window_and_not_once_a_token(window: int) -> None:
     counts = engine.counts
     assert sum(len(completion.tokens) for completion in done.values()) == counts.tokens == 8 * 161
     assert (counts.steps, counts.windows) == (160, 160 // window)
-    assert counts.fetches == counts.windows
+    assert counts.copies_to_host == counts.windows
     # One table a window; to begin with, two copies for the prompts, one for shared pages, two for
     # the rows.
-    assert counts.sends <= counts.windows + 5
+    assert counts.copies_to_device <= counts.windows + 5
     assert wasted_row_steps(counts) == 0
 
 

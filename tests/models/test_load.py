@@ -27,13 +27,13 @@ from whet.models.config import (
 )
 from whet.models.load import load_model, resolve, save_model
 from whet.models.sizes import SIZES, new_config
-from whet.models.transformer import Transformer, initialise
+from whet.models.transformer import Transformer, init_weights
 from whet.types import Json
 
 
 def _model() -> Transformer:
     model = Transformer(new_config("tiny", 11, 32))
-    initialise(model, 4)
+    init_weights(model, 4)
     return model
 
 

@@ -10,7 +10,7 @@ import pytest
 from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.rewards.spec import FOLDER, RewardSpec, list_specs, load_spec
+from whet.rewards.spec import SPECS_FOLDER, RewardSpec, list_specs, load_spec
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -169,7 +169,7 @@ def test_the_same_rollout_can_be_rewarded_again_under_another_spec() -> None:
 def test_a_shipped_spec_loads_says_what_it_is_and_survives_writing(
     name: str, tmp_path: Path
 ) -> None:
-    text = (FOLDER / f"{name}.toml").read_text()
+    text = (SPECS_FOLDER / f"{name}.toml").read_text()
     copy = tmp_path / "copy.toml"
     copy.write_text(config.to_toml(load_spec(name)))
 

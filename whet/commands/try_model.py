@@ -10,9 +10,9 @@ from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
 from whet.rng import derive
-from whet.store.files import writing
+from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import build_task, read_task_config
@@ -123,10 +123,10 @@ def export_model(location: Path, out: Path) -> None:
             "or one with config.json and model.safetensors"
         )
     new = out.absolute().with_name(f".{out.absolute().name}.new")
-    with writing(out):
+    with write_errors(out):
         try:
             if is_adapted:
-                merge(source, new)
+                merge_adapters(source, new)
             else:
                 shutil.copytree(
                     source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES)

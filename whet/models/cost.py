@@ -129,7 +129,7 @@ SHARE_OF_MEMORY = 0.95
 STAGING = 9 * 4.0 * 2**24
 """Memory for what passes through the card to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
-"""Logits that an update holds at a time (`whet/kernels/head.py`)."""
+"""Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
 
 
 def step_seconds(cost: Cost, card: Card, rows: float, context: float) -> float:

@@ -29,7 +29,7 @@ INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
-"""What a hub id brings here. Pickled weights are never fetched."""
+"""Files downloaded for a hub id. Pickled weights are never downloaded."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
@@ -90,7 +90,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Fill a model in place from a folder of its own shape, for all that share its memory."""
+    """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
     wanted = dict(model.named_views())
     files = _weight_files(folder)
     if not files:

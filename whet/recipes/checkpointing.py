@@ -165,7 +165,7 @@ class CollapseGuard:
         ):
             rate = self._slow_down(self.num_restores + 1)
             self.then()
-            self.run.ledger(
+            self.run.log_event(
                 "restore",
                 step=step,
                 best=best,

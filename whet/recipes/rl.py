@@ -9,7 +9,7 @@ from whet.algos.settings import AlgoConfig, resolve_algorithm
 from whet.data.feed import CurriculumConfig, Feed, MixedCurriculum
 from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
-from whet.grading.check_task import check_first
+from whet.grading.check_task import precheck
 from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfig
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
@@ -161,7 +161,7 @@ def open_feed(cfg: RLConfig, task: Task) -> Feed:
         steps=cfg.steps,
         per_step=cfg.problems_per_step,
     )
-    check_first(task, feed.problems, cfg.grading)
+    precheck(task, feed.problems, cfg.grading)
     return feed
 
 

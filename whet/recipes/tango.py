@@ -21,7 +21,7 @@ from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import ConfigError
-from whet.grading.check_task import check_first
+from whet.grading.check_task import precheck
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.recipes.checkpointing import EmptyStepLimit, Stateful
 from whet.recipes.training import (
@@ -256,7 +256,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
             f"the task is named {task.name!r}, as the verifier's own is: give it another name"
         )
     feed = Feed(some_problems_of(task, cfg.problems, "rl"), seed=derive(cfg.seed, "feed"))
-    check_first(task, feed.problems, cfg.grading)
+    precheck(task, feed.problems, cfg.grading)
     session = open_session(cfg, run, task=task, judge=judge)
     generator = RLTrainer(
         session.policy,

@@ -226,7 +226,7 @@ def record_exactness(
     """Print the result, write it to the run's ledger, and return the settings to train with."""
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
-    run.ledger(
+    run.log_event(
         EXACTNESS_EVENT,
         model=name,
         exact=exactness.is_exact,

@@ -12,7 +12,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards import text_stats
 from whet.rng import stream
-from whet.text.steps import solution_form, verification_form
+from whet.text.steps import rate_solution, rate_verification
 from whet.types import Rollout, Score, Verdict
 from whet.user_code import (
     CodeReference,
@@ -31,7 +31,7 @@ class Shaping(Config):
     when: Literal["always", "correct", "wrong", "answered"] = "always"
     """Count the term only for right answers, for others, or wherever an answer was found."""
 
-    def counts(self, verdict: Verdict) -> bool:
+    def applies_to(self, verdict: Verdict) -> bool:
         if self.when == "answered":
             return verdict is not Verdict.NO_ANSWER
         return self.when == "always" or (self.when == "correct") == (verdict is Verdict.CORRECT)
@@ -214,12 +214,12 @@ class StepForm(Shaping):
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if self.kind == "solution_form":
-            return solution_form(rollout.text)
+            return rate_solution(rollout.text)
         steps = rollout.problem.payload.get("num_steps")
         form = rollout.problem.payload.get("form", 1.0)
         has_form = isinstance(form, int | float) and form >= 0.6
         num_steps = steps if isinstance(steps, int) and has_form else None
-        return verification_form(rollout.text, num_steps)
+        return rate_verification(rollout.text, num_steps)
 
 
 class UserTerm(Shaping):

@@ -99,7 +99,7 @@ def collect_groups(
             )
             yield id, request.problem, rollout_by_id[id].text
         counts = chat_engine.engine.counts
-        useful = counts.tokens - counts.begun
+        useful = counts.tokens - counts.first_tokens
         clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
         grading.enter_context(clock.measure("grade"))
 

@@ -8,7 +8,7 @@ from whet.rollout.collect import ChatEngine
 from whet.tasks.base import Task
 from whet.tasks.verify import WORDS, Verify
 from whet.text.chat import ChatFormat
-from whet.text.steps import on_tokens
+from whet.text.steps import token_ranges
 from whet.types import Group, Problem, Role, Rollout, Step
 
 Pairs = Iterator[tuple[bool, bool | None]]
@@ -74,7 +74,7 @@ def _with_steps(rollout: Rollout, verifications: Group, judge: Verify, chat: Cha
     marks = [item for item in read if item is not None]
     if not marks:
         return replace(rollout, steps=())
-    places = on_tokens(judge.steps(rollout), chat.spans(rollout.completion.tokens))
+    places = token_ranges(judge.steps(rollout), chat.spans(rollout.completion.tokens))
     worth = [
         fmean(1.0 if mark else -1.0 for mark in step) / len(places)
         for step in zip(*marks, strict=True)

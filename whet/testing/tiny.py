@@ -5,7 +5,7 @@ from dataclasses import replace
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer
-from whet.proofs.fixtures import initialise_sharp, tokenizer
+from whet.proofs.fixtures import init_sharp_weights, make_tokenizer
 from whet.text.tokenizer import Tokenizer
 from whet.train.policy import Policy, build_policy
 
@@ -14,7 +14,7 @@ VOCABULARY = 50
 
 def tiny_tokenizer() -> Tokenizer:
     """Numbers below 100 as single tokens, other text by characters."""
-    return tokenizer()
+    return make_tokenizer()
 
 
 def tiny_model(
@@ -29,7 +29,7 @@ def tiny_model(
     """Make a two-layer decoder of a family, with four query heads on two key heads."""
     cfg = replace(new_config("tiny", vocab_size, positions, family), tied=tied)
     model = kind(cfg)
-    initialise_sharp(model, seed)
+    init_sharp_weights(model, seed)
     return model
 
 

@@ -89,12 +89,12 @@ class Clock:
     @contextmanager
     def measure(self, part: Part) -> Iterator[None]:
         """Count the seconds of a block as `time/<part>`."""
-        self._charge()
+        self._add_time()
         self._open.append(part)
         try:
             yield
         finally:
-            self._charge()
+            self._add_time()
             self._open.pop()
 
     def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
@@ -105,7 +105,7 @@ class Clock:
 
     def lap(self) -> dict[str, float]:
         """Return the metrics of the step that ends here, and start the next one."""
-        self._charge()
+        self._add_time()
         metrics = {name: self._seconds[part] for part, name in TIMES.items()}
         metrics["time/step"] = self._last - self._start
         metrics["memory/peak_gb"] = self._peak_bytes() / 1e9
@@ -121,7 +121,7 @@ class Clock:
         self._seconds: dict[Part, float] = defaultdict(float)
         self._tokens = self._row_steps = self._useful = 0
 
-    def _charge(self) -> None:
+    def _add_time(self) -> None:
         now = self._now()
         if self._open:
             self._seconds[self._open[-1]] += now - self._last

@@ -21,8 +21,8 @@ from whet.algos.objectives import Objective, ValueObjective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.lora import load_trained, save_trained, twin
-from whet.models.transformer import MergedAttention, PackedAttention, Transformer
+from whet.models.lora import copy_trainable, load_trained, save_trained
+from whet.models.transformer import PackedAttention, SharedPrefixAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
 from whet.types import Floats, Metrics
@@ -104,7 +104,7 @@ class ValueModel(nn.Module):
 
     def __init__(self, policy: Transformer) -> None:
         super().__init__()
-        self.body = twin(policy)
+        self.body = copy_trainable(policy)
         # A critic needs no vocabulary head.
         self.body.head = None
         self.body.cfg = replace(policy.cfg, tied=True)
@@ -286,9 +286,7 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
     )
     hidden_UH: Tensor = model(
-        batch.tokens_T[first_U],
-        batch.positions_T[first_U],
-        MergedAttention(node_SC, cell_U),
+        batch.tokens_T[first_U], batch.positions_T[first_U], SharedPrefixAttention(node_SC, cell_U)
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 

@@ -12,7 +12,7 @@ import torch
 
 from whet.data.examples import Example
 from whet.engine.base import Engine
-from whet.engine.graphs import recorded_bytes
+from whet.engine.graphs import graph_bytes
 from whet.models.cost import SHARE_OF_MEMORY, Cost, layers_to_checkpoint, update_bytes
 from whet.models.transformer import Transformer
 from whet.train.optim import Optimizer
@@ -72,7 +72,7 @@ class DeviceMemory:
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)
         idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return float(free + idle - recorded_bytes())
+        return float(free + idle - graph_bytes())
 
 
 def peak_counter(device: torch.device) -> Callable[[], int] | None:

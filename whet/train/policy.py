@@ -15,7 +15,7 @@ from torch import nn
 from whet.data.examples import Example, PreferencePair, with_field
 from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
-from whet.models.lora import load_trained, save_trained, twin
+from whet.models.lora import copy_trainable, load_trained, save_trained
 from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
@@ -142,7 +142,7 @@ class FrozenScorer(Scorer):
 
 def reference_of(model: Transformer, micro_tokens: int, *, offload: bool = False) -> FrozenScorer:
     """Copy the starting policy: weights that train are copied and frozen, the others shared."""
-    copied = twin(model).requires_grad_(False)
+    copied = copy_trainable(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
     offloaded = [w for w in copied.parameters() if id(w) not in shared] if offload else ()
     return FrozenScorer(copied, micro_tokens, offloaded=offloaded)

@@ -154,9 +154,9 @@ class ParsedRow:
     """Why the row cannot be graded here; such rows are left out and listed."""
 
     def to_problem(
-        self, *, split: Split, override: Split | None, source: str, place: str
+        self, *, split: Split, override: Split | None, source: str, location: str
     ) -> Problem:
-        """Name the problem; `split` is for rows that name none, `place` for those without id."""
+        """Name the problem; `split` is for rows that name none, `location` for those without id."""
         messages: Json = [[message.role, message.content] for message in self.prompt]
         return Problem(
             id=self.id or content_id(self.task, [messages, self.answer, dict(self.payload)]),
@@ -167,7 +167,7 @@ class ParsedRow:
             level=self.level,
             split=override or self.split or split,
             source=source,
-            source_id=self.source_id or place,
+            source_id=self.source_id or location,
         )
 
 

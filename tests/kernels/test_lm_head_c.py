@@ -11,7 +11,7 @@ from interpreted import draw, leaves
 from torch import Tensor
 
 from whet.kernels.c import library as c_library
-from whet.kernels.head import compiled_scores, token_logprobs
+from whet.kernels.lm_head import c_token_logprobs, token_logprobs
 
 SIZES = [(1, 1), (1, 7), (3, 16), (5, 50), (7, 432), (33, 1039), (2, 5000), (37, 4096)]
 EXACT = {"rtol": 1e-5, "atol": 1e-7}
@@ -62,7 +62,7 @@ def test_values_and_gradients_are_those_of_the_formula(
     logits_MV, label_M, scale_M = _inputs(rows, vocab)
     (logits_MV,) = leaves(logits_MV)
 
-    found = compiled_scores(kernels, logits_MV, label_M, scale_M, entropy=True)
+    found = c_token_logprobs(kernels, logits_MV, label_M, scale_M, entropy=True)
 
     exact = _by_formula(logits_MV, label_M, scale_M)
     _close(found, exact)
@@ -73,7 +73,7 @@ def test_values_and_gradients_are_those_of_the_formula(
 def test_three_logits_by_hand(kernels: ctypes.CDLL) -> None:
     (logits,) = leaves(torch.tensor([[2.0, 0.0, 0.0]]))
 
-    logprob, entropy = compiled_scores(
+    logprob, entropy = c_token_logprobs(
         kernels, logits, torch.tensor([1]), torch.tensor([1.0]), entropy=True
     )
 
@@ -96,7 +96,7 @@ def test_a_row_has_the_same_bits_for_any_threads_and_neighbours(
         torch.set_num_threads(count)
         logits_MV, label_M, scale_M = (x[at].clone() for x in inputs)
         (logits_MV,) = leaves(logits_MV)
-        found = compiled_scores(kernels, logits_MV, label_M, scale_M, entropy=True)
+        found = c_token_logprobs(kernels, logits_MV, label_M, scale_M, entropy=True)
         return *found, torch.autograd.grad(found[0].sum() + found[1].sum() / 3, logits_MV)[0]
 
     together = run(slice(None), 2)
@@ -113,8 +113,8 @@ def test_bits_do_not_depend_on_the_entropy_being_wanted_nor_on_gradients(
 ) -> None:
     given = _inputs(9, 100)
 
-    logprob_M, none_M = compiled_scores(kernels, *given, entropy=False)
-    same_M, _ = compiled_scores(kernels, *leaves(given[0]), *given[1:], entropy=True)
+    logprob_M, none_M = c_token_logprobs(kernels, *given, entropy=False)
+    same_M, _ = c_token_logprobs(kernels, *leaves(given[0]), *given[1:], entropy=True)
 
     assert torch.equal(none_M, torch.zeros(9))
     assert torch.equal(logprob_M, same_M)
@@ -125,7 +125,7 @@ def test_large_logits_lose_nothing(kernels: ctypes.CDLL, shift: float) -> None:
     logits_MV, label_M, scale_M = _inputs(8, 4099)
     (logits_MV,) = leaves(logits_MV + shift)
 
-    found = compiled_scores(kernels, logits_MV, label_M, scale_M / 100, entropy=True)
+    found = c_token_logprobs(kernels, logits_MV, label_M, scale_M / 100, entropy=True)
 
     exact = _by_formula(logits_MV, label_M, scale_M / 100)
     _close(found, exact)
@@ -135,7 +135,7 @@ def test_large_logits_lose_nothing(kernels: ctypes.CDLL, shift: float) -> None:
 def test_a_distribution_of_one_point_has_no_entropy_and_no_slope(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((2, 40), -1e30).index_fill(1, torch.tensor([7]), 5.0))
 
-    found = compiled_scores(
+    found = c_token_logprobs(
         kernels, logits_MV, torch.tensor([7, 7]), torch.tensor([1.0, 0.5]), entropy=True
     )
 
@@ -146,7 +146,7 @@ def test_a_distribution_of_one_point_has_no_entropy_and_no_slope(kernels: ctypes
 def test_a_distribution_that_is_almost_one_point_keeps_its_digits(kernels: ctypes.CDLL) -> None:
     (logits,) = leaves(torch.tensor([[0.0, -20.0]]))
 
-    logprob, entropy = compiled_scores(
+    logprob, entropy = c_token_logprobs(
         kernels, logits, torch.tensor([0]), torch.tensor([1.0]), entropy=True
     )
 
@@ -161,7 +161,7 @@ def test_a_distribution_that_is_almost_one_point_keeps_its_digits(kernels: ctype
 def test_equal_logits_have_the_largest_entropy_and_no_slope_of_it(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((1, 152_001), 4.25))
 
-    logprob_M, entropy_M = compiled_scores(
+    logprob_M, entropy_M = c_token_logprobs(
         kernels, logits_MV, torch.tensor([5]), torch.tensor([0.9]), entropy=True
     )
 
@@ -173,7 +173,7 @@ def test_equal_logits_have_the_largest_entropy_and_no_slope_of_it(kernels: ctype
 def test_a_long_sum_of_small_numbers_is_exact(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.full((1, 152_001), -1.0).index_fill(1, torch.tensor([3]), 0.0))
 
-    logprob_M, _ = compiled_scores(
+    logprob_M, _ = c_token_logprobs(
         kernels, logits_MV, torch.tensor([3]), torch.ones(1), entropy=False
     )
 
@@ -186,7 +186,7 @@ def test_a_long_sum_of_small_numbers_is_exact(kernels: ctypes.CDLL) -> None:
 def test_a_token_that_cannot_be_is_no_trouble(kernels: ctypes.CDLL) -> None:
     (logits_MV,) = leaves(torch.tensor([[1.0, -math.inf, 1.0], [-math.inf, -math.inf, 0.0]]))
 
-    found = compiled_scores(kernels, logits_MV, torch.tensor([0, 0]), torch.ones(2), entropy=True)
+    found = c_token_logprobs(kernels, logits_MV, torch.tensor([0, 0]), torch.ones(2), entropy=True)
 
     torch.testing.assert_close(found[0], torch.tensor([-math.log(2), -math.inf]))
     torch.testing.assert_close(found[1], torch.tensor([math.log(2), 0.0]))
@@ -203,7 +203,7 @@ def test_what_is_no_number_stays_none_in_its_row_alone(
     logits_MV[1, vocab - 1] = bad
     (logits_MV,) = leaves(logits_MV)
 
-    found = compiled_scores(kernels, logits_MV, label_M, scale_M, entropy=True)
+    found = c_token_logprobs(kernels, logits_MV, label_M, scale_M, entropy=True)
 
     (slope_MV,) = torch.autograd.grad(found[0].sum() + found[1].sum(), logits_MV)
     for each in (*found, slope_MV):
@@ -213,7 +213,7 @@ def test_what_is_no_number_stays_none_in_its_row_alone(
 def test_a_second_way_back_gives_the_same_and_changes_no_logits(kernels: ctypes.CDLL) -> None:
     given_MV, label_M, scale_M = _inputs(5, 100)
     (logits_MV,) = leaves(given_MV.clone())
-    logprob_M, entropy_M = compiled_scores(kernels, logits_MV, label_M, scale_M, entropy=True)
+    logprob_M, entropy_M = c_token_logprobs(kernels, logits_MV, label_M, scale_M, entropy=True)
     total = (logprob_M + entropy_M).sum()
 
     first, second = (torch.autograd.grad(total, logits_MV, retain_graph=True)[0] for _ in range(2))
@@ -225,7 +225,7 @@ def test_a_second_way_back_gives_the_same_and_changes_no_logits(kernels: ctypes.
 @pytest.mark.parametrize("label", [-1, 20])
 def test_a_label_outside_of_the_vocabulary_is_an_error(kernels: ctypes.CDLL, label: int) -> None:
     with pytest.raises(IndexError, match="vocabulary of 20"):
-        compiled_scores(
+        c_token_logprobs(
             kernels, draw(1, 20, seed=1), torch.tensor([label]), torch.ones(1), entropy=False
         )
 
@@ -259,8 +259,8 @@ def test_no_targets_give_no_numbers_and_zero_gradients() -> None:
 def test_rows_without_a_label_or_scale_are_refused(
     kernels: ctypes.CDLL, labels: int, scales: int
 ) -> None:
-    with pytest.raises(AssertionError, match="a row"):
-        compiled_scores(
+    with pytest.raises(AssertionError, match="per row"):
+        c_token_logprobs(
             kernels,
             torch.zeros(3, 16),
             torch.zeros(labels, dtype=torch.int64),

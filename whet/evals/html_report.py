@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing but itself, from the template in `static/`."""
+"""The report: one self-contained HTML file, from the template in `static/`."""
 
 import hashlib
 import unicodedata
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader
 
-from whet.evals import wording
+from whet.evals import formatting
 from whet.evals.charts import Plot, make_plot, ticks
 from whet.evals.report_data import NamedEval, ReportData
 from whet.evals.stats import Estimate
@@ -38,15 +38,15 @@ TIME_PARTS = {
 
 
 def write_report(data: ReportData, path: Path) -> None:
-    """Write the page in one move, so that a reader never sees half of it."""
-    write_atomic(path, page(data).encode())
+    """Write the page atomically."""
+    write_atomic(path, render_report(data).encode())
 
 
-def page(data: ReportData) -> str:
-    """Render the whole document, with its one style and one script named by hash in its policy."""
+def render_report(data: ReportData) -> str:
+    """Render the document; its content security policy names its style and script by hash."""
     style = _read_static("report.css")
     script = _read_static("report.js")
-    sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    sources = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
     overall = _overall_rows(data.evals)
     levels = _level_rows(data.evals)
     highs = [estimate.high for row in overall + levels for _, estimate in row.bars]
@@ -82,30 +82,30 @@ def _environment() -> Environment:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_make_readable,
+        finalize=_escape_value,
     )
     for name in ("bounds", "duration", "number", "percent", "percent_interval", "points"):
-        environment.filters[name] = getattr(wording, name)
-    environment.filters["cut"] = _cut
+        environment.filters[name] = getattr(formatting, name)
+    environment.filters["cut"] = _truncate
     return environment
 
 
-def _make_readable(value: object) -> object:
-    return value if hasattr(value, "__html__") else readable(str(value))
+def _escape_value(value: object) -> object:
+    return value if hasattr(value, "__html__") else escape_hidden(str(value))
 
 
-def readable(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """Escape what would hide or reorder text: control and format characters, half surrogates.
 
-    >>> readable("a\\x00b\\u202ec")
+    >>> escape_hidden("a\\x00b\\u202ec")
     'a\\\\x00b\\\\u202ec'
     """
     if text.isprintable():
         return text
-    return "".join(_escape_hidden(character) for character in text)
+    return "".join(_escape_character(character) for character in text)
 
 
-def _escape_hidden(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
         return character
     return character.encode("unicode_escape").decode("ascii")
@@ -174,7 +174,7 @@ def _settings(text: str) -> list[tuple[str, str]]:
     return [(value, origin) if sign else (origin, "") for value, sign, origin in split]
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     excess = len(text) - MAX_CHARACTERS
     return f"{text[:MAX_CHARACTERS]} … {excess:,} more characters" if excess > 0 else text
 
@@ -183,5 +183,5 @@ def _read_static(name: str) -> str:
     return files("whet.evals").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

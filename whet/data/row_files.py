@@ -1,7 +1,7 @@
-"""Rows of a data file, one at a time: JSON lines, a JSON list, CSV or Parquet.
+"""Stream the rows of a data file: JSON lines, a JSON list, CSV or Parquet.
 
-No file is loaded as a whole. A row that cannot be read is a DataError that names the file and the
-line. NaN, which pandas writes for a missing value, is read as null.
+No file is loaded as a whole. A row that cannot be read is a DataError with the file and the line.
+NaN, which pandas writes for a missing value, is read as null.
 """
 
 import base64
@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whet.errors import DataError
-from whet.store.files import finite_number
+from whet.store.files import parse_finite
 from whet.types import Json
 
-MAX_ROW = 1 << 28
+MAX_ROW_BYTES = 1 << 28
 """Bytes or characters of a row. A longer one is refused: a broken file must not fill the memory."""
 _CHUNK = 1 << 16
 BATCH_BYTES = 1 << 24
-"""Decoded at a time, about."""
+"""About how much is decoded at a time."""
 MAX_BATCH = 1024
 """Rows at a time: repeated text is small in the file and large in memory."""
 Row = dict[str, Json]
@@ -39,15 +39,15 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row and its place: "line 12" of a text, "row 12" of a list or table."""
+    """The fields of a row and its location: "line 12" of a text, "row 12" of a list or table."""
 
-    place: str
+    location: str
     fields: Row
 
 
-def read_source(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
+def iterate_rows(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
     """Read the rows of a file by its ending; a list in a JSON list becomes the field `values`."""
-    reader = READERS.get(kind_of_file(file))
+    reader = READERS.get(file_ending(file))
     if reader is None:
         raise DataError(f"{file} is not a data file: its name should end in {', '.join(READERS)}")
     if not file.is_file():
@@ -61,10 +61,10 @@ def read_source(file: Path, *, advance: Advance | None = None) -> Iterator[Sourc
         raise DataError(f"cannot read {file}: {reason}") from error
 
 
-def kind_of_file(file: Path) -> str:
+def file_ending(file: Path) -> str:
     """Return the ending that says how a file is read.
 
-    >>> kind_of_file(Path("data/train.jsonl")), kind_of_file(Path("HumanEval.JSONL.gz"))
+    >>> file_ending(Path("data/train.jsonl")), file_ending(Path("HumanEval.JSONL.gz"))
     ('.jsonl', '.jsonl.gz')
     """
     name = file.name.lower()
@@ -72,18 +72,18 @@ def kind_of_file(file: Path) -> str:
     return max(endings, key=len, default="")
 
 
-def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
+def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
     position = 0
     with file.open("rb") as raw:
         lines = gzip.GzipFile(fileobj=raw) if file.name.lower().endswith(".gz") else raw
         for number in count(1):
-            line = lines.readline(MAX_ROW + 1)
+            line = lines.readline(MAX_ROW_BYTES + 1)
             advance(raw.tell() - position)
             position = raw.tell()
             if not line:
                 return
-            if len(line) > MAX_ROW:
-                size = f"{MAX_ROW >> 20} MiB"
+            if len(line) > MAX_ROW_BYTES:
+                size = f"{MAX_ROW_BYTES >> 20} MiB"
                 raise DataError(
                     f"{file} line {number} is longer than {size}; is it one row a line?"
                 )
@@ -92,38 +92,39 @@ def _json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
                 yield _parse(file, f"line {number}", line.decode())
 
 
-def _parse(file: Path, place: str, text: str) -> SourceRow:
+def _parse(file: Path, location: str, text: str) -> SourceRow:
     try:
-        value: Json = json.loads(text, parse_constant=constant, parse_float=finite_number)
+        value: Json = json.loads(text, parse_constant=parse_constant, parse_float=parse_finite)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"broken JSON in {file} {place}: {error}") from error
-    return _row(file, place, value)
+        raise DataError(f"broken JSON in {file} {location}: {error}") from error
+    return _to_row(file, location, value)
 
 
-def _row(file: Path, place: str, value: Json) -> SourceRow:
+def _to_row(file: Path, location: str, value: Json) -> SourceRow:
     if not isinstance(value, dict):
         raise DataError(
-            f"{file} {place} holds {json.dumps(value)[:80]}, which should be an object like {{...}}"
+            f"{file} {location} holds {json.dumps(value)[:80]}, "
+            "which should be an object like {...}"
         )
-    return SourceRow(place=place, fields=value)
+    return SourceRow(location=location, fields=value)
 
 
-def _json(file: Path, advance: Advance) -> Iterator[SourceRow]:
+def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
     """Read a list of objects or lists; a file that starts with an object is read as JSON lines."""
     with file.open("rb") as binary:
         first = binary.read(_CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if first != b"[":
-        yield from _json_lines(file, advance)
+        yield from _read_json_lines(file, advance)
         return
     with file.open("rb") as binary:
         items = JsonList(io.TextIOWrapper(binary, encoding="utf-8-sig"), file, advance)
         for number, value in enumerate(items, start=1):
             fields: Json = {"values": value} if isinstance(value, list) else value
-            yield _row(file, f"row {number}", fields)
+            yield _to_row(file, f"row {number}", fields)
 
 
-def _csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[SourceRow]:
-    csv.field_size_limit(MAX_ROW)
+def _read_csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[SourceRow]:
+    csv.field_size_limit(MAX_ROW_BYTES)
     with file.open("r", encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(_count_bytes(text, advance), delimiter=delimiter, strict=True)
         try:
@@ -136,7 +137,7 @@ def _csv(file: Path, advance: Advance, *, delimiter: str = ",") -> Iterator[Sour
                     raise DataError(f"{file} line {reader.line_num} has {what}")
                 if cells:
                     fields = dict[str, Json](zip(header, cells, strict=True))
-                    yield SourceRow(place=f"line {reader.line_num}", fields=fields)
+                    yield SourceRow(location=f"line {reader.line_num}", fields=fields)
         except csv.Error as error:
             raise DataError(f"{file} line {reader.line_num} is not CSV: {error}") from error
 
@@ -147,7 +148,7 @@ def _count_bytes(lines: Iterator[str], advance: Advance) -> Iterator[str]:
         yield line
 
 
-def _parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
+def _read_parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
     """Read a Parquet file a few megabytes at a time.
 
     Arrow cannot hold more than 2 GiB of text in one nested array, which whole row groups of large
@@ -158,18 +159,18 @@ def _parquet(file: Path, advance: Advance) -> Iterator[SourceRow]:
     with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as table:
         total = max(table.metadata.num_rows, 1)
         for group in range(table.num_row_groups):
-            about = table.metadata.row_group(group)
-            fitting = BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1)
+            metadata = table.metadata.row_group(group)
+            fitting = BATCH_BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)
             rows = max(1, min(MAX_BATCH, fitting))
             for batch in table.iter_batches(batch_size=rows, row_groups=[group], use_threads=False):
                 for row in batch.to_pylist():
                     number += 1
-                    fields = {name: plain(value) for name, value in row.items()}
-                    yield SourceRow(place=f"row {number}", fields=fields)
+                    fields = {name: to_json(value) for name, value in row.items()}
+                    yield SourceRow(location=f"row {number}", fields=fields)
                 advance(size * batch.num_rows // total)
 
 
-def constant(name: str) -> None:
+def parse_constant(name: str) -> None:
     """Read NaN, which pandas writes for a missing value, as null; refuse infinities."""
     if name != "NaN":
         raise ValueError(f"{name} is not a number that JSON knows")
@@ -184,7 +185,7 @@ class JsonList:
         self._advance = advance
         self._buffer = ""
         self._position = 0
-        self._decoder = json.JSONDecoder(parse_constant=constant, parse_float=finite_number)
+        self._decoder = json.JSONDecoder(parse_constant=parse_constant, parse_float=parse_finite)
 
     def __iter__(self) -> Iterator[Json]:
         self._expect("[", 1)
@@ -211,7 +212,7 @@ class JsonList:
                 value, self._position = self._decoder.raw_decode(self._buffer, self._position)
                 return value
             except (ValueError, RecursionError) as error:
-                if len(self._buffer) - self._position > MAX_ROW or not self._more(wanted):
+                if len(self._buffer) - self._position > MAX_ROW_BYTES or not self._more(wanted):
                     raise DataError(f"broken JSON in {self._file} row {number}: {error}") from error
                 wanted *= 2
 
@@ -240,16 +241,16 @@ class JsonList:
         return bool(new)
 
 
-def plain(value: object) -> Json:
+def to_json(value: object) -> Json:
     """Turn Arrow's values into JSON: NaN to null, dates and decimals to text, bytes to text."""
     if isinstance(value, float):
         return None if isnan(value) else value
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, bytes):
         return _text(value)
     return value.isoformat() if isinstance(value, date | time) else str(value)
@@ -263,11 +264,11 @@ def _text(value: bytes) -> str:
 
 
 READERS: dict[str, Callable[[Path, Advance], Iterator[SourceRow]]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".jsonl.gz": _json_lines,
-    ".json": _json,
-    ".csv": _csv,
-    ".tsv": partial(_csv, delimiter="\t"),
-    ".parquet": _parquet,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".jsonl.gz": _read_json_lines,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".tsv": partial(_read_csv, delimiter="\t"),
+    ".parquet": _read_parquet,
 }

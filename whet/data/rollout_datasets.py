@@ -1,8 +1,7 @@
-"""Stored rollouts seen as training data: SFT examples, and pairs of a better and a worse answer.
+"""Training data from stored rollouts: SFT examples and preference pairs.
 
-An answer that a teacher wrote becomes an SFT example. Of two answers to the same prompt, one better
-and one worse, a preference is made; what cannot be part of a pair is counted, never left out in
-silence.
+An answer becomes an SFT example; a better and a worse answer to the same prompt become a preference
+pair. Answers that cannot be part of a pair are counted.
 """
 
 from collections import Counter
@@ -38,8 +37,8 @@ def make_sft_examples(
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 
-def texts(rollouts: Sequence[Rollout]) -> list[str]:
-    """Every text a model of these rollouts reads or writes, for training a tokenizer."""
+def list_texts(rollouts: Sequence[Rollout]) -> list[str]:
+    """List every text in these rollouts, for training a tokenizer."""
     prompts = {message.content for rollout in rollouts for message in rollout.problem.prompt}
     return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
 
@@ -48,11 +47,10 @@ PairRule = Literal["correct", "short", "first_wrong"]
 """correct: a right answer against a wrong one. short: of two right ones, the shorter. first_wrong:
 after a beginning that both share, the step of a right answer against the first wrong step."""
 Fault = Literal["unscored", "repeated", "cut", "too_long"]
-"""Why an answer is left out: no verdict; word for word another one to the same prompt; cut at the
-length limit in the tokens of another model, so that how it goes on is not known; longer than the
-context."""
+"""Why an answer is left out: no verdict; the same text as another to the same prompt; cut at the
+length limit by another model, so that its end is unknown; longer than the context."""
 Notes = Callable[[Problem, str], Sequence[StepNote]]
-SHORTER = 0.8
+MAX_SHORT_SHARE = 0.8
 """A short answer has at most this share of the long one's tokens."""
 
 
@@ -68,16 +66,16 @@ class ScoredAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCount:
-    """What came of one rule: pairs, those beyond the cap, problems that gave none."""
+    """The result of one rule: pairs, pairs beyond the cap, problems without any pair."""
 
     num_pairs: int
     num_capped: int
-    num_barren: int
+    num_empty: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreferencePairs:
-    """Pairs in a fixed order, and the number of whatever did not become part of one."""
+    """Pairs in a fixed order, and counts of what was left out."""
 
     pairs: list[PreferencePair]
     rules: dict[PairRule, RuleCount]
@@ -102,11 +100,11 @@ def make_preference_pairs(
     num_answers = 0
     for rollout in rollouts:
         num_answers += 1
-        # Another wording of a problem is another prompt; answers to it are no siblings.
+        # A rephrased problem is another prompt; answers to it are not compared.
         answers = problems.setdefault(rollout.problem.id, {}).setdefault(
             repr(rollout.problem.prompt), {}
         )
-        answer = _answer(rollout, answers, chat, max_tokens)
+        answer = _to_answer(rollout, answers, chat, max_tokens)
         if isinstance(answer, ScoredAnswer):
             answers[rollout.text] = answer
         else:
@@ -121,7 +119,7 @@ def make_preference_pairs(
         kept = [pair for some in drawn for pair in some[:per_problem]]
         num_capped = sum(len(some) for some in drawn) - len(kept)
         counts[rule] = RuleCount(
-            num_pairs=len(kept), num_capped=num_capped, num_barren=sum(not some for some in drawn)
+            num_pairs=len(kept), num_capped=num_capped, num_empty=sum(not some for some in drawn)
         )
         pairs += kept
     return PreferencePairs(
@@ -133,14 +131,14 @@ def make_preference_pairs(
     )
 
 
-def _answer(
+def _to_answer(
     rollout: Rollout, known: dict[str, ScoredAnswer], chat: ChatFormat, max_tokens: int
 ) -> ScoredAnswer | Fault:
     if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
         return "unscored"
     if rollout.text in known:
         return "repeated"
-    is_own = _is_of(rollout, chat)
+    is_own = _is_sampled_by(rollout, chat)
     if rollout.completion.finish is not Finish.STOP and not is_own:
         return "cut"
     example = _from_tokens(rollout) if is_own else _from_text(rollout, chat)
@@ -149,7 +147,7 @@ def _answer(
     return ScoredAnswer(rollout=rollout, example=example)
 
 
-def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
+def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
     """Whether the stored tokens are this model's, for the stored text and its own prompt."""
     tokens = rollout.completion.tokens
     return (
@@ -181,24 +179,24 @@ def _draw_pairs(
     notes: Notes,
     seed: int,
 ) -> list[PreferencePair]:
-    """All pairs of a problem in a random order, so that the first few are a fair draw."""
+    """List all pairs of a problem in random order, so that the first few are a fair sample."""
     source = stream(seed, "pairs", rule, id)
     pairs: list[PreferencePair] = []
     for known in prompts:
         answers = list(known.values())
         if rule == "correct":
-            pairs += _right_and_wrong(answers, source)
+            pairs += _pair_right_with_wrong(answers, source)
         elif rule == "short":
-            pairs += _short_and_long(answers)
+            pairs += _pair_short_with_long(answers)
         else:
-            pairs += _first_wrong(answers, chat, notes, source)
+            pairs += _pair_first_wrong(answers, chat, notes, source)
     source.shuffle(pairs)
     return pairs
 
 
-def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
+def _pair_right_with_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[PreferencePair]:
     """Pair each answer of the larger side once, and those of the smaller about equally often."""
-    right, wrong = _sides(answers)
+    right, wrong = _by_verdict(answers)
     if not right or not wrong:
         return []
     source.shuffle(right)
@@ -211,18 +209,20 @@ def _right_and_wrong(answers: Sequence[ScoredAnswer], source: Random) -> list[Pr
     ]
 
 
-def _short_and_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
+def _pair_short_with_long(answers: Sequence[ScoredAnswer]) -> list[PreferencePair]:
     """Pair the shortest right answer with the longest, the second with the next, and so on."""
-    right = sorted((item.example for item in _sides(answers)[0]), key=lambda item: item.num_targets)
+    right = sorted(
+        (item.example for item in _by_verdict(answers)[0]), key=lambda item: item.num_targets
+    )
     ends = list(zip(right, reversed(right), strict=True))[: len(right) // 2]
     return [
         PreferencePair(chosen=short, rejected=long)
         for short, long in ends
-        if short.num_targets <= SHORTER * long.num_targets
+        if short.num_targets <= MAX_SHORT_SHARE * long.num_targets
     ]
 
 
-def _first_wrong(
+def _pair_first_wrong(
     answers: Sequence[ScoredAnswer], chat: ChatFormat, notes: Notes, source: Random
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right answer's step there (Step-DPO, Lai et al. 2024).
@@ -230,25 +230,25 @@ def _first_wrong(
     Both end with the step. What is shared before it is context, which the two losses could only
     cancel.
     """
-    right, wrong = _sides(answers)
+    right, wrong = _by_verdict(answers)
     steps = [(item, _steps(item, chat, notes)) for item in right]
     pairs = []
     for item in wrong:
-        own = _steps(item, chat, notes)
-        index = next((index for index, step in enumerate(own) if step.ok is False), None)
+        wrong_steps = _steps(item, chat, notes)
+        index = next((index for index, step in enumerate(wrong_steps) if step.ok is False), None)
         if index is None:
             continue
-        before = item.rollout.text[: own[index].start]
-        fitting = [
+        before = item.rollout.text[: wrong_steps[index].start]
+        candidates = [
             (other, others[index])
             for other, others in steps
             if len(others) > index
             and others[index].ok
             and other.rollout.text[: others[index].start] == before
         ]
-        if fitting:
-            chosen = _until(*source.choice(fitting), chat)
-            pairs.append(_trim_common_start(chosen, _until(item, own[index], chat)))
+        if candidates:
+            chosen = _cut_after(*source.choice(candidates), chat)
+            pairs.append(_trim_common_start(chosen, _cut_after(item, wrong_steps[index], chat)))
     return pairs
 
 
@@ -263,7 +263,7 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
     """Find each noted line in the text, up to the next; a line cut at the limit is no step."""
     text, example = answer.rollout.text, answer.example
     if chat.message(example.tokens[example.start :]) != text:
-        return []  # a template that rewrites the answer leaves no way from its characters to tokens
+        return []  # the template rewrites the answer: characters cannot be mapped to tokens
     starts: list[int] = []
     noted = list(notes(answer.rollout.problem, text))
     for note in noted:
@@ -279,8 +279,8 @@ def _steps(answer: ScoredAnswer, chat: ChatFormat, notes: Notes) -> list[_NotedS
     return steps if answer.rollout.completion.finish is Finish.STOP else steps[:-1]
 
 
-def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
-    """The answer up to the end of a step; the last one keeps its stop token."""
+def _cut_after(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
+    """Cut an answer after a step; after the last step it keeps its stop token."""
     example = answer.example
     if step.end == len(answer.rollout.text):
         return example
@@ -290,7 +290,7 @@ def _until(answer: ScoredAnswer, step: _NotedStep, chat: ChatFormat) -> Example:
 
 
 def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
-    """Let both responses begin where their tokens part; each keeps one at least."""
+    """Start both responses where their tokens differ; each keeps at least one token."""
     length = min(len(chosen.tokens), len(rejected.tokens)) - 1
     is_other = chosen.tokens[:length] != rejected.tokens[:length]
     start = int(np.argmax(is_other)) if is_other.any() else length
@@ -299,6 +299,6 @@ def _trim_common_start(chosen: Example, rejected: Example) -> PreferencePair:
     )
 
 
-def _sides(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
+def _by_verdict(answers: Sequence[ScoredAnswer]) -> tuple[list[ScoredAnswer], list[ScoredAnswer]]:
     right = [item for item in answers if item.is_right]
     return right, [item for item in answers if not item.is_right]

@@ -1,5 +1,4 @@
-"""Run by `whet.environment` in a process of its own: multiply two AMX tiles and end, or die of
-it."""
+"""Test whether AMX works: multiply two tiles, in a process of its own that may crash."""
 
 import ctypes
 import mmap

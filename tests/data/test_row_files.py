@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whet.data import sources
-from whet.data.sources import BATCH_BYTES, Row, plain, read_source
+from whet.data import row_files
+from whet.data.row_files import BATCH_BYTES, Row, iterate_rows, to_json
 from whet.errors import DataError
 
 
 def rows(file: Path) -> list[Row]:
-    return [row.fields for row in read_source(file)]
+    return [row.fields for row in iterate_rows(file)]
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -30,7 +30,7 @@ def test_json_lines_are_read_with_their_line_numbers_and_empty_lines_are_none(
     tmp_path: Path,
 ) -> None:
     file = written(tmp_path, "a.jsonl", '\ufeff{"a": 1}\n\n  \n{"a": "é"}')
-    assert [(row.place, row.fields) for row in read_source(file)] == [
+    assert [(row.location, row.fields) for row in iterate_rows(file)] == [
         ("line 1", {"a": 1}),
         ("line 4", {"a": "é"}),
     ]
@@ -47,7 +47,7 @@ def test_a_json_list_is_read_in_pieces_and_lists_in_it_become_values(tmp_path: P
         tmp_path, "a.json", json.dumps([{"a": long}, [4, 9, 10, 13], {"a": {"b": "]"}}], indent=1)
     )
     assert rows(file) == [{"a": long}, {"values": [4, 9, 10, 13]}, {"a": {"b": "]"}}]
-    assert [row.place for row in read_source(file)] == ["row 1", "row 2", "row 3"]
+    assert [row.location for row in iterate_rows(file)] == ["row 1", "row 2", "row 3"]
 
 
 def test_a_json_file_of_lines_is_read_as_lines(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_empty_json_list_has_no_rows(tmp_path: Path) -> None:
 
 def test_csv_knows_quotes_and_lines_in_cells_and_a_byte_order_mark(tmp_path: Path) -> None:
     file = written(tmp_path, "a.csv", '\ufeffq,a\r\n"one, ""two""\nthree",4\r\n\r\nx,y\r\n')
-    assert [(row.place, row.fields) for row in read_source(file)] == [
+    assert [(row.location, row.fields) for row in iterate_rows(file)] == [
         ("line 3", {"q": 'one, "two"\nthree', "a": "4"}),
         ("line 5", {"q": "x", "a": "y"}),
     ]
@@ -102,7 +102,7 @@ def test_parquet_gives_plain_values(tmp_path: Path) -> None:
 
 
 def test_a_value_is_made_plain_at_any_depth() -> None:
-    assert plain({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {
+    assert to_json({"a": [(1, float("nan"))], 2: date(2024, 1, 2)}) == {
         "a": [[1, None]],
         "2": "2024-01-02",
     }
@@ -120,7 +120,7 @@ def test_nested_parquet_is_decoded_a_little_at_a_time(tmp_path: Path) -> None:
     )
     del tests
     before, peak, lengths = pa.total_allocated_bytes(), 0, []
-    for row in read_source(file):
+    for row in iterate_rows(file):
         value = row.fields["tests"]
         assert isinstance(value, dict) and isinstance(value["inputs"], list)
         lengths.append(len(str(value["inputs"][3])))
@@ -132,7 +132,7 @@ def test_nested_parquet_is_decoded_a_little_at_a_time(tmp_path: Path) -> None:
 def test_all_row_groups_are_read_and_rows_are_numbered_through(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"a": list(range(10))}), file, row_group_size=3)
-    assert [(row.place, row.fields["a"]) for row in read_source(file)] == [
+    assert [(row.location, row.fields["a"]) for row in iterate_rows(file)] == [
         (f"row {n + 1}", n) for n in range(10)
     ]
 
@@ -152,7 +152,7 @@ def test_progress_adds_up_to_the_size_of_the_file(name: str, tmp_path: Path) -> 
             gzip.compress(content.encode()) if name.endswith(".gz") else content.encode()
         )
     counts: list[int] = []
-    assert sum(1 for _ in read_source(file, advance=counts.append)) == number
+    assert sum(1 for _ in iterate_rows(file, advance=counts.append)) == number
     assert abs(sum(counts) - file.stat().st_size) <= 8
 
 
@@ -208,7 +208,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_row_that_would_fill_the_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "MAX_ROW", 1000)
+    monkeypatch.setattr(row_files, "MAX_ROW_BYTES", 1000)
     file = written(tmp_path, "a.json", '[{"a": "' + "x" * 300_000)
     with pytest.raises(DataError, match=r"broken JSON in .*a\.json row 1"):
         rows(file)

@@ -7,7 +7,7 @@
  */
 #include "vectors.h"
 
-#define QUERIES (4 * ROWS) /* that go back together */
+#define QUERIES (4 * ROWS) /* of the backward pass that are computed together */
 
 typedef struct {
     i64 lines, longest, heads, groups, size, threads;
@@ -15,10 +15,10 @@ typedef struct {
     const float *q, *k, *v;        /* [tokens, heads, size], [tokens, groups, size] twice */
     float *out, *lse;              /* [tokens, heads, size], [tokens, heads] */
     const float *d_out;            /* from here on for the backward pass */
-    float *d_q, *d_k, *d_v, *room; /* room for the gradients of keys and values: [2, lines, groups, longest, size] */
+    float *d_q, *d_k, *d_v, *scratch; /* the gradients of keys and values: [2, lines, groups, longest, size] */
 } Attention;
 
-static inline i64 whole(i64 n, i64 of) { return (n + of - 1) / of * of; }
+static inline i64 round_up(i64 n, i64 of) { return (n + of - 1) / of * of; }
 
 /* y[ROWS, PANEL] += x[k, ROWS] rotated around, times a panel [k, PANEL]. */
 static inline void add_outer(i64 k, const float *x, i64 ldx, const float *w, float *y, i64 ldy) {
@@ -51,8 +51,8 @@ static inline i64 token_of(const Attention *a, i64 line, i64 i, i64 end) {
     return i < end && a->cell[a->node[cell]] == cell ? a->node[cell] : -1;
 }
 
-/* Vectors of a head, one a cell, as panels [size, PANEL] of PANEL cells each. `to` is zero before. */
-static void file_turned(const Attention *a, i64 line, i64 g, i64 end, const float *x, float *to) {
+/* Vectors of a head, one per cell, as panels [size, PANEL] of PANEL cells item. `to` is zero before. */
+static void pack_transposed(const Attention *a, i64 line, i64 g, i64 end, const float *x, float *to) {
     for (i64 c = 0; c < end; c++) {
         const float *from = x + (a->node[line * a->longest + c] * a->groups + g) * a->size;
         float *at = to + c / PANEL * a->size * PANEL + c % PANEL;
@@ -60,8 +60,8 @@ static void file_turned(const Attention *a, i64 line, i64 g, i64 end, const floa
     }
 }
 
-/* The same as panels [cells, PANEL] of PANEL dimensions each. */
-static void file(const Attention *a, i64 line, i64 g, i64 end, i64 cells, const float *x, float *to) {
+/* The same as panels [cells, PANEL] of PANEL dimensions item. */
+static void pack(const Attention *a, i64 line, i64 g, i64 end, i64 cells, const float *x, float *to) {
     for (i64 c = 0; c < end; c++) {
         const float *from = x + (a->node[line * a->longest + c] * a->groups + g) * a->size;
         for (i64 i = 0; i < a->size; i += LANES) store(to + (i / PANEL * cells + c) * PANEL + i % PANEL, load(from + i));
@@ -84,7 +84,7 @@ static inline float most_of(const float *x, i64 cells) {
     return largest(top);
 }
 
-/* e^(x - most) of each cell of a row; their sum. */
+/* e^(x - most) of item cell of a row; their sum. */
 static inline float powers(float *x, i64 cells, float most) {
     vec all = {0};
     for (i64 c = 0; c < cells; c += LANES) {
@@ -96,15 +96,15 @@ static inline float powers(float *x, i64 cells, float most) {
 }
 
 static int line_forward(const Attention *a, i64 line, i64 g) {
-    i64 n = a->size, wide = whole(n, PANEL), share = a->heads / a->groups, first, end;
+    i64 n = a->size, wide = round_up(n, PANEL), share = a->heads / a->groups, first, end;
     bounds(a, line, &first, &end);
     if (!end) return 0;
-    i64 cells = whole(end, PANEL), count = 2 * cells * wide + ROWS * (n + cells + wide);
+    i64 cells = round_up(end, PANEL), count = 2 * cells * wide + ROWS * (n + cells + wide);
     float *keys = calloc(count, sizeof(float));
     if (!keys) return 1;
     float *values = keys + cells * wide, *q = values + cells * wide, *p = q + ROWS * n, *mixed = p + ROWS * cells;
-    file_turned(a, line, g, end, a->k, keys);
-    file(a, line, g, end, cells, a->v, values);
+    pack_transposed(a, line, g, end, a->k, keys);
+    pack(a, line, g, end, cells, a->v, values);
     float factor = 1.0f / sqrtf((float)n);
     for (i64 y = g * share; y < (g + 1) * share; y++)
         for (i64 at = first; at < end; at += ROWS) {
@@ -122,9 +122,9 @@ static int line_forward(const Attention *a, i64 line, i64 g) {
             for (i64 r = 0; r < ROWS; r++) {
                 i64 last = at + r < end ? at + r : end - 1;
                 float *row = p + r * cells;
-                hide(row, last, whole(seen, LANES));
-                float most = most_of(row, whole(seen, LANES));
-                total[r] = powers(row, whole(seen, LANES), most);
+                hide(row, last, round_up(seen, LANES));
+                float most = most_of(row, round_up(seen, LANES));
+                total[r] = powers(row, round_up(seen, LANES), most);
                 if (tokens[r] >= 0) a->lse[tokens[r] * a->heads + y] = most + logf(total[r]);
             }
             for (i64 i = 0; i < wide; i += PANEL)
@@ -140,8 +140,8 @@ static int line_forward(const Attention *a, i64 line, i64 g) {
 /* What QUERIES queries from `at` on tell the keys and values of their line, and their own gradients. */
 static void block_backward(const Attention *a, i64 line, i64 y, i64 at, i64 end, i64 cells, const float *keys,
                            const float *rows, const float *values, float *memory, float *d_keys, float *d_values) {
-    i64 n = a->size, wide = whole(n, PANEL), ld = cells + ROWS;
-    i64 count = whole((end - at < QUERIES ? end - at : QUERIES), ROWS), seen = at + count < end ? at + count : end;
+    i64 n = a->size, wide = round_up(n, PANEL), ld = cells + ROWS;
+    i64 count = round_up((end - at < QUERIES ? end - at : QUERIES), ROWS), seen = at + count < end ? at + count : end;
     float *p = memory, *d_p = p + QUERIES * ld, *q = d_p + QUERIES * ld, *d_out = q + ROWS * n;
     float *q_panels = d_out + ROWS * n, *d_panels = q_panels + QUERIES * wide, *d_q = d_panels + QUERIES * wide;
     float factor = 1.0f / sqrtf((float)n);
@@ -153,25 +153,25 @@ static void block_backward(const Attention *a, i64 line, i64 y, i64 at, i64 end,
             tokens[r] = token_of(a, line, at + tile + r, end);
             for (i64 i = 0; i < n; i += LANES) {
                 i64 from = (tokens[r] * a->heads + y) * n + i, to = (i / PANEL * QUERIES + tile + r) * PANEL + i % PANEL;
-                vec one = {0}, slope = {0};
+                vec one = {0}, grad = {0};
                 if (tokens[r] >= 0) {
-                    one = load(a->q + from) * factor, slope = load(a->d_out + from);
-                    product += slope * load(a->out + from);
+                    one = load(a->q + from) * factor, grad = load(a->d_out + from);
+                    product += grad * load(a->out + from);
                 }
                 store(q + r * n + i, one), store(q_panels + to, one);
-                store(d_out + r * n + i, slope), store(d_panels + to, slope);
+                store(d_out + r * n + i, grad), store(d_panels + to, grad);
             }
             less[r] = sum(product);
         }
         scores(n, cut, q, keys, p + tile * ld, ld);
         scores(n, cut, d_out, values, d_p + tile * ld, ld);
         for (i64 r = 0; r < ROWS; r++) {
-            float *row = p + (tile + r) * ld, *slope = d_p + (tile + r) * ld;
-            hide(row, tokens[r] < 0 ? -1 : at + tile + r, whole(cut, LANES));
-            powers(row, whole(cut, LANES), tokens[r] < 0 ? 0 : a->lse[tokens[r] * a->heads + y]);
-            for (i64 c = 0; c < whole(cut, LANES); c += LANES)
-                store(slope + c, pick(load(row + c) > 0, load(row + c) * (load(slope + c) - less[r]), (vec){0}));
-            for (i64 c = whole(cut, LANES); c < whole(seen, ROWS); c++) row[c] = slope[c] = 0;
+            float *row = p + (tile + r) * ld, *grad = d_p + (tile + r) * ld;
+            hide(row, tokens[r] < 0 ? -1 : at + tile + r, round_up(cut, LANES));
+            powers(row, round_up(cut, LANES), tokens[r] < 0 ? 0 : a->lse[tokens[r] * a->heads + y]);
+            for (i64 c = 0; c < round_up(cut, LANES); c += LANES)
+                store(grad + c, pick(load(row + c) > 0, load(row + c) * (load(grad + c) - less[r]), (vec){0}));
+            for (i64 c = round_up(cut, LANES); c < round_up(seen, ROWS); c++) row[c] = grad[c] = 0;
         }
         for (i64 i = 0; i < wide; i += PANEL) multiply(ROWS, cut, d_p + tile * ld, ld, rows + i * cells, NULL, d_q + i, wide);
         for (i64 r = 0; r < ROWS; r++)
@@ -186,57 +186,57 @@ static void block_backward(const Attention *a, i64 line, i64 y, i64 at, i64 end,
 }
 
 static int line_backward(const Attention *a, i64 line, i64 g) {
-    i64 n = a->size, wide = whole(n, PANEL), share = a->heads / a->groups, first, end;
-    float *found = a->room + (line * a->groups + g) * a->longest * n;
+    i64 n = a->size, wide = round_up(n, PANEL), share = a->heads / a->groups, first, end;
+    float *d_kv = a->scratch + (line * a->groups + g) * a->longest * n;
     i64 apart = a->lines * a->groups * a->longest * n;
     bounds(a, line, &first, &end);
     if (!end) return 0;
-    i64 cells = whole(end, PANEL), ld = cells + ROWS;
+    i64 cells = round_up(end, PANEL), ld = cells + ROWS;
     i64 panels = cells * wide, block = 2 * QUERIES * (ld + wide) + ROWS * (2 * n + wide);
     float *keys = calloc(3 * panels + 2 * ld * wide + block, sizeof(float));
     if (!keys) return 1;
     float *rows = keys + panels, *values = rows + panels, *d_keys = values + panels, *d_values = d_keys + ld * wide;
-    file_turned(a, line, g, end, a->k, keys);
-    file(a, line, g, end, cells, a->k, rows);
-    file_turned(a, line, g, end, a->v, values);
+    pack_transposed(a, line, g, end, a->k, keys);
+    pack(a, line, g, end, cells, a->k, rows);
+    pack_transposed(a, line, g, end, a->v, values);
     for (i64 y = g * share; y < (g + 1) * share; y++)
         for (i64 at = first; at < end; at += QUERIES)
             block_backward(a, line, y, at, end, cells, keys, rows, values, d_values + ld * wide, d_keys, d_values);
     for (i64 c = 0; c < end; c++)
         for (i64 i = 0; i < n; i += LANES) {
-            store(found + c * n + i, load(d_keys + c * wide + i));
-            store(found + apart + c * n + i, load(d_values + c * wide + i));
+            store(d_kv + c * n + i, load(d_keys + c * wide + i));
+            store(d_kv + apart + c * n + i, load(d_values + c * wide + i));
         }
     free(keys);
     return 0;
 }
 
 /* Both return 0, or 1 where there is no memory. */
-int attend_forward(const Attention *a) {
+int attention_forward(const Attention *a) {
     int failed = 0;
 #pragma omp parallel for num_threads(a->threads) schedule(dynamic) reduction(| : failed)
-    for (i64 each = 0; each < a->lines * a->groups; each++) failed |= line_forward(a, each / a->groups, each % a->groups);
+    for (i64 item = 0; item < a->lines * a->groups; item++) failed |= line_forward(a, item / a->groups, item % a->groups);
     return failed;
 }
 
-int attend_backward(const Attention *a) {
+int attention_backward(const Attention *a) {
     int failed = 0;
 #pragma omp parallel for num_threads(a->threads) schedule(dynamic) reduction(| : failed)
-    for (i64 each = 0; each < a->lines * a->groups; each++) failed |= line_backward(a, each / a->groups, each % a->groups);
+    for (i64 item = 0; item < a->lines * a->groups; item++) failed |= line_backward(a, item / a->groups, item % a->groups);
     if (failed) return failed;
     i64 n = a->size, apart = a->lines * a->groups * a->longest * n;
 #pragma omp parallel for num_threads(a->threads)
     for (i64 g = 0; g < a->groups; g++)
         for (i64 line = 0; line < a->lines; line++) {
-            const float *found = a->room + (line * a->groups + g) * a->longest * n;
+            const float *d_kv = a->scratch + (line * a->groups + g) * a->longest * n;
             i64 first, end;
             bounds(a, line, &first, &end);
             for (i64 c = 0; c < end; c++) {
                 float *k = a->d_k + (a->node[line * a->longest + c] * a->groups + g) * n;
                 float *v = a->d_v + (a->node[line * a->longest + c] * a->groups + g) * n;
                 for (i64 i = 0; i < n; i += LANES) {
-                    store(k + i, load(k + i) + load(found + c * n + i));
-                    store(v + i, load(v + i) + load(found + apart + c * n + i));
+                    store(k + i, load(k + i) + load(d_kv + c * n + i));
+                    store(v + i, load(v + i) + load(d_kv + apart + c * n + i));
                 }
             }
         }

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.kernels import head
-from whet.kernels.head import token_logprobs
+from whet.kernels import lm_head
+from whet.kernels.lm_head import token_logprobs
 from whet.models.transformer import Transformer
 from whet.testing.tiny import tiny_model
 
@@ -16,14 +16,14 @@ TARGETS = 23
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all logits that were made."""
     made: list[int] = []
-    head_logits = head.head_logits
+    head_logits = lm_head.head_logits
 
     def counted(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
         out = head_logits(hidden_MH, weight_VH)
         made.append(out.numel())
         return out
 
-    monkeypatch.setattr(head, "head_logits", counted)
+    monkeypatch.setattr(lm_head, "head_logits", counted)
     return made
 
 
@@ -123,7 +123,7 @@ def test_hidden_states_that_fit_are_done_in_one_piece(sizes: list[int]) -> None:
 @pytest.mark.parametrize(("size", "filled"), [(293, 296), (296, 296), (1, 8)])
 def test_an_odd_vocabulary_is_filled_up_with_zeros(size: int, filled: int) -> None:
     weight_VH = torch.randn(size, 4)
-    found_VH = head.whole_tiles(weight_VH)
+    found_VH = lm_head.pad_vocab(weight_VH)
     assert found_VH.shape == (filled, 4)
     assert torch.equal(found_VH[:size], weight_VH)
     assert not found_VH[size:].any()
@@ -134,7 +134,7 @@ def test_an_entropy_is_not_lost_between_large_logits() -> None:
     logits_RV = 3000 + torch.randn(8, 4096, generator=source) * 3
     label_R, temperature_R = torch.zeros(8, dtype=torch.int64), torch.ones(8)
 
-    found_R = head.plain_measure(logits_RV, label_R, temperature_R, has_entropy=True)[1]
+    found_R = lm_head.torch_logit_stats(logits_RV, label_R, temperature_R, has_entropy=True)[1]
 
     logprobs_RV = torch.log_softmax((logits_RV / temperature_R[:, None]).double(), -1)
     exact_R = -(logprobs_RV.exp() * logprobs_RV).sum(-1)

@@ -1,9 +1,9 @@
 /* Log-probability and entropy of training, and the backward pass to the logits.
  *
  * A row of logits is read twice while it lies in cache, and nothing of its size is written before the backward pass, where
- * the exponentials are taken again: that costs less than to write them and read them. Everything is measured from the
+ * the exponentials are taken again: that costs less than to write them and read them. Everything is relative to the
  * row's largest logit, and the tokens that have it are counted apart from the sum of the others, so neither large logits
- * nor a distribution that is almost one point lose digits. whet/kernels/head.py lays out the arguments.
+ * nor a distribution that is almost one point lose digits. whet/kernels/lm_head.py lays out the arguments.
  */
 #include "vectors.h"
 
@@ -14,7 +14,7 @@
 /* What the backward pass needs of a row: its largest logit, 1 / sum of exponentials, mean distance from the largest. */
 typedef struct {
     float top, share, mean;
-} kept;
+} row_stats;
 
 typedef struct {
     vec others, distance;
@@ -52,7 +52,8 @@ static inline void add(sums *to, vec scaled) {
     to->distance -= e * scaled;
 }
 
-static void measure_row(const float *x, i64 n, i64 label, float temperature, float *logprob, float *entropy, kept *row) {
+static void stats_row(const float *x, i64 n, i64 label, float temperature, float *logprob, float *entropy,
+                      row_stats *row) {
     float top = top_of(x, n), inverse = 1.0f / temperature;
     double others = 0, distance = 0, count = 0;
     for (i64 i = 0; i < n;) {
@@ -66,18 +67,18 @@ static void measure_row(const float *x, i64 n, i64 label, float temperature, flo
     double total = count + others, log_total = log(count) + log1p(others / count);
     *logprob = (float)(((double)x[label] - top) / temperature - log_total);
     *entropy = (float)(log_total + distance / total);
-    *row = (kept){top, (float)(1 / total), (float)(distance / total)};
+    *row = (row_stats){top, (float)(1 / total), (float)(distance / total)};
 }
 
-/* Log-probability of each label, and entropy, if it is wanted, else 0. Returns 1 if a label is no token. */
-int scores_measure(const float *logits, i64 rows, i64 n, const i64 *label, const float *temperature, i64 has_entropy,
-                   float *logprob, float *entropy, kept *row, i64 threads) {
+/* Log-probability of each label, and entropy if wanted, else 0. Returns 1 if a label is not a token. */
+int lm_head_stats(const float *logits, i64 rows, i64 n, const i64 *label, const float *temperature, i64 has_entropy,
+                   float *logprob, float *entropy, row_stats *row, i64 threads) {
     int is_wrong = 0;
     for (i64 r = 0; r < rows; r++) is_wrong |= label[r] < 0 || label[r] >= n;
     if (is_wrong) return 1;
 #pragma omp parallel for num_threads(threads) if (rows * n > ALONE)
     for (i64 r = 0; r < rows; r++) {
-        measure_row(logits + r * n, n, label[r], temperature[r], logprob + r, entropy + r, row + r);
+        stats_row(logits + r * n, n, label[r], temperature[r], logprob + r, entropy + r, row + r);
         if (!has_entropy) entropy[r] = 0;
     }
     return 0;
@@ -85,30 +86,30 @@ int scores_measure(const float *logits, i64 rows, i64 n, const i64 *label, const
 
 /* With p the distribution and d the distance from the largest logit: d logprob = one at the label - p, and
  * d entropy = -p (log p + entropy) = p (d - mean d), which needs no logarithm. */
-static void slope_row(const float *x, i64 n, kept row, float inverse, float d_logprob, float d_entropy, float *to) {
-    float base = -(d_logprob + d_entropy * row.mean) * row.share, slant = -d_entropy * row.share;
+static void grad_row(const float *x, i64 n, row_stats row, float inverse, float d_logprob, float d_entropy, float *to) {
+    float base = -(d_logprob + d_entropy * row.mean) * row.share, entropy_factor = -d_entropy * row.share;
     i64 i = 0;
     for (; i + LANES <= n; i += LANES) {
         vec scaled = below(load(x + i), row.top, inverse);
-        store(to + i, exponential(scaled) * (base + slant * scaled));
+        store(to + i, exponential(scaled) * (base + entropy_factor * scaled));
     }
     if (i < n) {
         vec scaled = below(load_end(x + i, n - i), row.top, inverse);
-        scaled = exponential(scaled) * (base + slant * scaled);
+        scaled = exponential(scaled) * (base + entropy_factor * scaled);
         memcpy(to + i, &scaled, (n - i) * sizeof(float));
     }
 }
 
 /* The gradient of the logits. Either of the gradients that come in may be missing. */
-void scores_slope(const float *logits, i64 rows, i64 n, const i64 *label, const float *temperature, const kept *row,
-                  const float *logprob, const float *d_logprob, const float *d_entropy, float *slope, i64 threads) {
+void lm_head_grad(const float *logits, i64 rows, i64 n, const i64 *label, const float *temperature, const row_stats *row,
+                  const float *logprob, const float *d_logprob, const float *d_entropy, float *grad, i64 threads) {
 #pragma omp parallel for num_threads(threads) if (rows * n > ALONE)
     for (i64 r = 0; r < rows; r++) {
         const float *x = logits + r * n;
-        float inverse = 1.0f / temperature[r], *to = slope + r * n;
+        float inverse = 1.0f / temperature[r], *to = grad + r * n;
         float by_logprob = d_logprob ? d_logprob[r] / temperature[r] : 0.0f;
         float by_entropy = d_entropy ? d_entropy[r] / temperature[r] : 0.0f;
-        slope_row(x, n, row[r], inverse, by_logprob, by_entropy, to);
+        grad_row(x, n, row[r], inverse, by_logprob, by_entropy, to);
         /* 1 - p of the label keeps its digits where p is almost 1. */
         float scaled = below((vec){x[label[r]]}, row[r].top, inverse)[0];
         to[label[r]] = -by_logprob * expm1f(logprob[r]) - by_entropy * expf(logprob[r]) * (scaled + row[r].mean);

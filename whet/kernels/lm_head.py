@@ -3,7 +3,7 @@
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, Q rows of a chunk, K blocks of J tokens.
 Engine and learner compute the log-probability of a token from the same statistics of the same
-logits, so they agree bit for bit; on a CPU, where the learner uses scores.c, up to rounding.
+logits, so they agree bit for bit; on a CPU, where the learner uses lm_head.c, up to rounding.
 """
 
 import ctypes
@@ -17,10 +17,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from whet.kernels import HAS_TRITON, TRITON_DEVICES
-from whet.kernels.rows import addresses, c_kernels
+from whet.kernels.layer_ops import addresses, c_kernels
 
 if HAS_TRITON:
-    from whet.kernels import triton_head
+    from whet.kernels import triton_lm_head
 
 CPU_ELEMENTS = 2**25
 GPU_ELEMENTS = 2**29
@@ -34,19 +34,19 @@ _BLOCK = 64
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
     """Multiply by the head; on a GPU the float32 sums are returned unrounded."""
     if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
-        logits_MV = torch.mm(hidden_MH, whole_tiles(weight_VH).t(), out_dtype=torch.float32)
+        logits_MV = torch.mm(hidden_MH, pad_vocab(weight_VH).t(), out_dtype=torch.float32)
         return logits_MV[:, : len(weight_VH)].contiguous()
     logits_MV = F.linear(hidden_MH, weight_VH)
     return logits_MV if logits_MV.element_size() >= 4 else logits_MV.float()
 
 
-def whole_tiles(weight_VH: Tensor) -> Tensor:
+def pad_vocab(weight_VH: Tensor) -> Tensor:
     """Pad an odd vocabulary with zeros, so that rows of logits start at aligned addresses.
 
     Otherwise cuBLAS picks a kernel by batch size, and with it another order of sums.
     """
-    odd = -len(weight_VH) % ALIGNED
-    return F.pad(weight_VH, (0, 0, 0, odd)) if odd else weight_VH
+    missing = -len(weight_VH) % ALIGNED
+    return F.pad(weight_VH, (0, 0, 0, missing)) if missing else weight_VH
 
 
 def token_logprobs(
@@ -69,17 +69,17 @@ def token_logprobs(
         library = c_kernels(hidden_MH, weight_VH)
         if library is not None:
             logits_MV = head_logits(hidden_MH, weight_VH)
-            return compiled_scores(
+            return c_token_logprobs(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
     chunks = _chunks(len(hidden_MH), elements // len(weight_VH))
-    scores: tuple[Tensor, Tensor] = _Scores.apply(
+    scores: tuple[Tensor, Tensor] = _ChunkedLogprobs.apply(
         hidden_MH, weight_VH, label_M, temperature_M, chunks, entropy
     )
     return scores
 
 
-def plain_token_logprobs(
+def torch_token_logprobs(
     to_logits: Callable[[Tensor], Tensor],
     hidden_MH: Tensor,
     label_M: Tensor,
@@ -90,7 +90,7 @@ def plain_token_logprobs(
     """`token_logprobs` for any function from hidden states to float32 logits, with entropies."""
 
     def score(at: slice) -> tuple[Tensor, Tensor]:
-        scores: tuple[Tensor, Tensor] = _LogitScores.apply(
+        scores: tuple[Tensor, Tensor] = _LogitLogprobs.apply(
             to_logits(hidden_MH[at]), label_M[at], temperature_M[at]
         )
         return scores
@@ -114,36 +114,36 @@ def _chunks(rows: int, most: int) -> list[slice]:
 def sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Choose one token per row by a uniform number in [0, 1); also its log-probability.
+    """Sample one token per row from a uniform number in [0, 1); also return its log-probability.
 
-    The number is put through the inverse of the row's cumulative distribution. At temperature 0 the
-    most likely token is chosen, and its log-probability is that of temperature 1.
+    The token is found by inverting the cumulative distribution of the row. At temperature 0 it is
+    the most likely token, with the log-probability of temperature 1.
     """
     if logits_BV.device.type in TRITON_DEVICES:
-        return triton_head.sample(logits_BV, uniform_B, temperature_B)
-    return plain_sample_rows(logits_BV, uniform_B, temperature_B)
+        return triton_lm_head.sample(logits_BV, uniform_B, temperature_B)
+    return torch_sample_rows(logits_BV, uniform_B, temperature_B)
 
 
 @torch.no_grad()
 def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> Tensor:
     """Return the log-probability that `sample_rows` would return with these tokens."""
-    return _measure(logits_BV, token_B, temperature_B, has_entropy=False)[0]
+    return _logit_stats(logits_BV, token_B, temperature_B, has_entropy=False)[0]
 
 
-def plain_sample_rows(
+def torch_sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
     """`sample_rows` in plain torch, on any device."""
     scaled_BV = _scale_logits(logits_BV, temperature_B)
     probs_BV = torch.softmax(scaled_BV, dim=-1)
-    token_B = _draw(probs_BV, uniform_B)
+    token_B = _draw_tokens(probs_BV, uniform_B)
     is_greedy_B = temperature_B == 0
     if logits_BV.is_cuda or bool(is_greedy_B.any()):
         token_B = torch.where(is_greedy_B, logits_BV.argmax(-1), token_B)
     return token_B, scaled_BV.gather(1, token_B[:, None])[:, 0] - _lse(scaled_BV, probs_BV)
 
 
-def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
+def _draw_tokens(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """Find the block of each row's token, then the token: most are summed only once."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
@@ -153,8 +153,8 @@ def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     block_B1 = _first_above(sums_BK, target_B)[:, None]
     inside_BJ = blocks_BKJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
     before_B = F.pad(sums_BK, (1, 0)).gather(1, block_B1)[:, 0]
-    place_B = _first_above(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
-    return (block_B1[:, 0] * _BLOCK + place_B).clamp(max=vocab - 1)
+    offset_B = _first_above(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
+    return (block_B1[:, 0] * _BLOCK + offset_B).clamp(max=vocab - 1)
 
 
 def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
     )
 
 
-def plain_measure(
+def torch_logit_stats(
     logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return each label's log-probability, the entropy (or 0), and the log-sum-exp."""
@@ -181,11 +181,11 @@ def plain_measure(
     return logprob_Q, -probs_QV.amax(-1).log() - mean_Q, lse_Q
 
 
-def plain_slope(
+def torch_logits_grad(
     logits_QV: Tensor,
     label_Q: Tensor,
     temperature_Q: Tensor,
-    measures: tuple[Tensor, Tensor],
+    stats: tuple[Tensor, Tensor],
     d_logprob_Q: Tensor,
     d_entropy_Q: Tensor | None,
     *,
@@ -195,18 +195,18 @@ def plain_slope(
 
     With p the distribution: d logprob = one at the label - p, d entropy = -p (log p + entropy).
     """
-    entropy_Q, lse_Q = measures
+    entropy_Q, lse_Q = stats
     scale_Q = _scale(temperature_Q).to(logits_QV.dtype)
     logprobs_QV = logits_QV.div_(scale_Q[:, None]).sub_(lse_Q[:, None])
     probs_QV = logprobs_QV.exp()
     if d_entropy_Q is None:
-        slope_QV = probs_QV.mul_(-d_logprob_Q[:, None])
+        grad_QV = probs_QV.mul_(-d_logprob_Q[:, None])
     else:
-        slope_QV = probs_QV.mul_(
+        grad_QV = probs_QV.mul_(
             -d_logprob_Q[:, None] - d_entropy_Q[:, None] * (logprobs_QV + entropy_Q[:, None])
         )
-    slope_QV.scatter_add_(1, label_Q[:, None], d_logprob_Q[:, None])
-    return slope_QV.div_(scale_Q[:, None]).to(dtype)
+    grad_QV.scatter_add_(1, label_Q[:, None], d_logprob_Q[:, None])
+    return grad_QV.div_(scale_Q[:, None]).to(dtype)
 
 
 def _lse(scaled_QV: Tensor, probs_QV: Tensor) -> Tensor:
@@ -224,31 +224,34 @@ def _scale_logits(logits_QV: Tensor, temperature_Q: Tensor) -> Tensor:
     return logits_QV / _scale(temperature_Q).to(logits_QV.dtype)[:, None]
 
 
-def _measure(
+def _logit_stats(
     logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor, *, has_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    how = triton_head.measure if logits_QV.device.type in TRITON_DEVICES else plain_measure
-    return how(logits_QV, label_Q, temperature_Q, has_entropy=has_entropy)
+    has_triton = logits_QV.device.type in TRITON_DEVICES
+    kernel = triton_lm_head.logit_stats if has_triton else torch_logit_stats
+    return kernel(logits_QV, label_Q, temperature_Q, has_entropy=has_entropy)
 
 
-class _LogitScores(torch.autograd.Function):
+class _LogitLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, logits_QV: Tensor, label_Q: Tensor, temperature_Q: Tensor
     ) -> tuple[Tensor, Tensor]:
-        logprob_Q, entropy_Q, lse_Q = _measure(logits_QV, label_Q, temperature_Q, has_entropy=True)
+        logprob_Q, entropy_Q, lse_Q = _logit_stats(
+            logits_QV, label_Q, temperature_Q, has_entropy=True
+        )
         ctx.save_for_backward(logits_QV, label_Q, temperature_Q, entropy_Q, lse_Q)
         return logprob_Q, entropy_Q
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        logits_QV, label_Q, temperature_Q, *measures = ctx.saved_tensors
-        inputs = logits_QV.clone(), label_Q, temperature_Q, measures, *grads
-        return _slope_kernel(logits_QV)(*inputs, dtype=logits_QV.dtype), None, None
+        logits_QV, label_Q, temperature_Q, *stats = ctx.saved_tensors
+        inputs = logits_QV.clone(), label_Q, temperature_Q, stats, *grads
+        return _logits_grad_kernel(logits_QV)(*inputs, dtype=logits_QV.dtype), None, None
 
 
-class _Scores(torch.autograd.Function):
+class _ChunkedLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -259,16 +262,16 @@ class _Scores(torch.autograd.Function):
         chunks: list[slice],
         entropy: bool,
     ) -> tuple[Tensor, Tensor]:
-        wide = torch.promote_types(hidden_MH.dtype, torch.float32)
-        measures_3M = torch.zeros(3, len(hidden_MH), dtype=wide, device=hidden_MH.device)
+        dtype = torch.promote_types(hidden_MH.dtype, torch.float32)
+        stats_3M = torch.zeros(3, len(hidden_MH), dtype=dtype, device=hidden_MH.device)
         for at in chunks:
             logits_QV = head_logits(hidden_MH[at], weight_VH)
-            measures = _measure(logits_QV, label_M[at], temperature_M[at], has_entropy=entropy)
+            stats = _logit_stats(logits_QV, label_M[at], temperature_M[at], has_entropy=entropy)
             del logits_QV  # before the next chunk takes its place
-            for stored_M, measure_Q in zip(measures_3M, measures, strict=True):
-                stored_M[at] = measure_Q
+            for stored_M, stat_Q in zip(stats_3M, stats, strict=True):
+                stored_M[at] = stat_Q
         # Outputs of a function with gradient are tensors of their own, not views.
-        logprob_M, entropy_M, lse_M = (x.clone() for x in measures_3M)
+        logprob_M, entropy_M, lse_M = (x.clone() for x in stats_3M)
         ctx.save_for_backward(hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M)
         ctx.chunks = chunks
         ctx.has_entropy = entropy
@@ -283,33 +286,34 @@ class _Scores(torch.autograd.Function):
         if d_logprob_M is None:
             d_logprob_M = torch.zeros_like(ctx.saved_tensors[-1])
         d_hidden_MH = torch.empty_like(hidden_MH) if ctx.needs_input_grad[0] else None
-        wide = torch.promote_types(weight_VH.dtype, torch.float32)
-        d_weight_VH = torch.zeros_like(weight_VH, dtype=wide) if ctx.needs_input_grad[1] else None
+        dtype = torch.promote_types(weight_VH.dtype, torch.float32)
+        d_weight_VH = torch.zeros_like(weight_VH, dtype=dtype) if ctx.needs_input_grad[1] else None
         for at in ctx.chunks:
-            slope_QV = _slope(ctx.saved_tensors, at, d_logprob_M, d_entropy_M)
+            grad_QV = _logits_grad(ctx.saved_tensors, at, d_logprob_M, d_entropy_M)
             if d_hidden_MH is not None:
-                torch.mm(slope_QV, weight_VH, out=d_hidden_MH[at])
+                torch.mm(grad_QV, weight_VH, out=d_hidden_MH[at])
             if d_weight_VH is not None:
-                _add_product(d_weight_VH, slope_QV.t(), hidden_MH[at])
-            del slope_QV  # before the next chunk takes its place
+                _add_product(d_weight_VH, grad_QV.t(), hidden_MH[at])
+            del grad_QV  # before the next chunk takes its place
         d_weight_VH = None if d_weight_VH is None else d_weight_VH.to(weight_VH.dtype)
         return d_hidden_MH, d_weight_VH, None, None, None, None
 
 
-def _slope(
+def _logits_grad(
     saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None
 ) -> Tensor:
     """Compute a chunk's logits again and their gradients, in the dtype of the hidden states."""
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_QV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_Q = None if d_entropy_M is None else d_entropy_M[at]
-    measures = entropy_M[at], lse_M[at]
-    inputs = logits_QV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_Q
-    return _slope_kernel(logits_QV)(*inputs, dtype=hidden_MH.dtype)
+    stats = entropy_M[at], lse_M[at]
+    inputs = logits_QV, label_M[at], temperature_M[at], stats, d_logprob_M[at], d_entropy_Q
+    return _logits_grad_kernel(logits_QV)(*inputs, dtype=hidden_MH.dtype)
 
 
-def _slope_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
-    return triton_head.slope if logits_QV.device.type in TRITON_DEVICES else plain_slope
+def _logits_grad_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
+    has_triton = logits_QV.device.type in TRITON_DEVICES
+    return triton_lm_head.logits_grad if has_triton else torch_logits_grad
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -320,23 +324,23 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.addmm_(left.to(total.dtype), right.to(total.dtype))
 
 
-def compiled_scores(
+def c_token_logprobs(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor]:
     """Score each label under softmax(logits / scale); the entropy too if wanted, else 0.
 
-    Both have gradients, for which the logits are kept as they are: nobody may change them.
+    Both have gradients. The backward pass reads the logits again, so they must not be overwritten.
     """
     assert logits_MV.dtype == torch.float32 and logits_MV.device.type == "cpu", (
-        "the kernel takes no other logits"
+        "the C kernel takes float32 logits on a CPU"
     )
-    assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "a label and a scale a row"
-    inputs = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
-    scores: tuple[Tensor, Tensor] = _CompiledScores.apply(library, *inputs, entropy)
+    assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "one label and one scale per row"
+    inputs = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _to_float32(scale_M)
+    scores: tuple[Tensor, Tensor] = _CTokenLogprobs.apply(library, *inputs, entropy)
     return scores
 
 
-class _CompiledScores(torch.autograd.Function):
+class _CTokenLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -347,14 +351,14 @@ class _CompiledScores(torch.autograd.Function):
         entropy: bool,
     ) -> tuple[Tensor, Tensor]:
         rows, vocab = logits_MV.shape
-        logprob_M, entropy_M, kept_M3 = (
+        logprob_M, entropy_M, stats_M3 = (
             logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
         )
         inputs = logits_MV.data_ptr(), rows, vocab, *addresses(label_M, scale_M), entropy
-        results = addresses(logprob_M, entropy_M, kept_M3)
-        if library.scores_measure(*inputs, *results, torch.get_num_threads()):
+        results = addresses(logprob_M, entropy_M, stats_M3)
+        if library.lm_head_stats(*inputs, *results, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
-        ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
+        ctx.save_for_backward(logits_MV, label_M, scale_M, stats_M3, logprob_M)
         ctx.library = library
         ctx.has_entropy = entropy
         ctx.set_materialize_grads(False)
@@ -368,15 +372,15 @@ class _CompiledScores(torch.autograd.Function):
         logits_MV, *saved = ctx.saved_tensors
         if not ctx.has_entropy:
             d_entropy_M = None
-        grads = [None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M)]
+        grads = [None if grad is None else _to_float32(grad) for grad in (d_logprob_M, d_entropy_M)]
         # The logits may serve a second backward pass, so the gradient does not overwrite them.
-        slope_MV = torch.empty_like(logits_MV)
-        pointers = addresses(*saved, *grads, slope_MV)
-        ctx.library.scores_slope(
+        grad_MV = torch.empty_like(logits_MV)
+        pointers = addresses(*saved, *grads, grad_MV)
+        ctx.library.lm_head_grad(
             logits_MV.data_ptr(), *logits_MV.shape, *pointers, torch.get_num_threads()
         )
-        return None, slope_MV, None, None, None
+        return None, grad_MV, None, None, None
 
 
-def _floats(x: Tensor) -> Tensor:
+def _to_float32(x: Tensor) -> Tensor:
     return x.to(torch.float32).contiguous()

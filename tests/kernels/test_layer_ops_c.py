@@ -11,14 +11,14 @@ from torch import Tensor
 
 from whet.kernels import IS_INTERPRETED, AttentionOptions
 from whet.kernels.c import library as c_library
-from whet.kernels.rows import (
+from whet.kernels.layer_ops import (
     add_norm,
-    plain_add_norm,
-    plain_split_heads,
-    plain_swiglu,
     split_heads,
     split_heads_into,
     swiglu,
+    torch_add_norm,
+    torch_split_heads,
+    torch_swiglu,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -72,7 +72,7 @@ def _norm_case(rows: int, width: int, has_residual: bool) -> Case:
     inputs = [draw(rows, width, seed=seed) for seed in range(1 + has_residual)]
     return Case(
         kernel=through(add_norm),
-        twin=through(plain_add_norm),
+        twin=through(torch_add_norm),
         inputs=inputs,
         weights=[draw(width, seed=3)],
     )
@@ -85,7 +85,7 @@ def _turn_case(rows: int, heads: int, groups: int, size: int, has_norm: bool) ->
     angle = 3 * draw(rows, size // 2, seed=4)
     return Case(
         kernel=through(split_heads),
-        twin=through(plain_split_heads),
+        twin=through(torch_split_heads),
         table=torch.cat([angle.cos(), angle.sin()], -1),
         inputs=[draw(rows, (heads + 2 * groups) * size, seed=7)],
         weights=[draw(size, seed=5), draw(size, seed=6)] if has_norm else [],
@@ -96,7 +96,7 @@ def _gate_case(rows: int, inner: int) -> Case:
     gate_up = 3 * draw(rows, 2 * inner, seed=8)
     return Case(
         kernel=lambda _, x: (swiglu(x),),
-        twin=lambda _, x: (plain_swiglu(x),),
+        twin=lambda _, x: (torch_swiglu(x),),
         inputs=[gate_up],
         weights=[],
     )
@@ -229,8 +229,8 @@ def test_gates_far_from_zero_neither_overflow_nor_lose_their_slope() -> None:
     ours, exact = leaves(gate_up, gate_up.double())
 
     for mine, theirs in (
-        (swiglu(ours), plain_swiglu(exact)),
-        (_slope(swiglu, ours), _slope(plain_swiglu, exact)),
+        (swiglu(ours), torch_swiglu(exact)),
+        (_slope(swiglu, ours), _slope(torch_swiglu, exact)),
     ):
         torch.testing.assert_close(mine.double(), theirs, rtol=1e-5, atol=1e-30)
 
@@ -254,8 +254,8 @@ def test_a_model_with_unknown_features_is_split_by_torch() -> None:
     unknown = replace(spec, options=AttentionOptions(has_kernels=False))
     qkv_TX = draw(6, 8 * 32)
 
-    assert _same(split_heads(qkv_TX, unknown), plain_split_heads(qkv_TX, spec))
-    assert not _same(split_heads(qkv_TX, spec), plain_split_heads(qkv_TX, spec))
+    assert _same(split_heads(qkv_TX, unknown), torch_split_heads(qkv_TX, spec))
+    assert not _same(split_heads(qkv_TX, spec), torch_split_heads(qkv_TX, spec))
 
 
 def test_rows_that_are_filed_have_the_bits_of_those_returned() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whet.data.examples import Example, PreferencePair
-from whet.data.views import Fault, PairRule, PreferencePairs, make_preference_pairs
+from whet.data.rollout_datasets import Fault, PairRule, PreferencePairs, make_preference_pairs
 from whet.tasks.base import StepNote
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
@@ -83,7 +83,7 @@ def test_right_answers_are_put_against_wrong_ones_of_the_same_prompt_only() -> N
     )
 
     assert texts(found.pairs) == {("3", "4"), ("3", "?")}
-    assert found.rules["correct"].num_barren == 1
+    assert found.rules["correct"].num_empty == 1
     assert (found.num_answers, found.num_problems) == (4, 2)
 
 
@@ -91,7 +91,7 @@ def test_another_wording_of_a_problem_is_another_prompt() -> None:
     loud = replace(sum_problem(1, 2), prompt=(Message(role="user", content="1 + 2 !"),))
     found = view([answer("3"), answer("4", Verdict.WRONG, problem=loud)], "correct")
     assert found.pairs == []
-    assert found.rules["correct"].num_barren == 1
+    assert found.rules["correct"].num_empty == 1
 
 
 def test_every_answer_of_the_larger_side_is_used_once_and_the_smaller_side_evenly() -> None:
@@ -149,7 +149,7 @@ def test_a_last_step_keeps_its_stop_token_and_one_cut_at_the_limit_is_no_step() 
 
 def test_a_right_answer_whose_step_there_is_wrong_too_is_no_example() -> None:
     rollouts = [answer("1 - 1\n3"), answer("2 - 2\n3", Verdict.WRONG)]
-    assert view(rollouts, "first_wrong").rules["first_wrong"].num_barren == 1
+    assert view(rollouts, "first_wrong").rules["first_wrong"].num_empty == 1
 
 
 def test_an_answer_on_which_the_grader_notes_no_line_gives_no_pair_and_its_problem_is_counted() -> (
@@ -161,7 +161,7 @@ def test_an_answer_on_which_the_grader_notes_no_line_gives_no_pair_and_its_probl
 
     counted = view(rollouts, "first_wrong").rules["first_wrong"]
 
-    assert (counted.num_pairs, counted.num_barren) == (1, 1)
+    assert (counted.num_pairs, counted.num_empty) == (1, 1)
 
 
 def test_tokens_the_model_sampled_itself_are_taken_as_they_are() -> None:

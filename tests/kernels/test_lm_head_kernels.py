@@ -6,14 +6,14 @@ import torch
 from interpreted import draw, grads_of, interpreted, leaves
 from torch import Tensor
 
-from whet.kernels.head import (
+from whet.kernels.lm_head import (
     head_logits,
-    plain_measure,
-    plain_sample_rows,
-    plain_slope,
     row_logprobs,
     sample_rows,
     token_logprobs,
+    torch_logit_stats,
+    torch_logits_grad,
+    torch_sample_rows,
 )
 
 TARGETS, HIDDEN = 11, 6
@@ -43,7 +43,7 @@ def _uniforms(rows: int) -> Tensor:
 def test_three_logits_by_hand() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0]]).log_softmax(-1) + 5.0
 
-    logprob, entropy, lse = plain_measure(
+    logprob, entropy, lse = torch_logit_stats(
         logits, torch.tensor([1]), torch.tensor([1.0]), has_entropy=True
     )
 
@@ -179,19 +179,19 @@ def test_triton_passes_the_tests_of_the_twin() -> None:
 @interpreted
 @pytest.mark.parametrize("vocabulary", [20, 4096, 4097, 9000])
 def test_triton_measures_and_slopes_equal_the_twin(vocabulary: int) -> None:
-    from whet.kernels import triton_head
+    from whet.kernels import triton_lm_head
 
     hidden_MH, weight_VH, label_M, temperature_M = _inputs(vocabulary)
     logits_MV = head_logits(hidden_MH, weight_VH)
 
-    found = triton_head.measure(logits_MV, label_M, temperature_M, has_entropy=True)
+    found = triton_lm_head.logit_stats(logits_MV, label_M, temperature_M, has_entropy=True)
 
-    exact = plain_measure(logits_MV, label_M, temperature_M, has_entropy=True)
+    exact = torch_logit_stats(logits_MV, label_M, temperature_M, has_entropy=True)
     torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-5)
     rest = (label_M, temperature_M, exact[1:], draw(TARGETS, seed=7))
     for d_entropy_M in (None, draw(TARGETS, seed=8)):
-        slope_MV = triton_head.slope(logits_MV, *rest, d_entropy_M, dtype=torch.float32)
-        exact_MV = plain_slope(logits_MV.clone(), *rest, d_entropy_M, dtype=torch.float32)
+        slope_MV = triton_lm_head.logits_grad(logits_MV, *rest, d_entropy_M, dtype=torch.float32)
+        exact_MV = torch_logits_grad(logits_MV.clone(), *rest, d_entropy_M, dtype=torch.float32)
         torch.testing.assert_close(slope_MV, exact_MV, rtol=1e-4, atol=1e-6)
 
 
@@ -217,7 +217,7 @@ def test_triton_samples_the_tokens_of_the_twin(vocabulary: int) -> None:
 
     token_B, logprob_B = sample_rows(logits_BV, uniform_B, temperature_B)
 
-    exact_B, exact_logprob_B = plain_sample_rows(logits_BV, uniform_B, temperature_B)
+    exact_B, exact_logprob_B = torch_sample_rows(logits_BV, uniform_B, temperature_B)
     assert torch.equal(token_B, exact_B)
     torch.testing.assert_close(logprob_B, exact_logprob_B, rtol=1e-5, atol=1e-5)
 

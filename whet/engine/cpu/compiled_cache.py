@@ -1,7 +1,7 @@
 """Decode steps of small models on a CPU by the C kernel: one call per step.
 
-The kernel draws from whole distributions. Rows that cut theirs are drawn by torch, from the
-kernel's final states.
+The kernel samples from the full distribution. Rows with top-k, top-p or min-p are sampled by torch,
+from the kernel's final hidden states.
 
 Shapes: B rows in use, L layers, S prompts, G key/value heads, C tokens of the longest prompt, D
 head size, H hidden, O and I the outputs and inputs of a weight, Q rows that move.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from whet.engine.cpu import dense_cache
-from whet.engine.cpu.dense_cache import DenseCache, Prefill
+from whet.engine.cpu.dense_cache import DenseCache, DensePrefill
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.kv_cache import KVCache
 from whet.engine.paged_cache import build_paged_cache
@@ -26,18 +26,18 @@ from whet.models.lora import LoraLinear
 from whet.models.transformer import Layer, Transformer
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling"})
-"""Of `ModelConfig.features`, those with which decode.c is right."""
+"""The `ModelConfig.features` that decode.c supports."""
 
-MOST_BYTES = 2**26
-"""Largest weights that every core reads for itself: what its caches hold, or nearly."""
-FEWEST_ROWS = 32
-"""Rows that are worth a thread."""
+MAX_BYTES = 2**26
+"""Largest model that decodes in C: every core reads all weights, so they should fit its caches."""
+MIN_ROWS_PER_THREAD = 32
+"""Fewer rows are not worth another thread."""
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 
 
-def _fields(kind: type, names: str) -> list[tuple[str, type]]:
-    return [(name, kind) for name in names.split()]
+def _fields(ctype: type, names: str) -> list[tuple[str, type]]:
+    return [(name, ctype) for name in names.split()]
 
 
 class _Layer(ctypes.Structure):
@@ -64,25 +64,25 @@ class _Cache(ctypes.Structure):
 class _Rows(ctypes.Structure):
     _fields_ = (
         *_fields(_INT, "used threads columns"),
-        *_fields(_POINTER, "token count live first base limit seed temperature"),
-        *_fields(_POINTER, "report slot prompt length is_stop hidden"),
+        *_fields(_POINTER, "token count live first fetched limit seed temperature"),
+        *_fields(_POINTER, "output slot prompt length is_stop hidden"),
     )
 
 
 def build_cpu_cache(model: Transformer, *, slots: int, context: int) -> KVCache:
     """Use the C kernel for small float32 models whose features it knows, else torch.
 
-    Pages know every feature: they leave attention to `whet.kernels.attention`.
+    The paged cache supports every feature: it leaves attention to `whet.kernels.attention`.
     """
     if not model.cfg.features <= dense_cache.FEATURES:
         return build_paged_cache(model, slots=slots, context=context)
-    library = c_library.library() if _is_fit(model) else None
+    library = c_library.library() if _is_supported(model) else None
     if library is None:
         return DenseCache(model, slots=slots, context=context)
     return CompiledCache(model, library, slots=slots, context=context)
 
 
-def _is_fit(model: Transformer) -> bool:
+def _is_supported(model: Transformer) -> bool:
     cfg = model.cfg
     if type(model) is not Transformer or model.device.type != "cpu" or model.dtype != torch.float32:
         return False
@@ -90,16 +90,14 @@ def _is_fit(model: Transformer) -> bool:
         return False
     num_bytes = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     sizes = cfg.hidden_size, cfg.intermediate_size, cfg.head_dim
-    return (
-        num_bytes <= MOST_BYTES and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
-    )
+    return num_bytes <= MAX_BYTES and cfg.features <= FEATURES and not any(n % LANES for n in sizes)
 
 
 class CompiledCache(DenseCache):
     """The dense cache as the kernel reads it, with a copy of the weights in its layout.
 
-    Keys lie transposed: those that rows add in their blocks, those of prompts in a copy. Rows that
-    move keep their place in the blocks, and `slot_R` says which it is.
+    Keys are transposed: those that rows add in the blocks themselves, those of prompts in a copy.
+    Rows that move keep their slot in the blocks, given by `slot_R`.
     """
 
     def __init__(
@@ -110,13 +108,13 @@ class CompiledCache(DenseCache):
         self.panel = int(library.decode_panel())
         self.slot_R = np.arange(slots)
         self.keys_LSGDC = torch.empty(0)
-        self._filed: set[int] = set()
-        self._bound: InputBatch | None = None
-        self._kept: list[Tensor] = []
+        self._new_prompts: set[int] = set()
+        self._batch: InputBatch | None = None
+        self._alive: list[Tensor] = []
 
-    def start(self) -> None:
-        """Lay the weights out as they are now."""
-        self._kept = []
+    def refresh_weights(self) -> None:
+        """Copy the current weights into the layout of the kernel."""
+        self._alive = []
         cfg = self.model.cfg
         assert self.model.dtype == torch.float32, "a model stays what it was when the engine began"
         layers = [self._layer(layer) for layer in self.model.layers if isinstance(layer, Layer)]
@@ -137,8 +135,8 @@ class CompiledCache(DenseCache):
             layers=ctypes.addressof(self._layers),
         )
 
-    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> Prefill:
-        self._filed.update(self.allocator.prompt_R[chunks.row_T].tolist())
+    def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> DensePrefill:
+        self._new_prompts.update(self.allocator.prompt_R[chunks.row_T].tolist())
         return super().prefill(chunks, transfer)
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
@@ -148,7 +146,7 @@ class CompiledCache(DenseCache):
         self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
         if is_truncated:
-            batch.draw(slice(0, num_rows))
+            batch.draw_uniforms(slice(0, num_rows))
         for _ in range(steps):
             if is_truncated:
                 self._step_truncated(batch, num_rows)
@@ -157,34 +155,34 @@ class CompiledCache(DenseCache):
         return num_rows
 
     def _step_truncated(self, batch: InputBatch, size: int) -> None:
-        """Draw rows with top-k, top-p or min-p by torch, from the kernel's final states.
+        """Sample rows with top-k, top-p or min-p by torch, from the kernel's final states.
 
-        Other rows keep their token: it must be the same whether a truncated row is beside or not.
+        Other rows keep their token: it must not depend on whether a truncated row runs beside it.
         """
         used = slice(0, size)
         hidden_BH = torch.empty(size, self.model.cfg.hidden_size)
         self.step(batch, size, hidden_BH)
         is_truncated_B = batch.sampling_of(used).is_truncated_B
-        chosen = batch.choose(used, self.model.logits(hidden_BH), True)
+        chosen = batch.sample(used, self.model.logits(hidden_BH), True)
         token_B, logprob_B = (
             torch.where(is_truncated_B, drawn_B, kept_B)
-            for drawn_B, kept_B in zip(chosen, batch.latest(used), strict=True)
+            for drawn_B, kept_B in zip(chosen, batch.newest_tokens(used), strict=True)
         )
-        batch.record(used, token_B, logprob_B)
+        batch.append_tokens(used, token_B, logprob_B)
 
     def step(self, batch: InputBatch, size: int, hidden_BH: Tensor | None = None) -> None:
-        """Draw a token for each of the first rows and record it.
+        """Sample a token for each of the first rows and append it.
 
-        Where final states are wanted they are filled in, and tokens are left in the report, for the
-        caller to record.
+        With `hidden_BH`, fill it with final states instead, and leave the tokens in the output
+        buffer for the caller to append.
         """
-        if batch is not self._bound:
-            self._bound = batch
+        if batch is not self._batch:
+            self._batch = batch
             self._rows = self._describe_rows(batch)
         self._rows.used = size
-        self._rows.threads = max(1, min(torch.get_num_threads(), size // FEWEST_ROWS))
+        self._rows.threads = max(1, min(torch.get_num_threads(), size // MIN_ROWS_PER_THREAD))
         self._rows.hidden = None if hidden_BH is None else hidden_BH.data_ptr()
-        if self._filed:
+        if self._new_prompts:
             self._transpose_keys()
             self._cache = self._describe_cache()
         while needed := self.library.decode_step(
@@ -196,9 +194,9 @@ class CompiledCache(DenseCache):
             self._cache = self._describe_cache()
 
     def _describe_rows(self, batch: InputBatch) -> _Rows:
-        """Look addresses up once: all that a step needs of the rows stays where it is."""
-        ints = batch.token_R, batch.count_R, batch.live_R, batch.first_R, batch.base_R
-        tensors = *ints, batch.limit_R, batch.seed_R, batch.temperature_R, batch.report_RW
+        """Look addresses up once: the tensors of the rows never move."""
+        ints = batch.token_R, batch.count_R, batch.live_R, batch.first_R, batch.fetched_R
+        tensors = *ints, batch.limit_R, batch.seed_R, batch.temperature_R, batch.output_RW
         arrays = self.slot_R, self.allocator.prompt_R, self.allocator.length_S
         addresses = *(x.data_ptr() for x in tensors), *(x.ctypes.data for x in arrays)
         return _Rows(0, 1, batch.columns, *addresses, batch.is_stop_V.data_ptr())
@@ -219,18 +217,18 @@ class CompiledCache(DenseCache):
         )
 
     def _transpose_keys(self) -> None:
-        """Copy the keys of prompts that have been filed since the last step."""
+        """Copy the keys of prompts that were cached since the last step."""
         keys_LSGCD = self.prompts[:, 0]
-        line_S = torch.tensor(sorted(self._filed))
+        line_S = torch.tensor(sorted(self._new_prompts))
         layers, prompts, groups, length, size = keys_LSGCD.shape
-        room = layers, prompts, groups, size, -(-length // LANES) * LANES
-        if self.keys_LSGDC.shape != room:
-            # Zeros, since what lies past the end of a prompt is read before it is left out, and
-            # must be a number.
-            self.keys_LSGDC = keys_LSGCD.new_zeros(room)
+        padded_shape = layers, prompts, groups, size, -(-length // LANES) * LANES
+        if self.keys_LSGDC.shape != padded_shape:
+            # Zeros: what lies past the end of a prompt is read before it is masked, so it must not
+            # be NaN.
+            self.keys_LSGDC = keys_LSGCD.new_zeros(padded_shape)
             line_S = torch.arange(prompts)
         self.keys_LSGDC[:, line_S, :, :, :length] = keys_LSGCD[:, line_S].transpose(3, 4)
-        self._filed.clear()
+        self._new_prompts.clear()
 
     def _layer(self, layer: Layer) -> _Layer:
         odd = -len(layer.qkv.weight) % self.panel
@@ -256,8 +254,8 @@ class CompiledCache(DenseCache):
         return self._address(to)
 
     def _address(self, x: Tensor | None) -> int | None:
-        """Keep a tensor for as long as the kernel may read it."""
+        """Return the address of a tensor, and keep it alive while the kernel may read it."""
         if x is None:
             return None
-        self._kept.append(x.detach().contiguous())
-        return self._kept[-1].data_ptr()
+        self._alive.append(x.detach().contiguous())
+        return self._alive[-1].data_ptr()

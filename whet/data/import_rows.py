@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from whet.data.importers.base import Answer, ParsedRow
-from whet.data.sources import Advance, Row, SourceRow, read_source
+from whet.data.row_files import Advance, Row, SourceRow, iterate_rows
 from whet.errors import ConfigError, DataError
-from whet.store.files import replacing, write_rows
+from whet.store.files import atomic_path, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.tasks.registry import TASKS, make_task
 from whet.types import Problem, Rollout, Score, Split, Verdict
@@ -45,7 +45,7 @@ class ImportCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ImportPlan:
     """How the rows of a file are read."""
 
     read: Callable[[Row], ParsedRow]
@@ -56,7 +56,7 @@ class Plan:
 
 
 def import_rows(
-    file: Path, out: Path, plan: Plan, *, advance: Advance | None = None
+    file: Path, out: Path, plan: ImportPlan, *, advance: Advance | None = None
 ) -> ImportCounts:
     """Write the problems of a file to `out`, and next to it their answers and the rows left out.
 
@@ -64,19 +64,19 @@ def import_rows(
     answers.
     """
     counts = ImportCounts()
-    places = dict[str, str]()
+    seen = dict[str, str]()
     answered = dict[str, list[Rollout]]()
-    with replacing(out) as new:
+    with atomic_path(out) as new:
         with new.open("wb") as lines:
-            for row in read_source(file, advance=advance):
-                problem, parsed, line = _read(file, row, plan)
+            for row in iterate_rows(file, advance=advance):
+                problem, parsed, line = _parse_row(file, row, plan)
                 if parsed.unsupported is not None:
                     left_out = {"source_id": problem.source_id or "", "reason": parsed.unsupported}
-                    counts.unsupported.append(Unsupported(place=row.place, **left_out))
+                    counts.unsupported.append(Unsupported(place=row.location, **left_out))
                     continue
                 if not (parsed.answers and problem.id in answered):
                     lines.write(line)
-                    _count(counts, problem, row.place, places)
+                    _count(counts, problem, row.location, seen)
                 if parsed.answers:
                     _add_answers(answered.setdefault(problem.id, []), problem, parsed.answers)
         if not counts.num_problems:
@@ -116,14 +116,14 @@ def unsupported_file(out: Path) -> Path:
     return out.with_suffix(".unsupported.jsonl")
 
 
-def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow, bytes]:
+def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
     """Read a row into a problem, and the line of strict JSON that is written for it."""
-    place = f"{file.name}:{row.place.split()[-1]}"
+    location = f"{file.name}:{row.location.split()[-1]}"
     source = plan.source or file.name
     try:
         parsed = plan.read(row.fields)
         problem = parsed.to_problem(
-            split=plan.default_split, override=plan.split, source=source, place=place
+            split=plan.default_split, override=plan.split, source=source, location=location
         )
         if parsed.unsupported is not None:
             return problem, parsed, b""
@@ -132,22 +132,22 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow, b
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"
     except (ConfigError, DataError) as error:
-        raise DataError(f"{file} {row.place}: {error}") from error
+        raise DataError(f"{file} {row.location}: {error}") from error
     except (UnicodeError, RecursionError) as error:  # half a surrogate pair, too many brackets
         reason = str(error).split(":")[0]
         raise DataError(
-            f"{file} {row.place} holds what cannot be written as JSON ({reason}): "
+            f"{file} {row.location} holds what cannot be written as JSON ({reason}): "
             "fix the row or leave it out"
         ) from error
 
 
-def _count(counts: ImportCounts, problem: Problem, place: str, places: dict[str, str]) -> None:
+def _count(counts: ImportCounts, problem: Problem, location: str, seen: dict[str, str]) -> None:
     """Add a problem; one that asks what an earlier row asks is a repeat."""
     counts.tasks[problem.task] += 1
-    first = places.setdefault(problem.id, place)
-    if first is not place:
+    first = seen.setdefault(problem.id, location)
+    if first is not location:
         counts.num_repeats += 1
-        counts.first_repeat = counts.first_repeat or f"{place} repeats {first}"
+        counts.first_repeat = counts.first_repeat or f"{location} repeats {first}"
 
 
 def _explain_empty(file: Path, counts: ImportCounts) -> str:
@@ -173,10 +173,10 @@ def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[An
         )
 
 
-def problems_in(file: Path) -> Iterator[Problem]:
+def stream_problems(file: Path) -> Iterator[Problem]:
     """Read a file of problems one at a time; a broken row is named by file and line."""
-    for row in read_source(file):
+    for row in iterate_rows(file):
         try:
             yield Problem.from_json(row.fields)
         except DataError as error:
-            raise DataError(f"{file} {row.place}: {error}") from error
+            raise DataError(f"{file} {row.location}: {error}") from error

@@ -1,4 +1,4 @@
-"""Numbers and findings in words: rounded, with unit and interval, in one plain sentence."""
+"""Format numbers for the report: rounded, with unit and interval; and changes as a sentence."""
 
 from math import floor, isfinite, log10
 

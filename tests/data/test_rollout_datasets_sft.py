@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whet.data.views import make_sft_examples, texts
+from whet.data.rollout_datasets import list_texts, make_sft_examples
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -51,7 +51,7 @@ def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:
 
 
 def test_texts_are_every_prompt_once_and_every_answer() -> None:
-    assert texts([*_rollouts(), *_rollouts()]) == [
+    assert list_texts([*_rollouts(), *_rollouts()]) == [
         "12 + 30",
         "7 + 8",
         *["42", " 15 15 15 15 15"] * 2,

@@ -1,7 +1,7 @@
 # mypy: allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, allow-untyped-defs
-"""The kernels of rows.py: one program per row, or per set of rows of a backward pass with norms.
+"""The Triton kernels of layer_ops.py: one program per row or set of rows.
 
-Shapes: as in rows.py, and K programs. One kernel applies rope for packed tensors and for cache
+Shapes: as in layer_ops.py, and K programs. One kernel applies rope for packed tensors and for cache
 pages; products and sums are rounded one by one, as they are written (enable_fp_fusion is off), so
 the two agree bit for bit.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whet.kernels import AttentionSpec
 
-ROWS_EACH, MOST_PROGRAMS = 4, 1024
+ROWS_PER_PROGRAM, MAX_PROGRAMS = 4, 1024
 """Rows per program of a backward pass, each of which leaves one partial weight gradient."""
 
 
@@ -43,13 +43,13 @@ def norm_backward(
     rows, width = sum_TH.shape
     d_normed_TH = d_normed_TH.contiguous()
     d_x_TH = torch.empty_like(sum_TH)
-    programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS))
-    parts_KH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
-    passed_on = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
-    tensors = d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_KH
+    programs = max(1, min(triton.cdiv(rows, ROWS_PER_PROGRAM), MAX_PROGRAMS))
+    partials_KH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
+    d_residual = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
+    tensors = d_normed_TH, d_residual, sum_TH, weight_H, d_x_TH, partials_KH
     numbers = rows, width, eps, d_sum_TH is not None, triton.cdiv(rows, programs)
     _norm_backward[(programs,)](*tensors, *numbers, **_norm_sizes(width))
-    return d_x_TH, parts_KH.sum(0).to(weight_H.dtype) if has_weight else None
+    return d_x_TH, partials_KH.sum(0).to(weight_H.dtype) if has_weight else None
 
 
 def _norm_sizes(width: int) -> dict[str, int]:
@@ -90,7 +90,7 @@ def _norm_backward(
     total,
     weight,
     d_x,
-    parts,
+    partials,
     rows,
     width,
     eps,
@@ -102,22 +102,22 @@ def _norm_backward(
     column = tl.arange(0, BLOCK)
     is_real = column < width
     factor = tl.load(weight + column, mask=is_real, other=0.0).to(tl.float32)
-    part = tl.zeros([BLOCK], tl.float32)
+    partial_grad = tl.zeros([BLOCK], tl.float32)
     for step in range(0, steps):
         row = program + step * tl.num_programs(0)
         cell = row * width + column
         is_here = is_real & (row < rows)
         value = tl.load(total + cell, mask=is_here, other=0.0).to(tl.float32)
-        slope = tl.load(d_normed + cell, mask=is_here, other=0.0).to(tl.float32)
+        grad = tl.load(d_normed + cell, mask=is_here, other=0.0).to(tl.float32)
         scale = tl.rsqrt(tl.sum(value * value, 0) / width + eps)
         unit = value * scale
-        part += slope * unit
-        slope *= factor
-        change = scale * (slope - unit * (tl.sum(slope * unit, 0) / width))
+        partial_grad += grad * unit
+        grad *= factor
+        d_value = scale * (grad - unit * (tl.sum(grad * unit, 0) / width))
         if HAS_TOTAL:
-            change += tl.load(d_total + cell, mask=is_here, other=0.0).to(tl.float32)
-        tl.store(d_x + cell, change.to(d_x.dtype.element_ty), mask=is_here)
-    tl.store(parts + program * width + column, part, mask=is_real)
+            d_value += tl.load(d_total + cell, mask=is_here, other=0.0).to(tl.float32)
+        tl.store(d_x + cell, d_value.to(d_x.dtype.element_ty), mask=is_here)
+    tl.store(partials + program * width + column, partial_grad, mask=is_real)
 
 
 SWIGLU_BLOCK = 2048
@@ -168,12 +168,12 @@ def _swiglu_backward(d_out, gate_up, d_gate_up, inner, BLOCK: tl.constexpr):
     cell = row * 2 * inner + column
     gate = tl.load(gate_up + cell, mask=is_real, other=0.0).to(tl.float32)
     up = tl.load(gate_up + cell + inner, mask=is_real, other=0.0).to(tl.float32)
-    slope = tl.load(d_out + row * inner + column, mask=is_real, other=0.0).to(tl.float32)
-    open_by = tl.sigmoid(gate)
-    silu = gate * open_by
-    d_gate = slope * up * (open_by + silu * (1.0 - open_by))
+    grad = tl.load(d_out + row * inner + column, mask=is_real, other=0.0).to(tl.float32)
+    sigmoid = tl.sigmoid(gate)
+    silu = gate * sigmoid
+    d_gate = grad * up * (sigmoid + silu * (1.0 - sigmoid))
     tl.store(d_gate_up + cell, d_gate.to(d_gate_up.dtype.element_ty), mask=is_real)
-    tl.store(d_gate_up + cell + inner, (slope * silu).to(d_gate_up.dtype.element_ty), mask=is_real)
+    tl.store(d_gate_up + cell + inner, (grad * silu).to(d_gate_up.dtype.element_ty), mask=is_real)
 
 
 def rope_forward(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,18 +199,19 @@ def rope_backward(
     all_heads = spec.num_heads + 2 * spec.num_kv_heads
     d_qkv_TX = grads[0].new_empty(rows, all_heads * size)
     has_norm = spec.q_norm_D is not None
-    programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS) if has_norm else rows)
-    parts_K2D = torch.empty(
+    programs = max(1, min(triton.cdiv(rows, ROWS_PER_PROGRAM), MAX_PROGRAMS) if has_norm else rows)
+    partials_K2D = torch.empty(
         programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
     )
     projection = d_qkv_TX if qkv_TX is None else qkv_TX.contiguous()
-    tensors = *(d.contiguous() for d in grads), *_turns(spec, rows), projection, d_qkv_TX, parts_K2D
+    d_heads = (d.contiguous() for d in grads)
+    tensors = *d_heads, *_rope_args(spec, rows), projection, d_qkv_TX, partials_K2D
     numbers = rows, spec.eps, triton.cdiv(rows, programs), has_norm
     heads = spec.num_heads, spec.num_kv_heads, size // 2, triton.next_power_of_2(all_heads)
     _rope_backward[(programs,)](*tensors, *numbers, *heads, enable_fp_fusion=False)
     if spec.q_norm_D is None or not has_norms:
         return d_qkv_TX, None, None
-    d_q_norm_D, d_k_norm_D = parts_K2D.sum(0).to(spec.q_norm_D.dtype).unbind()
+    d_q_norm_D, d_k_norm_D = partials_K2D.sum(0).to(spec.q_norm_D.dtype).unbind()
     return d_qkv_TX, d_q_norm_D, d_k_norm_D
 
 
@@ -225,7 +226,7 @@ def _launch_rope(
     if rows:
         block = triton.next_power_of_2(spec.num_heads + 2 * spec.num_kv_heads)
         page = 0 if cell_T is None else keys.shape[2]
-        turns = _turns(spec, rows)
+        turns = _rope_args(spec, rows)
         cells = turns[1] if cell_T is None else cell_T
         tensors = qkv_TX.contiguous(), *turns, q_TND, keys, values, cells
         sizes = spec.q_norm_D is not None, page, spec.num_heads, spec.num_kv_heads, size // 2, block
@@ -233,7 +234,7 @@ def _launch_rope(
     return q_TND
 
 
-def _turns(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _rope_args(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return table, positions and norms. Kernels take no None: the table replaces absent norms."""
     rope_CD = spec.rope_CD
     positions_T = spec.positions_T
@@ -245,7 +246,7 @@ def _turns(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tens
 
 
 @triton.jit
-def _unit(first, second, eps, HALF: tl.constexpr):
+def _normalize(first, second, eps, HALF: tl.constexpr):
     """Scale each head, given as its two halves, to a mean square of one."""
     square = tl.sum(first * first, 1) + tl.sum(second * second, 1)
     scale = tl.rsqrt(square / (2 * HALF) + eps)[:, None]
@@ -253,7 +254,7 @@ def _unit(first, second, eps, HALF: tl.constexpr):
 
 
 @triton.jit
-def _factors(q_norm, k_norm, head, half, HEADS: tl.constexpr):
+def _norm_weights(q_norm, k_norm, head, half, HEADS: tl.constexpr):
     """Load the norm weights that belong to each head, for one half of it."""
     q_factor = tl.load(q_norm + half).to(tl.float32)[None, :]
     k_factor = tl.load(k_norm + half).to(tl.float32)[None, :]
@@ -261,9 +262,9 @@ def _factors(q_norm, k_norm, head, half, HEADS: tl.constexpr):
 
 
 @triton.jit
-def _store(where, mask, first, second, HALF: tl.constexpr):
-    tl.store(where, first.to(where.dtype.element_ty), mask=mask)
-    tl.store(where + HALF, second.to(where.dtype.element_ty), mask=mask)
+def _store(pointer, mask, first, second, HALF: tl.constexpr):
+    tl.store(pointer, first.to(pointer.dtype.element_ty), mask=mask)
+    tl.store(pointer + HALF, second.to(pointer.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -276,7 +277,7 @@ def _rope_forward(
     head = tl.arange(0, BLOCK)
     half = tl.arange(0, HALF)
     size = 2 * HALF
-    TURNING: tl.constexpr = HEADS + GROUPS
+    ROTATED: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
     offset = head[:, None] * size + half[None, :]
     is_real = (head < ALL)[:, None]
@@ -286,47 +287,43 @@ def _rope_forward(
     x = first.to(tl.float32)
     y = second.to(tl.float32)
     if HAS_NORM:
-        x, y, _ = _unit(x, y, eps, HALF)
-        x = (x * _factors(q_norm, k_norm, head, half, HEADS)).to(first.dtype).to(tl.float32)
+        x, y, _ = _normalize(x, y, eps, HALF)
+        x = (x * _norm_weights(q_norm, k_norm, head, half, HEADS)).to(first.dtype).to(tl.float32)
         y = (
-            (y * _factors(q_norm + HALF, k_norm + HALF, head, half, HEADS))
+            (y * _norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS))
             .to(first.dtype)
             .to(tl.float32)
         )
     angle = rope + tl.load(positions + token) * size + half
     cos = tl.load(angle)[None, :]
     sin = tl.load(angle + HALF)[None, :]
-    turns = (head < TURNING)[:, None]
-    turned_x = tl.where(turns, x * cos - y * sin, first.to(tl.float32))
-    turned_y = tl.where(turns, y * cos + x * sin, second.to(tl.float32))
+    turns = (head < ROTATED)[:, None]
+    out_x = tl.where(turns, x * cos - y * sin, first.to(tl.float32))
+    out_y = tl.where(turns, y * cos + x * sin, second.to(tl.float32))
 
     if PAGE == 0:
         base = token * GROUPS * size
         stride = size
-        is_filed = True
+        is_written = True
     else:
         cell = tl.load(cells + token)
-        is_filed = cell >= 0
+        is_written = cell >= 0
         cell = tl.maximum(cell, 0)
         base = (cell // PAGE * GROUPS * PAGE + cell % PAGE) * size
         stride = PAGE * size
-    _store(
-        queries + token * HEADS * size + offset, (head < HEADS)[:, None], turned_x, turned_y, HALF
-    )
-    is_key = ((head >= HEADS) & (head < TURNING))[:, None] & is_filed
-    is_value = ((head >= TURNING) & (head < ALL))[:, None] & is_filed
+    _store(queries + token * HEADS * size + offset, (head < HEADS)[:, None], out_x, out_y, HALF)
+    is_key = ((head >= HEADS) & (head < ROTATED))[:, None] & is_written
+    is_value = ((head >= ROTATED) & (head < ALL))[:, None] & is_written
     group = head - HEADS
-    _store(keys + base + group[:, None] * stride + half[None, :], is_key, turned_x, turned_y, HALF)
-    group = head - TURNING
-    _store(
-        values + base + group[:, None] * stride + half[None, :], is_value, turned_x, turned_y, HALF
-    )
+    _store(keys + base + group[:, None] * stride + half[None, :], is_key, out_x, out_y, HALF)
+    group = head - ROTATED
+    _store(values + base + group[:, None] * stride + half[None, :], is_value, out_x, out_y, HALF)
 
 
 @triton.jit(do_not_specialize=["rows", "steps"])
 def _rope_backward(
-    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, parts, rows, eps,
-    steps,
+    d_queries, d_keys, d_values, rope, positions, q_norm, k_norm, qkv, d_qkv, partials,
+    rows, eps, steps,
     HAS_NORM: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, HALF: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -334,12 +331,12 @@ def _rope_backward(
     head = tl.arange(0, BLOCK)
     half = tl.arange(0, HALF)
     size = 2 * HALF
-    TURNING: tl.constexpr = HEADS + GROUPS
+    ROTATED: tl.constexpr = HEADS + GROUPS
     ALL: tl.constexpr = HEADS + 2 * GROUPS
     offset = head[:, None] * size + half[None, :]
     is_query = (head < HEADS)[:, None]
-    is_key = ((head >= HEADS) & (head < TURNING))[:, None]
-    is_value = ((head >= TURNING) & (head < ALL))[:, None]
+    is_key = ((head >= HEADS) & (head < ROTATED))[:, None]
+    is_value = ((head >= ROTATED) & (head < ALL))[:, None]
     q_part_x = tl.zeros([HALF], tl.float32)
     q_part_y = tl.zeros([HALF], tl.float32)
     k_part_x = tl.zeros([HALF], tl.float32)
@@ -349,7 +346,7 @@ def _rope_backward(
         is_row = token < rows
         from_q = d_queries + token * HEADS * size + offset
         from_k = d_keys + token * GROUPS * size + offset - HEADS * size
-        from_v = d_values + token * GROUPS * size + offset - TURNING * size
+        from_v = d_values + token * GROUPS * size + offset - ROTATED * size
         x = tl.load(from_q, mask=is_query & is_row, other=0.0).to(tl.float32)
         y = tl.load(from_q + HALF, mask=is_query & is_row, other=0.0).to(tl.float32)
         x += tl.load(from_k, mask=is_key & is_row, other=0.0).to(tl.float32)
@@ -357,35 +354,29 @@ def _rope_backward(
         angle = rope + tl.load(positions + token, mask=is_row, other=0) * size + half
         cos = tl.load(angle)[None, :]
         sin = tl.load(angle + HALF)[None, :]
-        back_x = x * cos + y * sin
-        back_y = y * cos - x * sin
+        d_x = x * cos + y * sin
+        d_y = y * cos - x * sin
         if HAS_NORM:
             source = qkv + token * ALL * size + offset
-            turns = (head < TURNING)[:, None] & is_row
+            turns = (head < ROTATED)[:, None] & is_row
             unit_x = tl.load(source, mask=turns, other=0.0).to(tl.float32)
             unit_y = tl.load(source + HALF, mask=turns, other=0.0).to(tl.float32)
-            unit_x, unit_y, scale = _unit(unit_x, unit_y, eps, HALF)
-            q_part_x += tl.sum(tl.where(is_query, back_x * unit_x, 0.0), 0)
-            q_part_y += tl.sum(tl.where(is_query, back_y * unit_y, 0.0), 0)
-            k_part_x += tl.sum(tl.where(is_key, back_x * unit_x, 0.0), 0)
-            k_part_y += tl.sum(tl.where(is_key, back_y * unit_y, 0.0), 0)
-            back_x *= _factors(q_norm, k_norm, head, half, HEADS)
-            back_y *= _factors(q_norm + HALF, k_norm + HALF, head, half, HEADS)
-            along = (tl.sum(back_x * unit_x, 1) + tl.sum(back_y * unit_y, 1)) / size
-            back_x = scale * (back_x - unit_x * along[:, None])
-            back_y = scale * (back_y - unit_y * along[:, None])
-        back_x += tl.load(from_v, mask=is_value & is_row, other=0.0).to(tl.float32)
-        back_y += tl.load(from_v + HALF, mask=is_value & is_row, other=0.0).to(tl.float32)
-        _store(
-            d_qkv + token * ALL * size + offset,
-            (head < ALL)[:, None] & is_row,
-            back_x,
-            back_y,
-            HALF,
-        )
+            unit_x, unit_y, scale = _normalize(unit_x, unit_y, eps, HALF)
+            q_part_x += tl.sum(tl.where(is_query, d_x * unit_x, 0.0), 0)
+            q_part_y += tl.sum(tl.where(is_query, d_y * unit_y, 0.0), 0)
+            k_part_x += tl.sum(tl.where(is_key, d_x * unit_x, 0.0), 0)
+            k_part_y += tl.sum(tl.where(is_key, d_y * unit_y, 0.0), 0)
+            d_x *= _norm_weights(q_norm, k_norm, head, half, HEADS)
+            d_y *= _norm_weights(q_norm + HALF, k_norm + HALF, head, half, HEADS)
+            projection = (tl.sum(d_x * unit_x, 1) + tl.sum(d_y * unit_y, 1)) / size
+            d_x = scale * (d_x - unit_x * projection[:, None])
+            d_y = scale * (d_y - unit_y * projection[:, None])
+        d_x += tl.load(from_v, mask=is_value & is_row, other=0.0).to(tl.float32)
+        d_y += tl.load(from_v + HALF, mask=is_value & is_row, other=0.0).to(tl.float32)
+        _store(d_qkv + token * ALL * size + offset, (head < ALL)[:, None] & is_row, d_x, d_y, HALF)
     if HAS_NORM:
-        part = parts + program * 2 * size + half
-        tl.store(part, q_part_x)
-        tl.store(part + HALF, q_part_y)
-        tl.store(part + size, k_part_x)
-        tl.store(part + size + HALF, k_part_y)
+        partial_grad = partials + program * 2 * size + half
+        tl.store(partial_grad, q_part_x)
+        tl.store(partial_grad + HALF, q_part_y)
+        tl.store(partial_grad + size, k_part_x)
+        tl.store(partial_grad + size + HALF, k_part_y)
