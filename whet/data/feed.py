@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.errors import DataError
 from whet.rng import stream
-from whet.types import Group, Json, Problem, Verdict
+from whet.types import Group, Json, Problem, Verdict, read_integer, read_number
 
 
 class EpochSampler:
@@ -311,9 +311,9 @@ class Feed:
                 "rests": dict(rests),
                 "num_passed_over": int(num),
             }:
-                self._positions = [int(str(position)) for position in positions]
-                self._rates = {id: float(str(rate)) for id, rate in rates.items()}
-                self._rests = {id: int(str(count)) for id, count in rests.items()}
+                self._positions = [read_integer(position) for position in positions]
+                self._rates = {id: read_number(rate) for id, rate in rates.items()}
+                self._rests = {id: read_integer(count) for id, count in rests.items()}
                 self._num_passed_over = num
             case _:
                 reason = "does not say where the problems stand"

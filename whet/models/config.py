@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
-from whet.types import Json
+from whet.types import Json, read_integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ def _read_window(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
             )
         return None
     count = _int(row, "num_hidden_layers")
-    first = 0 if family == "mistral" else int(str(row.get("max_window_layers", 28)))
+    first = 0 if family == "mistral" else read_integer(row.get("max_window_layers", 28))
     types = row.get("layer_types") or [
         "sliding_attention" if index >= first else "full_attention" for index in range(count)
     ]

@@ -37,7 +37,7 @@ from whet.store.files import read_json, write_json
 from whet.store.run import Lock, RunStore
 from whet.toml import Table, flatten, merge
 from whet.track.progress import console
-from whet.types import Json
+from whet.types import Json, read_number
 from whet.user_code import find_references, hash_code
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
@@ -248,7 +248,7 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
 
 def _sum_earlier_seconds(before: Mapping[str, Json], metrics: Path) -> float:
     """Sum the seconds of earlier attempts; a killed one lasted until its last written metric."""
-    spent = float(str(before.get("spent", 0.0)))
+    spent = read_number(before.get("spent", 0.0))
     began = before.get("began")
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)

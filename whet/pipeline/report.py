@@ -29,7 +29,7 @@ from whet.store.run import RunStore
 from whet.tasks.base import solvable
 from whet.tasks.registry import build_task
 from whet.track.metrics import TIMES
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Rollout, read_number
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.SHARE),
@@ -227,4 +227,4 @@ def _eval_name(name: str, stage: EvalConfig) -> str:
 
 def _seconds(folder: Path) -> float:
     facts = read_json(RunStore.view(folder).stage_file)
-    return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
+    return read_number(facts["seconds"]) if isinstance(facts, dict) else 0.0

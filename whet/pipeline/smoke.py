@@ -31,7 +31,7 @@ from whet.tasks.generated import NUM_LEVELS, Generator
 from whet.tasks.registry import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split, content_id
+from whet.types import SPLITS, Group, Json, Problem, Split, content_id, read_integer
 
 CAPS: Mapping[str, int] = {
     "steps": 3,
@@ -167,7 +167,7 @@ def _changes(stage: Table, target: Path) -> Iterator[tuple[str, Json]]:
         yield key, REPLACED[key]
     if stage["kind"] == "make":
         for split, most in NUM_MADE.items():
-            yield f"most.{split}", min(most, int(str(values.get(f"most.{split}", most))))
+            yield f"most.{split}", min(most, read_integer(values.get(f"most.{split}", most)))
     if levels := [
         key for key in values if re.fullmatch(r"curriculum\.stages\.\d+\.min_level", key)
     ]:

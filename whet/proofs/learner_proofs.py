@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whet.algos import algorithm, losses
 from whet.algos.losses import KlEstimator, TokenTerms
-from whet.algos.objectives import Objective, policy_objective
+from whet.algos.objectives import Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, WeightsName
 from whet.algos.settings import AlgoConfig
 from whet.data.examples import Example, to_batch
@@ -25,7 +25,7 @@ from whet.proofs.base import Measurement, find_worst
 from whet.rng import stream
 from whet.train import learner as learner_module
 from whet.train import rl_step
-from whet.train.learner import LocalLearner, divide, score_batch
+from whet.train.learner import LocalLearner, score_batch
 from whet.train.optim import TrainConfig
 from whet.types import Group, Role, Rollout
 
@@ -64,9 +64,9 @@ def measure_targets() -> Measurement:
     for tokens in MICRO_TOKENS:
         seen: list[int] = []
 
-        def loss(terms: TokenTerms, seen: list[int] = seen) -> tuple[Tensor, dict[str, Tensor]]:
+        def loss(terms: TokenTerms, seen: list[int] = seen) -> TokenLoss:
             seen.append(len(terms.logprob_M))
-            return 0.0 * terms.logprob_M, {}
+            return TokenLoss(0.0 * terms.logprob_M, {})
 
         learner = LocalLearner(model, TrainConfig(micro_tokens=tokens), steps=1)
         learner.accumulate(examples, Objective(loss=loss))
@@ -144,7 +144,7 @@ def measure_ratio() -> Measurement:
     for name in names:
         algo = algorithm.build_algorithm(AlgoConfig(name=name), max_tokens=16)
         weighed = learner_module.weigh(examples, algo.weights)
-        metrics = divide(learner.accumulate(weighed, algo.objective))
+        metrics = learner.accumulate(weighed, algo.objective).means
         learner.discard()
         gap_by_name[name] = abs(metrics["policy/ratio"] - 1) + metrics["policy/step_kl"]
         if PRESETS[name].surrogate == "clip":
@@ -254,9 +254,8 @@ def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
 def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
     """Return the expected gradient of the KL penalty: that of an objective without advantages."""
     logprob_V = theta_V.log_softmax(0)
-    loss_V, _ = policy_objective(cfg).loss(
-        _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
-    )
+    terms = _terms(logprob_V, torch.zeros_like(logprob_V), reference_V)
+    loss_V = policy_objective(cfg).loss(terms).loss
     return _kl_gradient((logprob_V.exp().detach() * loss_V).sum(), theta_V)
 
 
@@ -276,7 +275,8 @@ def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tens
     examples, _ = rl_step.credit(selection, examples, algo, {})
     shares = learner_module.weigh(examples[:2], algo.weights)
     advantage_M = torch.tensor(np.array([np.float64(example.advantage) for example in examples]))
-    loss_M, _ = algo.objective.loss(_terms(logprob_V[tokens], advantage_M, reference_V[tokens]))
+    terms = _terms(logprob_V[tokens], advantage_M, reference_V[tokens])
+    loss_M = algo.objective.loss(terms).loss
     chance_M = logprob_V.detach()[tokens].view(-1, 2).sum(1).exp().repeat_interleave(2)
     return _kl_gradient((chance_M * shares[0].weight * loss_M).sum(), theta_V)
 

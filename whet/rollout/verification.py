@@ -34,7 +34,7 @@ def mark_verifier(judged: Sequence[Group]) -> list[Group]:
 def with_steps(
     solved: Sequence[Group], judged: Sequence[Group], judge: Verify, chat: ChatFormat
 ) -> list[Group]:
-    """Give solutions their judged steps, each of K worth ±1 / K, averaged over verifications.
+    """Give solutions their judged steps, worth ±1 over their number, averaged over verifications.
 
     `chat` is the generator's. A solution without a readable verification has no steps.
     """
