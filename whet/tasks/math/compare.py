@@ -9,13 +9,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from whet.tasks.math import tree
-from whet.tasks.math.numeric import MathConfig, is_rounding, ratio_sign, same_scalar, to_float
-from whet.tasks.math.tree import INFINITY, Node, is_name
+from whet.tasks.math.numeric import (
+    MathConfig,
+    is_rounding,
+    ratio_sign,
+    same_scalar,
+    same_value,
+    to_float,
+)
+from whet.tasks.math.tree import INFINITY, Node, NotMathError, is_name
 
 MAX_ITEMS = 64
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
 _OPAQUE = ("lim", "sum", "prod", "int")
+_DIFFERENCE = "difference"
+"""A set without another where neither is known."""
 _EMPTY = tree.symbol("∅")
 _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
@@ -23,10 +32,17 @@ _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_IN
 
 def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
-    if gold == answer:
-        return True
+    try:
+        return gold == answer or _same(gold, answer, rules)
+    except NotMathError:  # numbers beyond the limits, or a division by what turns out to be zero
+        return False
+
+
+def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
+    if gold.name == answer.name == _DIFFERENCE:
+        return _same_in_order(gold.args, answer.args, rules)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
@@ -38,7 +54,9 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
     are_assignments = _is_assignment(gold) and _is_assignment(answer)
     if are_assignments and _names_agree(gold.args[0], answer.args[0]):
         return same(gold.args[-1], answer.args[-1], rules)
-    if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
+    has_unknowns = tree.symbols(gold) and tree.symbols(answer)
+    are_pairs = len(gold.args) == 2 and len(answer.args) == 2
+    if has_unknowns and are_pairs and _same_pair(gold, answer):
         return True
     gold_set = _solution_set(gold)
     answer_set = _solution_set(answer)
@@ -57,10 +75,18 @@ def _names_agree(a: Node, b: Node) -> bool:
 def _same_pair(gold: Node, answer: Node) -> bool:
     """Compare two equations, or two inequalities, by their difference of sides."""
     left, right = (tree.add(side.args[0], tree.negative(side.args[1])) for side in (gold, answer))
+    if _is_solved(gold) and not (same_value(left, right) or same_value(left, tree.negative(right))):
+        return False  # x = 4 is not given by 6x = 24
     sign = ratio_sign(left, right)
     if gold.name == answer.name:
         return sign == 1 or (sign == -1 and gold.name in ("=", "!="))
     return sign == -1 and _FLIPPED[answer.name] == gold.name
+
+
+def _is_solved(relation: Node) -> bool:
+    """Whether a relation is between one unknown and a constant."""
+    sides = [side for side in relation.args if tree.symbols(side)]
+    return len(sides) == 1 and sides[0].kind == "symbol"
 
 
 def _same_chain(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -127,10 +153,16 @@ def _same_sequence(gold: Node, answer: Node, rules: MathConfig) -> bool:
         return _same_in_any_order(gold.args, answer.args, rules, is_set=has_groups)
     if len(names) > 1 and (_has_one_name(gold) or _has_one_name(answer)):
         return False  # x = 1 or x = 2 is no point (1, 2)
+    is_pair = len(gold.args) == len(answer.args) == 2
+    is_bare_interval = "" in names and ("[]" in names or _has_infinity(gold))
     is_other_interval = len(names) > 1 and (
-        bool(names & {"{}", "[)", "(]"}) or (len(gold.args) == 2 and "" not in names)
+        bool(names & {"{}", "[)", "(]"}) or (is_pair and ("" not in names or is_bare_interval))
     )
     return not is_other_interval and _same_in_order(gold.args, answer.args, rules)
+
+
+def _has_infinity(node: Node) -> bool:
+    return "∞" in tree.names(node)
 
 
 def _has_one_name(side: Node) -> bool:
@@ -224,7 +256,7 @@ def _components(node: Node) -> list[Node]:
         whole, points = node.args
         is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
         if whole not in _REALS or not is_known:
-            return [node]
+            return [node._replace(name=_DIFFERENCE)]
         numbers = sorted(set(points.args), key=lambda part: part.value)
         ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
         return [tree.seq("()", pair) for pair in ends]

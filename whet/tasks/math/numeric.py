@@ -2,7 +2,9 @@
 
 Rationals are compared exactly, the rest by evaluation at random points. Unknowns take random
 positive values, the same for the same name; forty agreeing digits at three points are taken as
-equality. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
+equality, with as many more as the smallest term of a sum is below the largest. Where floors,
+factorials and the like make whole numbers matter, there are more points, and unknowns such as n are
+whole. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
 """
 
 import functools
@@ -25,6 +27,11 @@ NUM_POINTS = 3
 _SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
 """How far from zero the unknowns are at each point: large so that floors differ, small for narrow
 domains."""
+_STEPS = range(100, 161)
+"""The points for expressions that jump; their number is a prime."""
+_JUMPS = frozenset(("floor", "ceil", "mod", "gcd", "lcm", "factorial", "binom"))
+_WHOLE_NAMES = frozenset("jklmnKLMN")
+"""Unknowns that are whole numbers at those points."""
 MAX_LOG2 = 200_000.0
 """Values beyond two to this power, or below its inverse, are not computed."""
 MAX_FACTORIAL = 5000
@@ -35,10 +42,14 @@ _LARGE_C = tree.symbol("C")
 _SMALL_C = tree.symbol("c")
 
 _CONTEXT = mp.clone()
-_CONTEXT.dps = 50
+DIGITS = 50
+MIN_SPREAD = 24
+"""Terms of a sum closer than this, as a power of two, need no more digits."""
+MAX_DIGITS = 6000
+"""Where more would be needed to tell two values apart, they are not compared."""
+_CONTEXT.dps = DIGITS
 _TOLERANCE = _CONTEXT.mpf(10) ** -38
-_TINY = _CONTEXT.mpf(10) ** -46
-_KNOWN = {"π": +_CONTEXT.pi, "e": +_CONTEXT.e, "i": _CONTEXT.mpc(0, 1)}
+_KNOWN = {"π": _CONTEXT.pi, "e": _CONTEXT.e, "i": _CONTEXT.mpc(0, 1)}
 Number: TypeAlias = mpmath.mpf
 """A real or complex number of mpmath, which has no types of its own."""
 
@@ -61,6 +72,9 @@ class MathConfig(Config):
     """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
     names: Literal["drop", "keep"] = "drop"
     """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
+    echo: Literal["wrong", "right"] = "wrong"
+    """What a formula of the prompt is that is handed back instead of worked out, where its value is
+    right: 23 + 4 for 27."""
     rounded_digits: int = 6
     """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
     it never does."""
@@ -196,13 +210,16 @@ def same_value(a: Node, b: Node) -> bool | None:
     complex_results = []
     has_unknowns = bool(tree.symbols(a) | tree.symbols(b))
     has_one_abs = tree.has_call(a, "abs") != tree.has_call(b, "abs")
-    num_needed = len(_SCALES) if has_one_abs else NUM_POINTS
-    for point in range(len(_SCALES)):
+    is_stepped = has_unknowns and (_has_jumps(a) or _has_jumps(b))
+    points = _STEPS if is_stepped else range(len(_SCALES))
+    num_needed = len(points) if has_one_abs or is_stepped else NUM_POINTS
+    for point in points:
         try:
-            is_equal = _is_close(value(a, point), value(b, point))
-            if not has_unknowns:
-                return is_equal
-            is_real = _is_real(a, point) and _is_real(b, point)
+            with _CONTEXT.workdps(_num_digits(point, a, b)):
+                is_equal = _is_close(value(a, point), value(b, point))
+                if not has_unknowns:
+                    return is_equal
+                is_real = _is_real(a, point) and _is_real(b, point)
         except NoValueError:
             continue
         if not is_real:
@@ -218,6 +235,39 @@ def same_value(a: Node, b: Node) -> bool | None:
     return all(complex_results) if complex_results else None
 
 
+def _has_jumps(node: Node) -> bool:
+    """Whether a node has floors, factorials and the like, or powers such as (-1)^n."""
+    return any(
+        part.name in _JUMPS if part.kind == "call" else part.args[0].value < 0
+        for part in tree.walk(node)
+        if part.kind in ("call", "pow")
+    )
+
+
+def _num_digits(point: int, *nodes: Node) -> int:
+    """Count the digits that show the smallest term of each sum, and each small argument."""
+    num_bits = 0
+    for part in (part for node in nodes for part in tree.walk(node) if part.args):
+        sizes = []
+        for child in part.args:
+            try:
+                size = abs(value(child, point))
+            except NoValueError:
+                continue
+            if size:
+                sizes.append(int(_CONTEXT.mag(size)))
+        if part.kind == "add" and sizes:
+            num_bits = max(num_bits, max(sizes) - min(sizes))
+        elif part.kind in ("pow", "call") and sizes:
+            num_bits = max(num_bits, -2 * min(sizes))
+    if num_bits <= MIN_SPREAD:
+        return DIGITS
+    num_digits = DIGITS + int(num_bits * 0.302) + 1
+    if num_digits > MAX_DIGITS:
+        raise NoValueError("terms too far apart")
+    return num_digits
+
+
 def _is_real(node: Node, point: int) -> bool:
     parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
     return all(_CONTEXT.im(value(part, point)) == 0 for part in parts)
@@ -228,15 +278,16 @@ def ratio_sign(a: Node, b: Node) -> int:
     ratios = []
     for point in range(len(_SCALES)):
         try:
-            left = value(a, point)
-            right = value(b, point)
+            with _CONTEXT.workdps(_num_digits(point, a, b)):
+                left = value(a, point)
+                right = value(b, point)
+                if min(abs(left), abs(right)) < _limit(4):
+                    return 0
+                ratios.append(left / right)
+                if not _is_close(ratios[0], ratios[-1]):
+                    return 0
         except NoValueError:
             continue
-        if abs(right) < _TINY or abs(left) < _TINY:
-            return 0
-        ratios.append(left / right)
-        if not _is_close(ratios[0], ratios[-1]):
-            return 0
         if len(ratios) == NUM_POINTS:
             real = _CONTEXT.re(ratios[0])
             if abs(_CONTEXT.im(ratios[0])) > abs(real) * _TOLERANCE:
@@ -247,7 +298,12 @@ def ratio_sign(a: Node, b: Node) -> int:
 
 def _is_close(left: Number, right: Number) -> bool:
     size = max(abs(left), abs(right))
-    return bool(abs(left - right) <= max(size * _TOLERANCE, _TINY if size < 1 else 0))
+    return bool(abs(left - right) <= max(size * _limit(12), _limit(4) if size < 1 else 0))
+
+
+def _limit(num_spare: int) -> Number:
+    """Give the size of what the last digits but `num_spare` of the precision in use can show."""
+    return _CONTEXT.mpf(10) ** (num_spare - _CONTEXT.dps)
 
 
 def to_float(node: Node) -> float:
@@ -264,9 +320,13 @@ def _constant(node: Node) -> Number:
     return value(node, 0)
 
 
-@functools.lru_cache(1 << 14)
 def value(node: Node, point: int) -> Number:
-    """Evaluate with the unknowns at their values of this point."""
+    """Evaluate with the unknowns at their values of this point, at the precision in use."""
+    return _value(node, point, _CONTEXT.dps)
+
+
+@functools.lru_cache(1 << 14)
+def _value(node: Node, point: int, num_digits: int) -> Number:
     try:
         number = _evaluate(node, point)
     except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
@@ -282,7 +342,7 @@ def _evaluate(node: Node, point: int) -> Number:
     if node.kind == "symbol":
         if node.name in ("∞", "∅"):
             raise NoValueError(node.name)
-        return _KNOWN[node.name] if node.name in _KNOWN else _at_random(node.name, point)
+        return +_KNOWN[node.name] if node.name in _KNOWN else _at_random(node.name, point)
     if node.kind == "call":
         return _call(node, point)
     if node.kind not in ("add", "mul", "pow"):
@@ -295,8 +355,12 @@ def _evaluate(node: Node, point: int) -> Number:
 
 def _at_random(name: str, point: int) -> Number:
     """Give a name a value away from zero, mostly positive so that roots and logarithms are real."""
+    if point in _STEPS and name in _WHOLE_NAMES:
+        step = 1 + derive(0, "math", name) % (len(_STEPS) - 1)
+        return _CONTEXT.mpf(1 + point * step % len(_STEPS))
     fraction = _CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
-    return _SCALES[point] * (_CONTEXT.mpf(1) / 3 + fraction)
+    scale = _SCALES[point % len(_SCALES)]
+    return scale * (_CONTEXT.mpf(1) / 3 + fraction)
 
 
 def _power(base: Number, exponent: Number) -> Number:

@@ -117,13 +117,14 @@ class Reading(NamedTuple):
 
 
 @lru_cache(1 << 14)
-def readings(text: str) -> tuple[Reading, ...]:
+def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     """Read an answer in every way it can be meant; empty where it is not mathematics.
 
-    `1,234` is a number and also a list.
+    `1,234` is a number and also a list. A `literal` reading works nothing out: its numerals above
+    one are symbols, so that 23 + 4 is 4 + 23 but not 27.
     """
     plain = normal(text)
-    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1])):
+    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1], literal=literal)):
         return result
     if _REAL_WORDS.fullmatch(wording(plain)):
         return (Reading(_ALL_REALS, ()),)
@@ -144,7 +145,7 @@ def readings(text: str) -> tuple[Reading, ...]:
     for join in (None, False, True):
         try:
             pieces, is_ambiguous = tokens(plain, join_thousands=join)
-            parser = Parser(pieces)
+            parser = Parser(pieces, literal=literal)
             results.append(Reading(parser.answer(), (*parser.units, *units)))
         except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
             is_ambiguous = "," in plain
@@ -161,8 +162,9 @@ class Parser:
     relation, `is_before_condition` before the bar of a set.
     """
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], *, literal: bool = False) -> None:
         self.tokens = tokens
+        self.literal = literal
         self.position = 0
         self.num_bars = 0
         self.units: list[str] = []
@@ -528,7 +530,10 @@ class Parser:
             return self.bracket()
         if is_digit and kind == "number" and len(text) > 1 and text[0].isdigit():
             self.tokens[self.position] = Token("number", text[1:], False)
-            return tree.number(int(text[0]))
+            return self._numeral(Fraction(int(text[0])))
+        if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
+            self.position += 1
+            return self._numeral(*decimal(text))
         if token in _SIGNS:
             self.position += 1
             argument = self.descend(self.argument)
@@ -560,22 +565,26 @@ class Parser:
         kind, text = self.peek()
         if "." in digits:
             if kind == "text" and self.tokens[self.position].detail in ("overline", "bar", "dot"):
-                return tree.number(repeating_decimal(digits, self.take().text))
+                return self._numeral(repeating_decimal(digits, self.take().text))
             if kind == "command" and text in ("ldots", "dots", "cdots"):
                 self.position += 1
-                return tree.number(repeating_decimal(digits))
+                return self._numeral(repeating_decimal(digits))
         if digits.isdigit():
             if (kind, text) == ("command", "frac") and self._is_mixed_number():
                 self.position += 1
-                return tree.add(tree.number(value), self._fraction())
+                return tree.add(self._numeral(value), self._fraction())
             is_spaced = kind == "number" and self.tokens[self.position].is_spaced
             if is_spaced and self.peek(1) == ("sign", "/"):
                 self.position += 2
                 bottom = self.take().text
                 if text.isdigit() and bottom.isdigit() and int(bottom[:50]) > 0:
-                    return tree.number(value + decimal(text)[0] / decimal(bottom)[0])
+                    return self._numeral(value + decimal(text)[0] / decimal(bottom)[0])
                 raise NotMathError("two numbers side by side")
-        return tree.number(value, num_digits)
+        return self._numeral(value, num_digits)
+
+    def _numeral(self, value: Fraction, num_digits: int = 0) -> Node:
+        is_symbol = self.literal and value not in (0, 1)
+        return tree.symbol(f"{value}") if is_symbol else tree.number(value, num_digits)
 
     def _is_mixed_number(self) -> bool:
         r"""Whether the `\frac` that follows holds only digits."""
@@ -660,7 +669,7 @@ class Parser:
         while self.peek() in _SCRIPTS:
             bounds.append(self.take().text + "".join(self._group()))
         body = self.term()
-        written_out = _write_out(name, " ".join(bounds), body)
+        written_out = None if self.literal else _write_out(name, " ".join(bounds), body)
         return written_out or tree.call(name, *map(tree.symbol, bounds), body)
 
     def _group(self) -> list[str]:
@@ -699,7 +708,7 @@ class Parser:
         if token.detail in words.VECTORS:
             return self._symbol(f"{words.VECTORS[token.detail]} {content}")
         if bare.isdigit() and len(bare) < 50:
-            return tree.number(int(bare))
+            return self._numeral(Fraction(int(bare)))
         if len(bare) == 1 and bare.isalpha():
             return self._symbol(bare)
         if len(bare) > 1 and bare.lower() in words.CONSTANT_WORDS:

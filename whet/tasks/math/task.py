@@ -2,8 +2,11 @@
 
 A problem holds the reference in `answer`. Its `payload` may hold `answers`, a list of references of
 which any one is right; `tolerance`, a relative one, and `error`, an absolute one, where the problem
-asks for an approximate number; and `percent`, `units`, `order`, `names` to replace the setting of
-the same name for this problem alone. Problems come from files.
+asks for an approximate number; and `percent`, `units`, `order`, `names`, `echo` to replace the
+setting of the same name for this problem alone. Problems come from files.
+
+What a response makes the grader raise is a wrong answer with the part `raised` 1; a reference that
+cannot be graded leaves it unscored.
 """
 
 import importlib
@@ -11,6 +14,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -20,29 +24,25 @@ from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
+from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.lexer import exact, normal, time_of, wording
+from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
 from whet.tasks.math.numeric import MathConfig, same_value
 from whet.tasks.math.parser import Reading, readings
-from whet.tasks.math.tree import Node
+from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import UNIT_NAMES, is_remark
-from whet.text.final_answer import find_boxes, find_formulas
+from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
 MAX_SHOWN = 500
 MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
-_OWN_RULES = ("percent", "units", "order", "names", "tolerance", "error")
+_OWN_RULES = ("percent", "units", "order", "names", "echo", "tolerance", "error")
 """What a problem's payload may set for itself."""
 
 _STATES_ANSWER = re.compile(
     r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
 )
-_OPERATION = re.compile(
-    r"(?<!^)[-+*/^!]"
-    r"|\\(?:frac|sqrt|cdot|times|div|binom|log|ln|sin|cos|tan|sum|prod|int|lim)(?![a-z])"
-)
-_FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")
 _DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
 _TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
 _WRAPPED_LETTER = re.compile(
@@ -85,11 +85,24 @@ class Math(FileTask):
         golds = references(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
+        rules = self.rules(problem)
+        try:
+            return self._grade(problem, golds, rules, text)
+        except Exception as error:  # Model text: whatever it makes the grader raise is no answer.
+            fault = f"{type(error).__name__}: {error}"[:MAX_SHOWN]
+        try:
+            for gold in golds:
+                is_same(gold, gold + ".", rules)
+        except Exception:
+            return _score(Verdict.UNSCORED, None, f"the reference cannot be graded: {fault}")
+        score = _score(Verdict.WRONG, None, f"the grader raised {fault}")
+        return replace(score, parts={**score.parts, "raised": 1.0})
+
+    def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
         short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
-        if any(wording(gold) == wording(text) != "" for gold in short):
+        if any(same_wording(gold, text) for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
         span = find_answer(text)
-        rules = self.rules(problem)
         answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
@@ -101,7 +114,7 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
-        elif is_echo(answer, golds, "\n".join(message.content for message in problem.prompt)):
+        elif rules.echo == "wrong" and is_echo(answer, golds, _prompt_text(problem)):
             fault = "the question again, not worked out"
         else:
             return _score(Verdict.CORRECT, answer, "the same as the reference")
@@ -136,6 +149,10 @@ def references(problem: Problem) -> list[str]:
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
 
+def _prompt_text(problem: Problem) -> str:
+    return "\n".join(message.content for message in problem.prompt)
+
+
 def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
     return Score(
         verdict=verdict,
@@ -152,29 +169,6 @@ def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
     if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
         return False
     return wording(gold) != wording(answer) and is_same(gold, plain[middle + 1 :], rules)
-
-
-def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
-    """Whether an answer is a formula of the prompt, neither worked out nor written as a reference.
-
-    >>> is_echo("23+4", ["27"], "Compute $23+4$."), is_echo("x+1", ["x+1"], "Is it $x+1$ or $x-1$?")
-    (True, False)
-    """
-    plain = normal(answer)
-    if not _OPERATION.search(plain):
-        return False
-    value = exact(plain)
-    written = _FRACTION.fullmatch(plain)
-    if written and value is not None and value.denominator == int(written[1] or written[2]):
-        return False  # a fraction in its lowest terms needs no work
-    bare = _without_spaces(plain)
-    if any(_without_spaces(normal(gold)) == bare for gold in golds):
-        return False
-    return any(_without_spaces(normal(formula.text)) == bare for formula in find_formulas(prompt))
-
-
-def _without_spaces(text: str) -> str:
-    return "".join(text.split()).rstrip("=?")
 
 
 def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
@@ -208,18 +202,33 @@ def _core(text: str) -> str:
 
 @lru_cache(1 << 14)
 def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
-    if wording(gold) == wording(answer):
-        return wording(gold) != ""
+    if same_wording(gold, answer):
+        return True
     gold_time = time_of(gold)
     answer_time = time_of(answer)
     if gold_time is not None and answer_time is not None:
         return gold_time == answer_time
     golds = readings(gold)
     answers = readings(answer)
+    if any(_is_statement(one.node) for one in golds) and any(
+        _is_statement(other.node) for other in answers
+    ):
+        return _same_statement(gold, answer, rules)
     if any(_same_reading(one, other, rules) for one in golds for other in answers):
         return True
     is_unread = not (golds and answers)
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
+
+
+def _is_statement(node: Node) -> bool:
+    """Whether a node relates constants, as 24 = 2^3 * 3 does: what it says is how it is written."""
+    return node.kind == "relation" and not tree.symbols(node)
+
+
+def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
+    golds = readings(gold, literal=True)
+    answers = readings(answer, literal=True)
+    return any(same(one.node, other.node, rules) for one in golds for other in answers)
 
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
@@ -265,11 +274,14 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     for one, other in ((gold, answer), (answer, gold)):
         if "radian" in _unit(one.units) and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
-    return any(
-        same(left, right, rules)
-        for left in _percents(gold.node, rules)
-        for right in _percents(answer.node, rules)
-    )
+    try:
+        return any(
+            same(left, right, rules)
+            for left in _percents(gold.node, rules)
+            for right in _percents(answer.node, rules)
+        )
+    except NotMathError:  # 1/0%
+        return False
 
 
 def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
