@@ -105,7 +105,7 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
     if solutions is not None and _is_collection(other):
         return same(solutions, other, rules)
     stated = None if rules.names == "keep" else _stated_value(relation)
-    if stated is None:
+    if stated is None or _contradicts_itself(relation):
         return False
     values = [stated]
     if stated is relation.args[-1] and is_rounding(relation.args[-2], stated):
@@ -114,6 +114,15 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
         same(value, other, rules) if relation is gold else same(other, value, rules)
         for value in values
     )
+
+
+def _contradicts_itself(relation: Node) -> bool:
+    """Whether a chain sets constants equal that are not, as x = 41 = 42 does."""
+    constants = [side for side in relation.args if not tree.symbols(side)]
+    parts = [part for side in constants for part in tree.walk(side)]
+    if any(part.digits or part.kind in ("call", "seq") for part in parts):
+        return False
+    return any(same_value(a, b) is False for a, b in pairwise(constants))
 
 
 def _stated_value(relation: Node) -> Node | None:
@@ -297,7 +306,7 @@ def _solution_set(relation: Node) -> Node | None:
         return None
     low, middle, high = parts
     right = _interval(low, signs[0], high, signs[1])
-    if middle.kind == "symbol":
+    if middle.kind != "call":
         return right
     if low == _NEGATIVE_INFINITY:
         return _interval(tree.negative(high), signs[1], high, signs[1])
@@ -308,6 +317,8 @@ def _solution_set(relation: Node) -> Node | None:
 def _is_bounded(node: Node) -> bool:
     if node.kind == "call" and node.name == "abs":
         node = node.args[0]
+    if node.kind == "mul":  # g(x)
+        return is_name(node) and any(part.name in ("f", "g", "h") for part in node.args)
     return node.kind == "symbol" and node.name not in tree.CONSTANTS
 
 

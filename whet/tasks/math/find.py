@@ -8,6 +8,7 @@ answer and offers another one too, or takes it back, is an answer as a whole, an
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
@@ -99,7 +100,8 @@ _ASIDE = re.compile(
 )
 """What follows says where or why, or what the answer is not, and concludes nothing."""
 _REJECTED = re.compile(
-    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b"
+    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus|at (?:most|least)|unless|if"
+    r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up))\b"
     r"|[^.;!?\n]{0,60}\b(?:is|are|was|were|be|seems?|looks?)\s+"
     r"(?:(?:clearly|also|just|surely)\s+)?"
     r"(?:wrong|incorrect|false|mistaken|not\s+(?:correct|right|true|the\s+answer))",
@@ -107,14 +109,39 @@ _REJECTED = re.compile(
 )
 """Behind a piece it says that the piece is rough, or no answer."""
 _BOUND = re.compile(
-    r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$",
+    r"(?:\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|other) than|different from"
+    r"|at (?:least|most)|up to|above|below|exceed(?:s|ing)?|(?:could|might|may) be"
+    r"|(?:anything|everything|all) but|except(?: for)?|between(?:[^,;.\n]{1,40}\band)?)"
+    rf"|(?:{CONTRACTION}|\b(?:not|never|cannot))(?: (?:be|equal|equal to|possibly|really))*)"
+    r"[\s$*(\\]*$",
     re.IGNORECASE,
 )
 """Before a number it says that the answer is another, or may be."""
+_SUPPOSED = re.compile(
+    r"(?:^|[.;:!?\n]\s*)[\s*]*(?:(?:so|but|now|and),? )?"
+    r"(?:(?:if|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless|whether|say)\b"
+    r"|[^,;.\n]{0,40}(?:\b(?:impossible|false|untrue|not true|not the case|unlikely) that"
+    rf"|(?:{CONTRACTION}|\b(?:not|never)) (?:think|believe|say|claim)\b))"
+    r"(?:(?!\bthen\b|[,;.\n]).)*$",
+    re.IGNORECASE,
+)
+"""Before a number or mark it says that what follows is a condition, or is denied."""
+_COMMENT = re.compile(
+    r"[\s*:]*(?:(?:in)?correct|right|wrong|valid|verified|confirmed|consistent|reasonable)"
+    r"(?![a-zA-Z])[^0-9\n]{0,60}$",
+    re.IGNORECASE,
+)
+"""Behind a mark it says how good the answer is, and gives none."""
+_IS_FALSE = re.compile(any_of(FALSE, DENIAL) + f"|{CONTRACTION}", re.IGNORECASE)
+_ALIGNED = re.compile(
+    r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
+)
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """A number in the last line that follows one of these is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
+_NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
+"""A thing with its number: Shop 3."""
 _FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
@@ -204,9 +231,17 @@ def _in_words(text: str) -> Span | None:
         return None
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
-    if marks := find_marks(text):
-        return None if _DENIED.match(marks[-1].text) else _in_line(marks[-1], is_first=True)
-    return _in_last_line(text)
+    marks = find_marks(text)
+    while marks and _COMMENT.match(marks[-1].text):
+        comment = marks.pop()
+        if _IS_FALSE.search(comment.text):  # what was marked before is taken back
+            return _in_last_line(text) if text[comment.end :].strip() else None
+    if not marks:
+        return _in_last_line(text)
+    is_denied = _DENIED.match(marks[-1].text) or _SUPPOSED.search(
+        text[: marks[-1].start][-MAX_GAP:]
+    )
+    return None if is_denied else _in_line(marks[-1], is_first=True)
 
 
 def _in_object(text: str) -> Span | None:
@@ -222,6 +257,8 @@ def _in_object(text: str) -> Span | None:
 
 
 def _in_last_line(text: str) -> Span | None:
+    if formula := _last_display(text):
+        return formula
     display = _DISPLAY_END.search(text, max(0, len(text) - 40))
     line = last_line(text[: display.start()] if display else text)
     if line is None:
@@ -235,6 +272,20 @@ def _in_last_line(text: str) -> Span | None:
     if word and not _NO_LAST_WORD.search(line.text):
         return cut(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
     return line if len(line.text) <= MAX_BARE else None
+
+
+def _last_display(text: str) -> Span | None:
+    """Take a formula over several lines that ends the text; of aligned lines the last."""
+    formulas = find_formulas(text)
+    if not formulas or "\n" not in formulas[-1].text.strip():
+        return None
+    formula = formulas[-1]
+    if text[formula.end :].strip(" \t\n.$*`\\)]"):
+        return None
+    if aligned := _ALIGNED.fullmatch(formula.text):
+        row = aligned[1].rstrip().removesuffix("\\\\").rpartition("\\\\")[2].replace("&", " ")
+        return replace(formula, text=row.strip())
+    return formula if readings(formula.text) else None
 
 
 def _in_line(line: Span, *, is_first: bool) -> Span | None:
@@ -253,7 +304,8 @@ def _in_line(line: Span, *, is_first: bool) -> Span | None:
     if answer is None or (answer.start, answer.end) == (line.start, line.end):
         return answer
     chosen = answer.shift(-line.start)
-    is_bound = not is_first and _BOUND.search(line.text, 0, chosen.start)
+    before = line.text[: chosen.start]
+    is_bound = _BOUND.search(before) or (not is_first and _SUPPOSED.search(before))
     is_rejected = is_bound or _REJECTED.match(line.text, chosen.end)
     return line if is_rejected or _is_hedged(line.text, chosen, len(part.text)) else answer
 
@@ -264,6 +316,8 @@ def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
     pieces = _pieces(text)
     if not is_first:
         pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
+    if is_first and _NAMED.fullmatch(text.strip(" .*")):
+        return line
     numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
     if not numeric:
         return line if is_first and normal(text) else None

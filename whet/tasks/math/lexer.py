@@ -58,12 +58,16 @@ _CHOSEN = re.compile(
     r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
 )
 """Combinations written around the letter, as in {}_{10}C_{3}."""
-_GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
+_GROUPED = re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
 _SPACES = re.compile(
     r"\\[,;:! ]|\\(?:q?quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;"
     r"|[ \t\r\n\f\v]+"
 )
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_UNIT_FRACTION = re.compile(
+    r"\\frac\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
+    r"\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
+)
 _INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
 _BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
@@ -161,7 +165,8 @@ def same_wording(a: str, b: str) -> bool:
 
 
 def _spell_out(text: str) -> str:
-    text = _trim(_LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))))
+    text = " ".join(_WORDS.sub(r" \1 ", normal(text)).split())
+    text = _trim(_LOOSE_SPACE.sub("", text))
     text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
     text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
     is_letter = len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha()
@@ -191,6 +196,7 @@ def _plain_latex(text: str) -> str:
     text = text.replace("\\\\", ROW)
     text = _SIZES.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
+    text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _NESTED.sub(r"\1", text)
     if "\\underline" in text:
         text = _UNDERLINED.sub(r"\1", text)

@@ -69,6 +69,7 @@ _CARETS = _keys("^ **")
 _SCRIPTS = _keys("_ ^")
 _NAME_ENDINGS = _keys("_ '")
 _POSTFIX = _table({"factorial": "!", "percent": r"% \%", "degree": r"\degree \circ"})
+_TRANSPOSE = _keys(r"\top") | {("name", "T"), ("text", "T")}
 _RAISED_MARKS = _keys(r"\circ \degree \prime")
 _RELATIONS = _table(
     {
@@ -95,6 +96,15 @@ _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
+CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
+_RESPELLED = (
+    (re.compile(r"(?<=[0-9}])\s?in\.?$"), " inch"),
+    (re.compile(r"(?<=[0-9}])\s?\\Omega$"), " ohm"),
+    (re.compile(r"(?<=[0-9])\s?\\mu\s?\\(text|mathrm)\s?\{\s?"), r" \\\1{micro"),
+    (re.compile(r"\b((?:year|month|day)s?) old$"), r"\1"),
+    (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
+)
+"""Units that look like something else, and a power before the index."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
 """Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
 _TRANSPOSED = re.compile(
@@ -129,7 +139,9 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     if _REAL_WORDS.fullmatch(wording(plain)):
         return (Reading(_ALL_REALS, ()),)
     plain = _TRANSPOSED.sub(r"\1", plain)
-    units = ["dollar"] if "\\$" in text else []
+    units = [name for sign, name in CURRENCIES.items() if sign in text]
+    for form, spelling in _RESPELLED:
+        plain = form.sub(spelling, plain)
     if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
         plain = match[1]
         units.insert(0, match[2])
@@ -412,7 +424,10 @@ class Parser:
                     product = tree.matrix_product(product, self.factor())
             elif sign in _OVER:
                 self.position += 1
-                if not self._unit():
+                num_units = len(self.units)
+                if self._unit():
+                    self.units.insert(num_units, "per")
+                else:
                     inverse = tree.power(self.factor(), tree.MINUS_ONE)
                     product = tree.matrix_product(product, inverse)
             elif self.accept("command", "bmod"):
@@ -452,7 +467,7 @@ class Parser:
         kind, text = self.peek(1)
         is_unit = kind in ("name", "word") and text.lower() in words.UNIT_NAMES
         if is_unit and self.peek() in (("sign", "/"), ("word", "per")):
-            self.units.append(text)
+            self.units += ["per", text]
             self.position += 2
         self.units_end = self.position
         return True
@@ -514,6 +529,9 @@ class Parser:
             if base.kind == "symbol":
                 return tree.symbol(base.name + "'")
             return tree.call("prime", base)
+        if mark in _TRANSPOSE and tree.is_matrix(base):
+            self.position += 3 if is_group else 1
+            return tree.matrix(zip(*(row.args for row in base.args), strict=True))
         exponent = self.argument()
         if self.peek() in _CARETS:
             self.position += 1
@@ -705,7 +723,7 @@ class Parser:
     def _text(self, token: Token) -> Node:
         content = token.text.strip()
         bare = content.strip("() ")
-        if token.detail in words.VECTORS:
+        if token.detail in words.VECTORS and not content.isdigit():
             return self._symbol(f"{words.VECTORS[token.detail]} {content}")
         if bare.isdigit() and len(bare) < 50:
             return self._numeral(Fraction(int(bare)))
@@ -798,4 +816,6 @@ def _is_unit_word(token: Token) -> bool:
         return False
     if text.lower() in words.UNIT_WORDS:
         return True
-    return token.is_spaced and len(text) > 3 and text.islower() and not words.is_remark(text)
+    is_plural = text[:-1].isupper() and text[-1] == "s" and len(text) > 2  # CDs
+    is_noun = len(text) > 3 and text.islower() and not words.is_remark(text)
+    return token.is_spaced and (is_plural or is_noun)

@@ -28,7 +28,7 @@ from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
 from whet.tasks.math.numeric import MathConfig, same_value
-from whet.tasks.math.parser import Reading, readings
+from whet.tasks.math.parser import CURRENCIES, Reading, readings
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import UNIT_NAMES, is_remark
 from whet.text.final_answer import find_boxes
@@ -43,12 +43,23 @@ _OWN_RULES = ("percent", "units", "order", "names", "echo", "tolerance", "error"
 _STATES_ANSWER = re.compile(
     r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
 )
-_DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
-_TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
+_DECIMAL_COMMA = re.compile(r"-?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
+_TWO_DECIMALS = re.compile(r"-?(?:0,[0-9]+|[0-9]+,[0-9]{2})")
+_LETTER_UNIT = re.compile(r"([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
+"""A number and a unit of one letter, where the reference is a number alone."""
+_NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
+_CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
+_SUBJECT = re.compile(
+    r"(?:the |this )?(?:series|sequence|integral|function|sum|limit|graph|curve|equation|system"
+    r"|statement|argument|lines?|planes?) (?:is |are )?(?=[a-z]+$)"
+)
+"""What a word of answer is said of: the series converges."""
 _WRAPPED_LETTER = re.compile(
     r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
 )
 _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
+"""Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
 _CHINESE_POWER = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
@@ -185,6 +196,16 @@ def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
         return gold == answer
     gold = _core(gold)
     answer = _core(answer)
+    is_cut = _CUT_RATIO.fullmatch(answer[-3:].lstrip()) and not gold.rstrip().endswith(":")
+    currencies = [
+        {name for sign, name in CURRENCIES.items() if sign in text} for text in (gold, answer)
+    ]
+    if is_cut or (all(currencies) and currencies[0] != currencies[1]):
+        return False
+    if left is not None:
+        number = _LETTER_UNIT.fullmatch(answer.strip(" $")) or _NUMBERED.fullmatch(answer.strip())
+        if number and exact(number[1]) == left:
+            return True
     return _is_same(gold, answer, rules) or _is_same_choice(gold, answer, rules)
 
 
@@ -203,6 +224,9 @@ def _core(text: str) -> str:
 @lru_cache(1 << 14)
 def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     if same_wording(gold, answer):
+        return True
+    predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
+    if num_subjects and same_wording(gold, predicate):
         return True
     gold_time = time_of(gold)
     answer_time = time_of(answer)
@@ -243,6 +267,8 @@ def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
         return is_same_letter and _is_same(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
     if option is None:
+        return False
+    if _SECOND_OPTION.match(option[1]):
         return False
     other = wording(answer if gold_option else gold)
     if len(other) == 1 and other.isalpha():
@@ -303,20 +329,27 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConf
     right = _unit(answer)
     if left == right or rules.units == "same":
         return left == right
-    return not left or not right or not _KNOWN_UNITS.issuperset(left + right)
+    known = (part.removeprefix("/") in _KNOWN_UNITS for part in left + right)
+    return not left or not right or not all(known)
 
 
 def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Spell a unit one way: square centimeters is cm ^2."""
+    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
     parts: list[str] = []
-    text = " ".join(words).lower().replace("/", " ")
+    below = ""
+    text = " ".join(words).replace("/", " per ")
     for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
-        if word in _POWERS:
-            parts.append(_POWERS[word])
-        elif word in ("mph", "kmh", "kph"):
-            parts += ["mi" if word == "mph" else "km", "h"]
-        elif word not in ("per", "of", "the", "unit", "units"):
-            parts.append(UNIT_NAMES.get(word, word))
+        lower = word.lower()
+        if lower == "per":
+            below = "/"
+        elif lower in _POWERS:
+            parts.append(_POWERS[lower])
+        elif lower in ("mph", "kmh", "kph"):
+            parts += ["mi" if lower == "mph" else "km", "/h"]
+        elif word in ("Mg", "MG"):
+            parts.append(below + "t")
+        elif lower not in ("of", "the", "unit", "units"):
+            parts.append(below + UNIT_NAMES.get(lower, lower))
     return tuple(sorted(parts))
 
 

@@ -199,7 +199,7 @@ def matrix(rows: Iterable[Iterable[Node]]) -> Node:
 
 def matrix_sum(a: Node, b: Node) -> Node:
     """Add two nodes, matrices cell by cell."""
-    if not (_is_matrix(a) or _is_matrix(b)):
+    if not (is_matrix(a) or is_matrix(b)):
         return add(a, b)
     left = _cells(a)
     right = _cells(b)
@@ -210,10 +210,10 @@ def matrix_sum(a: Node, b: Node) -> Node:
 
 def matrix_product(a: Node, b: Node) -> Node:
     """Multiply two nodes, of which any may be a matrix."""
-    if not (_is_matrix(a) or _is_matrix(b)):
+    if not (is_matrix(a) or is_matrix(b)):
         return mul(a, b)
-    if not _is_matrix(a) or not _is_matrix(b):
-        scale, cells = (b, a) if _is_matrix(a) else (a, b)
+    if not is_matrix(a) or not is_matrix(b):
+        scale, cells = (b, a) if is_matrix(a) else (a, b)
         return matrix([mul(scale, cell) for cell in row] for row in _cells(cells))
     left = _cells(a)
     right = _cells(b)
@@ -225,7 +225,7 @@ def matrix_product(a: Node, b: Node) -> Node:
 
 
 def matrix_negative(node: Node) -> Node:
-    return matrix_product(MINUS_ONE, node) if _is_matrix(node) else negative(node)
+    return matrix_product(MINUS_ONE, node) if is_matrix(node) else negative(node)
 
 
 def determinant(rows: Sequence[Sequence[Node]]) -> Node:
@@ -241,12 +241,12 @@ def determinant(rows: Sequence[Sequence[Node]]) -> Node:
     return add(*terms)
 
 
-def _is_matrix(node: Node) -> bool:
+def is_matrix(node: Node) -> bool:
     return node.kind == "seq" and node.name == "matrix"
 
 
 def _cells(node: Node) -> list[tuple[Node, ...]]:
-    if not _is_matrix(node):
+    if not is_matrix(node):
         raise NotMathError("a matrix and something else")
     return [row.args for row in node.args]
 
