@@ -16,7 +16,7 @@ from whet.tasks.math.lexer import normal, time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
-from whet.tasks.math.words import SCALES, UNIT_WORDS
+from whet.tasks.math.words import BOUND, COMMENT, IS_FALSE, SCALES, SUPPOSED, UNIT_WORDS
 from whet.text.final_answer import (
     CHOICE,
     CONTRACTION,
@@ -108,31 +108,6 @@ _REJECTED = re.compile(
     re.IGNORECASE,
 )
 """Behind a piece it says that the piece is rough, or no answer."""
-_BOUND = re.compile(
-    r"(?:\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|other) than|different from"
-    r"|at (?:least|most)|up to|above|below|exceed(?:s|ing)?|(?:could|might|may) be"
-    r"|(?:anything|everything|all) but|except(?: for)?|between(?:[^,;.\n]{1,40}\band)?)"
-    rf"|(?:{CONTRACTION}|\b(?:not|never|cannot))(?: (?:be|equal|equal to|possibly|really))*)"
-    r"[\s$*(\\]*$",
-    re.IGNORECASE,
-)
-"""Before a number it says that the answer is another, or may be."""
-_SUPPOSED = re.compile(
-    r"(?:^|[.;:!?\n]\s*)[\s*]*(?:(?:so|but|now|and),? )?"
-    r"(?:(?:if|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless|whether|say)\b"
-    r"|[^,;.\n]{0,40}(?:\b(?:impossible|false|untrue|not true|not the case|unlikely) that"
-    rf"|(?:{CONTRACTION}|\b(?:not|never)) (?:think|believe|say|claim)\b))"
-    r"(?:(?!\bthen\b|[,;.\n]).)*$",
-    re.IGNORECASE,
-)
-"""Before a number or mark it says that what follows is a condition, or is denied."""
-_COMMENT = re.compile(
-    r"[\s*:]*(?:(?:in)?correct|right|wrong|valid|verified|confirmed|consistent|reasonable)"
-    r"(?![a-zA-Z])[^0-9\n]{0,60}$",
-    re.IGNORECASE,
-)
-"""Behind a mark it says how good the answer is, and gives none."""
-_IS_FALSE = re.compile(any_of(FALSE, DENIAL) + f"|{CONTRACTION}", re.IGNORECASE)
 _ALIGNED = re.compile(
     r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
 )
@@ -232,15 +207,13 @@ def _in_words(text: str) -> Span | None:
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
     marks = find_marks(text)
-    while marks and _COMMENT.match(marks[-1].text):
+    while marks and COMMENT.match(marks[-1].text):
         comment = marks.pop()
-        if _IS_FALSE.search(comment.text):  # what was marked before is taken back
+        if IS_FALSE.search(comment.text):  # what was marked before is taken back
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    is_denied = _DENIED.match(marks[-1].text) or _SUPPOSED.search(
-        text[: marks[-1].start][-MAX_GAP:]
-    )
+    is_denied = _DENIED.match(marks[-1].text) or SUPPOSED.search(text[: marks[-1].start][-MAX_GAP:])
     return None if is_denied else _in_line(marks[-1], is_first=True)
 
 
@@ -305,7 +278,7 @@ def _in_line(line: Span, *, is_first: bool) -> Span | None:
         return answer
     chosen = answer.shift(-line.start)
     before = line.text[: chosen.start]
-    is_bound = _BOUND.search(before) or (not is_first and _SUPPOSED.search(before))
+    is_bound = BOUND.search(before) or (not is_first and SUPPOSED.search(before))
     is_rejected = is_bound or _REJECTED.match(line.text, chosen.end)
     return line if is_rejected or _is_hedged(line.text, chosen, len(part.text)) else answer
 
