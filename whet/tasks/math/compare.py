@@ -27,6 +27,7 @@ _DIFFERENCE = "difference"
 """A set without another where neither is known."""
 _EMPTY = tree.symbol("∅")
 _NEGATIVE_INFINITY = tree.negative(INFINITY)
+_BASIS = {letter: tree.symbol(f"vector {letter}") for letter in "ijk"}
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
@@ -38,14 +39,61 @@ def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
         return False
 
 
+def contradicts_itself(answer: Node) -> bool:
+    """Whether a chain sets constants equal that are not, as x = 41 = 42 does."""
+    chains = [part for part in tree.walk(answer) if part.kind == "relation"]
+    return any(_has_unequal_constants(chain) for chain in chains)
+
+
+def _has_unequal_constants(relation: Node) -> bool:
+    if set(relation.name.split()) != {"="}:
+        return False
+    constants = [side for side in relation.args if not tree.symbols(side)]
+    parts = [part for side in constants for part in tree.walk(side)]
+    if any(part.digits or part.kind in ("call", "seq") for part in parts):
+        return False
+    return any(same_value(a, b) is False for a, b in pairwise(constants))
+
+
 def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
     if gold.name == answer.name == _DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
+    gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
+
+
+def _read_basis(node: Node, other: Node) -> Node:
+    """Read 2i + 3j as a vector where the other side is one, as a tuple beside a tuple."""
+    if node.kind not in ("add", "mul", "symbol"):
+        return node
+    is_tuple = other.kind == "seq" and other.name in ("()", "matrix")
+    names = tree.names(node)
+    if "i" in names and names & {"j", "k"} and (is_tuple or _BASIS["i"].name in tree.names(other)):
+        for letter, unit in _BASIS.items():
+            node = tree.substitute(node, letter, unit)
+    elif not is_tuple or names.isdisjoint(unit.name for unit in _BASIS.values()):
+        return node
+    num_cells = sum(len(part.args) if part.name == "row" else 1 for part in other.args)
+    return _components_of(node, num_cells) if is_tuple else node
+
+
+def _components_of(vector: Node, num_cells: int) -> Node:
+    """Write a sum of i, j and k as a tuple; anything else stays as it is."""
+    components = []
+    for axis in _BASIS.values():
+        component = vector
+        for unit in _BASIS.values():
+            component = tree.substitute(
+                component, unit.name, tree.ONE if unit == axis else tree.ZERO
+            )
+        components.append(component)
+    total = tree.add(*map(tree.mul, components, _BASIS.values()))
+    size = 3 if num_cells != 2 or components[2] != tree.ZERO else 2
+    return tree.seq("()", components[:size]) if same_value(total, vector) else vector
 
 
 def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -105,7 +153,7 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
     if solutions is not None and _is_collection(other):
         return same(solutions, other, rules)
     stated = None if rules.names == "keep" else _stated_value(relation)
-    if stated is None or _contradicts_itself(relation):
+    if stated is None:
         return False
     values = [stated]
     if stated is relation.args[-1] and is_rounding(relation.args[-2], stated):
@@ -114,15 +162,6 @@ def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> boo
         same(value, other, rules) if relation is gold else same(other, value, rules)
         for value in values
     )
-
-
-def _contradicts_itself(relation: Node) -> bool:
-    """Whether a chain sets constants equal that are not, as x = 41 = 42 does."""
-    constants = [side for side in relation.args if not tree.symbols(side)]
-    parts = [part for side in constants for part in tree.walk(side)]
-    if any(part.digits or part.kind in ("call", "seq") for part in parts):
-        return False
-    return any(same_value(a, b) is False for a, b in pairwise(constants))
 
 
 def _stated_value(relation: Node) -> Node | None:

@@ -16,7 +16,7 @@ from whet.tasks.math.lexer import normal, time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
-from whet.tasks.math.words import BOUND, COMMENT, IS_FALSE, SCALES, SUPPOSED, UNIT_WORDS
+from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 from whet.text.final_answer import (
     CHOICE,
     CONTRACTION,
@@ -35,6 +35,7 @@ from whet.text.final_answer import (
     find_numbers,
     find_tags,
     first_sentence,
+    is_denied,
     last_line,
 )
 
@@ -99,15 +100,10 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """What follows says where or why, or what the answer is not, and concludes nothing."""
-_REJECTED = re.compile(
-    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus|at (?:most|least)|unless|if"
-    r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up))\b"
-    r"|[^.;!?\n]{0,60}\b(?:is|are|was|were|be|seems?|looks?)\s+"
-    r"(?:(?:clearly|also|just|surely)\s+)?"
-    r"(?:wrong|incorrect|false|mistaken|not\s+(?:correct|right|true|the\s+answer))",
-    re.IGNORECASE,
+_ROUGHLY = re.compile(
+    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
-"""Behind a piece it says that the piece is rough, or no answer."""
+"""Behind a piece it says that the piece is rough."""
 _ALIGNED = re.compile(
     r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
 )
@@ -213,8 +209,7 @@ def _in_words(text: str) -> Span | None:
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    is_denied = _DENIED.match(marks[-1].text) or SUPPOSED.search(text[: marks[-1].start][-MAX_GAP:])
-    return None if is_denied else _in_line(marks[-1], is_first=True)
+    return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
 
 
 def _in_object(text: str) -> Span | None:
@@ -239,7 +234,7 @@ def _in_last_line(text: str) -> Span | None:
     line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
     if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
         return None
-    if answer := _in_line(line, is_first=False):
+    if answer := _in_line(text, line, is_first=False):
         return answer
     word = _LAST_WORD.search(line.text)
     if word and not _NO_LAST_WORD.search(line.text):
@@ -249,6 +244,8 @@ def _in_last_line(text: str) -> Span | None:
 
 def _last_display(text: str) -> Span | None:
     """Take a formula over several lines that ends the text; of aligned lines the last."""
+    if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
+        return None
     formulas = find_formulas(text)
     if not formulas or "\n" not in formulas[-1].text.strip():
         return None
@@ -261,11 +258,11 @@ def _last_display(text: str) -> Span | None:
     return formula if readings(formula.text) else None
 
 
-def _in_line(line: Span, *, is_first: bool) -> Span | None:
+def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
     """Find the answer in a line: the line where it can be read, else a formula or number in it.
 
     Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    taken back is none: then the whole line stands.
+    corrected is none: then the whole line stands. One that is denied leaves an empty answer.
     """
     part = line
     if is_first:
@@ -274,13 +271,14 @@ def _in_line(line: Span, *, is_first: bool) -> Span | None:
         part = cut(line.text, 0, aside.start()).shift(line.start)
     is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
     answer = part if is_whole else _choose_piece(part, is_first=is_first)
-    if answer is None or (answer.start, answer.end) == (line.start, line.end):
+    if answer is None:
+        return None
+    end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
+    if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
+        return replace(line, text="")
+    if (answer.start, answer.end) == (line.start, line.end):
         return answer
-    chosen = answer.shift(-line.start)
-    before = line.text[: chosen.start]
-    is_bound = BOUND.search(before) or (not is_first and SUPPOSED.search(before))
-    is_rejected = is_bound or _REJECTED.match(line.text, chosen.end)
-    return line if is_rejected or _is_hedged(line.text, chosen, len(part.text)) else answer
+    return line if _is_hedged(line.text, answer.shift(-line.start), len(part.text)) else answer
 
 
 def _choose_piece(line: Span, *, is_first: bool) -> Span | None:

@@ -102,9 +102,11 @@ _RESPELLED = (
     (re.compile(r"(?<=[0-9}])\s?\\Omega$"), " ohm"),
     (re.compile(r"(?<=[0-9])\s?\\mu\s?\\(text|mathrm)\s?\{\s?"), r" \\\1{micro"),
     (re.compile(r"\b((?:year|month|day)s?) old$"), r"\1"),
+    (re.compile(r"\\hat\s?(\{\s?)?\\?([ijk])(?:math)?(?![a-z])(?(1)\s?\})"), r"\\mathbf{\2}"),
+    (re.compile(r"\\(?:mathbf|boldsymbol|bm|vec)\s?\{\s?(\\mathbf\{[ijk]\})\s?\}"), r"\1"),
     (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
 )
-"""Units that look like something else, and a power before the index."""
+"""Units that look like something else, unit vectors, and a power before the index."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
 """Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
 _TRANSPOSED = re.compile(

@@ -94,24 +94,6 @@ _COUNTED_PARTS = re.compile(
     re.IGNORECASE,
 )
 """First after a number they make another number of it."""
-BOUND = re.compile(
-    r"(?:\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|other) than|different from"
-    r"|at (?:least|most)|up to|above|below|exceed(?:s|ing)?|(?:could|might|may) be"
-    r"|(?:anything|everything|all) but|except(?: for)?|between(?:[^,;.\n]{1,40}\band)?)"
-    rf"|(?:{CONTRACTION}|\b(?:not|never|cannot))(?: (?:be|equal|equal to|possibly|really))*)"
-    r"[\s$*(\\]*$",
-    re.IGNORECASE,
-)
-"""Before a number it says that the answer is another, or may be."""
-SUPPOSED = re.compile(
-    r"(?:^|[.;:!?\n]\s*)[\s*]*(?:(?:so|but|now|and),? )?"
-    r"(?:(?:if|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless|whether|say)\b"
-    r"|[^,;.\n]{0,40}(?:\b(?:impossible|false|untrue|not true|not the case|unlikely) that"
-    rf"|(?:{CONTRACTION}|\b(?:not|never)) (?:think|believe|say|claim)\b))"
-    r"(?:(?!\bthen\b|[,;.\n]).)*$",
-    re.IGNORECASE,
-)
-"""Before a number or mark it says that what follows is a condition, or is denied."""
 COMMENT = re.compile(
     r"[\s*:]*(?:(?:in)?correct|right|wrong|valid|verified|confirmed|consistent|reasonable)"
     r"(?![a-zA-Z])[^0-9\n]{0,60}$",
