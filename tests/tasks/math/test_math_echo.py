@@ -47,6 +47,12 @@ def grade(gold: str, prompt: str, text: str) -> tuple[Verdict, str]:
             r"\boxed{\log_6\frac{1}{36}}",
         ),
         ("4,9", "Work out $2^2, 3^2$.", r"\boxed{(2^2, 3^2)}"),
+        ("x^2+2x+1", "Expand $(x+1)^2$.", r"\boxed{(x+1)(1+x)}"),
+        ("144", "What is 12 times 12?", r"\boxed{12^2}"),
+        (r"5\sqrt{2}", r"Simplify $\sqrt{50}$.", r"\boxed{50^{1/2}}"),
+        ("44", r"Evaluate $\lfloor\sqrt{2023}\rfloor$.", r"\boxed{\lfloor 2023^{1/2}\rfloor}"),
+        ("5", "Find gcd(10, 35).", r"\boxed{\gcd(35,10)}"),
+        ("5050", r"Compute $\sum_{k=1}^{100} k$.", r"\boxed{\sum_{n=1}^{100} n}"),
     ],
 )
 def test_the_expression_of_the_question_is_no_answer(gold: str, prompt: str, text: str) -> None:
@@ -54,6 +60,7 @@ def test_the_expression_of_the_question_is_no_answer(gold: str, prompt: str, tex
 
 
 SPELLINGS = ["23+4", "(23+4)", "x=23+4", "4+23", "23+4+0", r"1\cdot(23+4)", r"\frac{2(23+4)}{2}"]
+SPELLINGS += ["|23+4|", r"\lfloor 4+23\rfloor", r"\sqrt{(23+4)^2}", "23-(-4)"]
 
 
 @pytest.mark.parametrize("prompt", ["Compute $23+4$.", "What is 23 + 4?", "Work out $y=4+23$."])
@@ -102,6 +109,8 @@ def test_formulas_of_real_prompts_solve_no_problem(name: str) -> None:
         ("0.5", r"Which is larger, $\frac{1}{2}$ or $\frac{1}{3}$?", r"\boxed{\frac{1}{2}}"),
         ("x^2-1", "Which is even, $x^2 - 1$ or $x^3$?", r"\boxed{x^2-1}"),
         ("12", "Is it $12$ or $13$?", r"\boxed{12}"),
+        ("x^2", r"Simplify $x\cdot x$.", r"\boxed{x^2}"),
+        ("5", "What is $|-5|$?", r"\boxed{5}"),
         ("1+x", r"Simplify $\frac{(x+1)^2}{x+1}$.", r"\boxed{x+1}"),
     ],
 )

@@ -2,7 +2,8 @@
 
 Formulas are compared as mathematics with nothing worked out: numbers above one are as good as
 unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
-one. An answer that is shorter than the formula it equals is work, and so is one that is written as
+one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
+or rounding around the whole. An answer that is shorter than the formula it equals is work, and so is one that is written as
 the reference is.
 """
 
@@ -21,7 +22,7 @@ MAX_FORMULAS = 200
 _FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")
 _UNMARKED = re.compile(
     r"(?:(?:\\[A-Za-z]+|[0-9]+(?:[.,][0-9]+)*|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
-    r"|sqrt|sin|cos|tan|log|ln|[-+*/^=<>()\[\]{}|!_%−×÷·√π²³≤≥])\s*)+"
+    r"|(?:gcd|lcm)\s?\([0-9, ]+\)|sqrt|sin|cos|tan|log|ln|[-+*/^=<>()\[\]{}|!_%−×÷·√π²³≤≥])\s*)+"
 )
 """A run of signs, numbers and single letters in plain text."""
 _SPOKEN = {" times ": " * ", " plus ": " + ", " minus ": " - ", " divided by ": " / "}
@@ -29,6 +30,11 @@ _DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 _ARTICLE = re.compile(r"^[aAI]\s+")
 _FRAME = re.compile(r"[\s(){}\[\]*]|\\(?:cdot|times|left|right)(?![a-zA-Z])")
 _FLIPPED = str.maketrans("<>", "><")
+_INDEX = re.compile(r"_\{([a-z])=")
+_TWO = tree.symbol("2")
+_HALF = tree.power(_TWO, tree.MINUS_ONE)
+_WRAPPERS = ("abs", "floor", "ceil")
+_SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
 
 
 def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
@@ -84,8 +90,27 @@ def _bare(text: str) -> str:
 
 @lru_cache(1 << 10)
 def literal_nodes(text: str) -> tuple[Node, ...]:
-    """Read a text without working anything out."""
-    return tuple(reading.node for reading in readings(text, literal=True))
+    """Read a text without working anything out, each formula in one spelling."""
+    return tuple(_respell(reading.node) for reading in readings(text, literal=True))
+
+
+def _respell(node: Node) -> Node:
+    """Write squares as products and 1/2 in a power as a root, and name an index one way."""
+    node = tree.rebuild(node, _respell)
+    if node.kind == "pow" and node.args[1] == _TWO:
+        return tree.mul(node.args[0], node.args[0])
+    if node.kind == "pow" and node.args[1] == _HALF:
+        return tree.power(node.args[0], tree.HALF)
+    if node.kind != "call" or not node.args:
+        return node
+    if node.name in _SYMMETRIC:
+        return node._replace(args=tuple(sorted(node.args)))
+    bound, *rest = node.args
+    if bound.kind == "symbol" and (index := _INDEX.match(bound.name)):
+        named = tree.symbol(_INDEX.sub("_{index=", bound.name))
+        rest = [tree.substitute(part, index[1], tree.symbol("index")) for part in rest]
+        return node._replace(args=(named, *rest))
+    return node
 
 
 def _forms(text: str) -> Iterator[Node]:
@@ -123,9 +148,21 @@ def _hands_back(node: Node, asked: list[Node]) -> bool:
     """Whether an answer is a formula of the prompt, or all its items or sides are."""
     if any(_is_same_formula(node, formula) for formula in asked):
         return True
+    if (inside := _unwrap(node)) is not None:
+        return _hands_back(inside, asked)
     parts = list(node.args) if node.kind == "seq" else _values(node)
     parts = [part for part in parts if not (is_atom(part) and part in asked)]
     return bool(parts) and all(_hands_back(part, asked) for part in parts)
+
+
+def _unwrap(node: Node) -> Node | None:
+    """Take what stands in bars, floors or the root of a square."""
+    if node.kind == "call" and node.name in _WRAPPERS:
+        return node.args[0]
+    if node.kind == "pow" and node.args[1] == tree.HALF and node.args[0].kind == "mul":
+        first, *others = node.args[0].args
+        return first if others == [first] else None
+    return None
 
 
 def _is_same_formula(answer: Node, formula: Node) -> bool:
