@@ -66,7 +66,7 @@ _DENIED_BEFORE = re.compile(
     r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
     r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
     r"|(?:could|might|may) (?:be|say|answer)|maybe|perhaps|possibly|probably))"
-    r"[\s:*$`\"'(\[{\\]*\Z",
+    r"[\s:*$`\"'(\[{\\]*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )
 """Before an answer it says that the answer is another, or may be."""

@@ -3,8 +3,8 @@
 Formulas are compared as mathematics with nothing worked out: numbers above one are as good as
 unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
 one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
-or rounding around the whole. An answer that is shorter than the formula it equals is work, and so is one that is written as
-the reference is.
+or rounding around the whole. An answer that is shorter than the formula it equals is work, and so
+is one that is written as the reference is.
 """
 
 import re

@@ -37,6 +37,8 @@ _SMALL_C = tree.symbol("c")
 
 MIN_SPREAD = 24
 """Terms of a sum closer than this, as a power of two, need no more digits."""
+MAX_DENOMINATOR = 64
+"""A number with a longer denominator, in bits, has digits that need as many more."""
 MAX_DIGITS = 6000
 """Where more would be needed to tell two values apart, they are not compared."""
 
@@ -228,9 +230,11 @@ def _has_jumps(node: Node) -> bool:
 
 
 def _num_digits(point: int, *nodes: Node) -> int:
-    """Count the digits that show the smallest term of each sum, and each small argument."""
+    """Count the digits that show the smallest term of each sum, number and argument."""
     num_bits = 0
-    for part in (part for node in nodes for part in tree.walk(node) if part.args):
+    num_written = 0
+    for part in (part for node in nodes for part in tree.walk(node)):
+        num_written = max(num_written, part.value.denominator.bit_length())
         sizes = []
         for child in part.args:
             try:
@@ -245,6 +249,7 @@ def _num_digits(point: int, *nodes: Node) -> int:
             num_bits = max(num_bits, -2 * min(sizes))
             if part.name in _HYPERBOLIC:  # e^x + e^-x
                 num_bits = max(num_bits, 3 << min(max(*sizes, 0), 20))
+    num_bits += num_written if num_written > MAX_DENOMINATOR else 0
     if num_bits <= MIN_SPREAD:
         return DIGITS
     num_digits = DIGITS + int(num_bits * 0.302) + 1

@@ -72,11 +72,12 @@ TIME_LIMIT = 1
 asked."""
 _REFUSED = re.compile(
     r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
-    r"|(?<![\\a-zA-Z{])[a-zA-Z]{3,}|boxed"
+    r"|(?<![\\a-zA-Z{])(?:[a-zA-Z]{3,}|no(?![a-zA-Z])|or(?![a-zA-Z]))|;|boxed"
+    r"|^[^=]*(?<![_{0-9])[0-9][^=]*=|\\(?:mathbf|boldsymbol|bm|vec|hat)(?![a-zA-Z])"
     r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
 )
-"""Towers of powers and huge factorials, prose, and a number after a unit: of two answers
-math-verify reads the first."""
+"""Towers of powers and huge factorials, prose, and a number after a unit or before a sign of
+equality: of two answers math-verify reads one. Of vectors it reads the first number."""
 _TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 

@@ -68,6 +68,7 @@ def add(*terms: Node) -> Node:
     rest: list[Node] = []
     for term in terms:
         for part in term.args if term.kind == "add" else (term,):
+            _check_operand(part)
             (numbers if part.kind == "number" else rest).append(part)
     total = sum((part.value for part in numbers), Fraction(0))
     _check(total)
@@ -86,6 +87,7 @@ def mul(*factors: Node) -> Node:
     for factor in factors:
         for part in factor.args if factor.kind == "mul" else (factor,):
             if part.kind != "number":
+                _check_operand(part)
                 rest.append(part)
                 continue
             product *= part.value
@@ -273,6 +275,11 @@ def _is_power_of_ten(node: Node) -> bool:
     if min(top, bottom) != 1 or longer.bit_length() >= MAX_BITS:
         return False
     return str(longer).strip("0") == "1"
+
+
+def _check_operand(node: Node) -> None:
+    if node.kind == "relation":
+        raise NotMathError("an equation in a sum or product")
 
 
 def _check(value: Fraction) -> None:
