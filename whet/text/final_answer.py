@@ -30,8 +30,10 @@ UNSURE = (
 """The answer holds perhaps, or under a condition. May with a capital is a month."""
 ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
 """The number is not exact."""
-BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to"
+BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
 """The number is a limit."""
+SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
+"""The answer is only looked at, or ruled out."""
 REFERENCE = "gold|golden|reference"
 """The answer is another's."""
 CONTRACTION = r"n['’]t\b"
@@ -47,7 +49,7 @@ def any_of(*groups: str) -> str:
 
 
 _DOUBT = re.compile(
-    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, TURN, REFERENCE, "but")
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, REFERENCE, "but")
     + rf"|{CONTRACTION}|[?≈]|\\approx",
     re.IGNORECASE,
 )
