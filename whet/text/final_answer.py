@@ -101,6 +101,7 @@ _DENIED_AFTER = re.compile(
 )
 """Behind an answer it takes the answer back, makes it a bound or sets a condition."""
 _SENTENCE_WINDOW = 240
+_WORDS_WINDOW = 80
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
@@ -112,9 +113,10 @@ def is_denied(text: str, start: int, end: int) -> bool:
     ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
     [False, True, True, True, False]
     """
-    before = text[max(start - _SENTENCE_WINDOW, 0) : start]
+    window = max(start - _SENTENCE_WINDOW, 0)
+    before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
     return (
-        _DENIED_BEFORE.search(before) is not None
+        _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
         or _SUPPOSED.search(before) is not None
         or _DENIED_AFTER.match(text, end) is not None
     )

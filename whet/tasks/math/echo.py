@@ -45,6 +45,8 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
     >>> is_echo("x+1", ["1+x"], "Is it $x+1$ or $x-1$?")
     False
     """
+    if answer.lstrip("-").isdigit():
+        return False
     plain = normal(answer)
     value = exact(plain)
     written = _FRACTION.fullmatch(plain)

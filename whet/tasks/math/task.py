@@ -61,6 +61,7 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
+_OPTION_WORD = re.compile("option|choice", re.IGNORECASE)
 _CHINESE_POWER = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
@@ -258,7 +259,10 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
-    names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    names = [
+        _NAMED_OPTION.fullmatch(wording(text)) if _OPTION_WORD.search(text) else None
+        for text in (gold, answer)
+    ]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
     gold_option = _option(gold)
