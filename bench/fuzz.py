@@ -5,16 +5,19 @@ none over its time.
 
 The texts are spread evenly over the tasks. Tasks that make problems make theirs; small rows for the
 others stand in `fuzzing/written.py`. Each text comes of the seed, its task and its number alone, so
-that a finding can be made again. Tasks that start sandboxes are slow and get a fixed number of
+that a finding can be made again: even numbers are texts made at random, odd ones attacks by the
+operators of `fuzzing/attacks.py`, of which each must be wrong or must be right. Tasks that start sandboxes are slow and get a fixed number of
 texts, `--code-texts` each, which the output says; the judge has no endpoint, so what it would ask
 comes back unscored. Graders run in worker processes; a watchdog kills one that is over `--limit`
 seconds with a text and goes on with the next.
 
 A text counts as false only where it is wrong by construction (`held` in the table); one made at
 random that may be right by chance is graded, and must not raise, but its verdict is not held
-against the grader (`chance` counts those graded correct). Seconds are processor time of the grading
-process, sandboxes not counted. The exit code is 1 on any exception, false verdict or text over its
-time. `--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and
+against the grader (`chance` counts those graded correct). `refused` counts texts that are right by
+construction and are not graded so, `unscored` is a fault outside the judge, and what a grader
+raises and catches (the part `raised`) is an exception. A second table counts the faults of each
+way to write texts. Seconds are processor time of the grading
+process, sandboxes not counted. The exit code is 1 on any fault or text over its time. `--verdicts FILE` writes what was graded, one JSON line a text, in the order of tasks and
 numbers: its id and hash, verdict, parts and answer, or what was raised.
 """
 
@@ -56,7 +59,11 @@ class Tally:
     exceptions: int = 0
     false_correct: int = 0
     over_limit: int = 0
+    refused: int = 0
+    unscored: int = 0
     chance: int = 0
+    ways: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Texts and faults by the way a text was written and the name of the count."""
     findings: list[str] = field(default_factory=list)
     graded: dict[str, dict[str, Json]] = field(default_factory=dict)
     """What a grader stated of each text, where that is kept."""
@@ -70,13 +77,17 @@ class Tally:
         self.exceptions += other.exceptions
         self.false_correct += other.false_correct
         self.over_limit += other.over_limit
+        self.refused += other.refused
+        self.unscored += other.unscored
         self.chance += other.chance
+        self.ways += other.ways
         self.findings += other.findings
         self.graded |= other.graded
 
     @property
     def faults(self) -> int:
-        return self.exceptions + self.false_correct + self.over_limit
+        wrong = self.exceptions + self.false_correct + self.refused
+        return wrong + self.unscored + self.over_limit
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -88,6 +99,8 @@ class Tally:
             "exceptions": self.exceptions,
             "false_correct": self.false_correct,
             "over_limit": self.over_limit,
+            "refused": self.refused,
+            "unscored": self.unscored,
             "chance": self.chance,
         }
 
@@ -105,7 +118,7 @@ def written(kind: Kind, seed: int, number: int) -> tuple[int, Text]:
     """Write the text of a number, and say to which row it is a response."""
     rng = stream(seed, "fuzz", kind.name, number)
     place = rng.randrange(len(kind.rows))
-    return place, text_for(kind, kind.rows[place], rng)
+    return place, text_for(kind, kind.rows[place], rng, attacks=number % 2 == 1)
 
 
 def tried(kind: Kind, seed: int, number: int, tally: Tally, *, keep: bool = False) -> None:
@@ -128,13 +141,25 @@ def tried(kind: Kind, seed: int, number: int, tally: Tally, *, keep: bool = Fals
     if keep:
         tally.graded[f"{kind.name}/{number}"] = stated(text.text, score, fault)
     is_right = score is not None and score.verdict is Verdict.CORRECT
-    tally.exceptions += bool(fault)
-    tally.false_correct += is_right and text.is_wrong
-    tally.chance += is_right and not text.is_wrong
-    if fault or (is_right and text.is_wrong):
-        said = fault or "taken for correct"
+    is_unscored = score is not None and score.verdict is Verdict.UNSCORED
+    faults = {
+        "raised": bool(fault),
+        "false": is_right and text.is_wrong,
+        "refused": text.is_right and not (is_right or is_unscored),
+        "unscored": is_unscored and kind.task.name != "judge",
+    }
+    tally.exceptions += faults["raised"]
+    tally.false_correct += faults["false"]
+    tally.refused += faults["refused"]
+    tally.unscored += faults["unscored"]
+    tally.chance += is_right and not (text.is_wrong or text.is_right)
+    tally.ways[text.way, "texts"] += 1
+    for name, is_fault in faults.items():
+        tally.ways[text.way, name] += is_fault
+    if any(faults.values()):
+        names = fault or ", ".join(name for name, is_fault in faults.items() if is_fault)
         tally.findings.append(
-            f"{kind.name} {number} {text.way}, {problem.answer!r:.200}: {said}: {shown(text.text)}"
+            f"{kind.name} {number} {text.way}, {problem.answer!r:.200}: {names}: {shown(text.text)}"
         )
 
 
@@ -154,6 +179,8 @@ def stated(text: str, score: Score | None, fault: str) -> dict[str, Json]:
 
 def unsound(score: Score) -> str:
     """Say what is wrong with a score itself."""
+    if score.parts.get("raised"):
+        return score.note
     if (score.parts.get("correct") == 1.0) != (score.verdict is Verdict.CORRECT):
         return f"parts {dict(score.parts)} do not say {score.verdict}"
     return (
@@ -270,7 +297,12 @@ class Crew:
         finding = f"{kind.name} {number} {text.way}, {answer!r:.200}: {why}: {shown(text.text)}"
         graded = {f"{kind.name}/{number}": stated(text.text, None, why)} if self._keep else {}
         return Tally(
-            texts=1, held=int(text.is_wrong), over_limit=1, findings=[finding], graded=graded
+            texts=1,
+            held=int(text.is_wrong),
+            over_limit=1,
+            ways=Counter({(text.way, "texts"): 1, (text.way, "late"): 1}),
+            findings=[finding],
+            graded=graded,
         )
 
 
@@ -388,14 +420,26 @@ def report(kinds: list[Kind], tallies: list[Tally]) -> None:
         "chance",
         "raised",
         "false",
+        "refused",
         "late",
     )
     print(f"{'task':<14}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in zip(kinds, tallies, strict=True):
         counts = [tally.verdicts[each.value] for each in Verdict]
-        faults = (tally.chance, tally.exceptions, tally.false_correct, tally.over_limit)
+        faults = (
+            tally.chance,
+            tally.exceptions,
+            tally.false_correct,
+            tally.refused,
+            tally.over_limit,
+        )
         print(f"{kind.name:<14}{tally.texts:>10,}{tally.held:>10,}{tally.seconds:>10.1f}{tally.slowest:>10.3f}"
               + "".join(f"{count:>10,}" for count in (*counts, *faults)))  # fmt: skip
+    ways = sum((tally.ways for tally in tallies), Counter[tuple[str, str]]())
+    counts = ("texts", "raised", "false", "refused", "unscored", "late")
+    print(f"\n{'way':<20}" + "".join(f"{name:>10}" for name in counts))
+    for way in dict.fromkeys(way for way, _ in ways):
+        print(f"{way:<20}" + "".join(f"{ways[way, name]:>10,}" for name in counts))
 
 
 if __name__ == "__main__":

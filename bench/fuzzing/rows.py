@@ -258,12 +258,12 @@ def _ways(problem: Problem, name: str, answer: str, signs: Sequence[str]) -> tup
         return partial(spoils.other_of, ("yes", "no")), partial(
             _has_key, ("yes", "true") if answer == "yes" else ("no", "false")
         )
-    if name.endswith("_run"):
-        return spoils.digit, _has_numbers
-    if re.fullmatch(r"-?\d+", answer):
-        return spoils.number, has_it
+    if name.endswith("_run") or re.fullmatch(r"-?\d+", answer):
+        return (spoils.digit, _has_numbers) if name.endswith("_run") else (spoils.number, has_it)
     may_be = (lambda text: has_it(text) or _adds_up(answer, text)) if "x^" in answer else has_it
-    return (spoils.digit if any(sign.isdigit() for sign in answer) else spoils.word), may_be
+    if any(sign.isdigit() for sign in answer):
+        return spoils.digit, may_be
+    return (spoils.letter if "\\" in answer else spoils.word), may_be
 
 
 _PLAIN: dict[str, Spoil] = {

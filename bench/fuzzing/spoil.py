@@ -73,6 +73,12 @@ def word(answer: str, rng: Random) -> str:
     return rng.choice([*ways, answer[:place] + answer[place + 1 :] if len(answer) > 1 else other])
 
 
+def letter(answer: str, rng: Random) -> str:
+    """Write another unknown in a formula, where it stands by itself."""
+    match = rng.choice(list(re.finditer(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])", answer)))
+    return f"{answer[: match.start()]}{rng.choice('qwz')}{answer[match.end() :]}"
+
+
 def other_of(words: Sequence[str], answer: str, rng: Random) -> str:
     return rng.choice([each for each in words if each.casefold() != answer.casefold()])
 

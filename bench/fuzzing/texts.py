@@ -7,6 +7,7 @@ unless `Row.holds` says that they may be right by chance.
 from random import Random
 from typing import NamedTuple
 
+from fuzzing.attacks import attack
 from fuzzing.rows import Kind, Row
 from whet.grading.check_task import VERDICTS
 
@@ -83,15 +84,19 @@ _NEXT_DIGIT = str.maketrans("0123456789", "1234567890")
 
 
 class Text(NamedTuple):
-    """A response, whether it is known to be wrong, and how it was made."""
+    """A response, whether it is known to be wrong or right, and how it was made."""
 
     text: str
     is_wrong: bool
     way: str = ""
+    is_right: bool = False
 
 
-def text_for(kind: Kind, row: Row, rng: Random) -> Text:
-    """Write one response."""
+def text_for(kind: Kind, row: Row, rng: Random, *, attacks: bool = False) -> Text:
+    """Write one response, by an operator of `attacks.py` or at random."""
+    if attacks:
+        text, expected, name = attack(kind, row, rng)
+        return Text(text, expected == "wrong", name, expected == "right")
     way = heavy if rng.randrange(HEAVY) == 0 else rng.choice(_WAYS)
     return way(row, kind, rng)._replace(way=way.__name__)
 

@@ -15,6 +15,7 @@ from whet.types import Problem, Score, Verdict
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
 import fuzz
+from fuzzing.attacks import OPERATORS
 from fuzzing.rows import KINDS, RUNS_CODE, Kind, Row
 from fuzzing.rows import kind_of as made_kind
 from fuzzing.texts import Text
@@ -29,10 +30,20 @@ def test_no_generated_text_raises_or_is_taken_for_correct_when_it_is_wrong(name:
     kind, tally = kind_of(name), fuzz.Tally()
 
     for number in range(CODE_TEXTS if name in RUNS_CODE else TEXTS):
-        fuzz.tried(kind, 7, number, tally)
+        fuzz.tried(kind, 7, 2 * number, tally)
 
     assert tally.findings == []
     assert tally.held >= tally.texts / 2
+
+
+def test_no_attack_on_mathematics_has_another_verdict_than_it_must() -> None:
+    tally = fuzz.Tally()
+
+    for number in range(10 * TEXTS):
+        fuzz.tried(kind_of("math"), 7, 2 * number + 1, tally)
+
+    assert tally.findings == []
+    assert {way for way, _ in tally.ways} == {operator.name for operator in OPERATORS}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -69,6 +80,14 @@ class Contrary(SumTask):
         return Score(verdict=Verdict.WRONG, parts={"correct": 1.0})
 
 
+class Severe(SumTask):
+    """Leaves some answers unscored and takes none."""
+
+    def score(self, problem: Problem, text: str) -> Score:
+        verdict = Verdict.UNSCORED if "not" in text else Verdict.WRONG
+        return Score(verdict=verdict, parts={"correct": 0.0})
+
+
 class Hanging(SumTask):
     def score(self, problem: Problem, text: str) -> Score:
         while "</think>" in text:
@@ -101,8 +120,16 @@ def test_a_broken_grader_is_found() -> None:
     kindly, raising, contrary = found(Kindly()), found(Raising()), found(Contrary())
 
     assert kindly.texts == 400 and kindly.false_correct > 0 and not kindly.exceptions
-    assert raising.exceptions > 0 and "ZeroDivisionError" in raising.findings[0]
+    assert raising.exceptions > 0 and "ZeroDivisionError" in "".join(raising.findings)
     assert contrary.exceptions == 400
+
+
+def test_a_right_answer_refused_and_one_unscored_are_faults() -> None:
+    severe = found(Severe())
+
+    assert severe.refused > 0 and severe.unscored > 0 and not severe.false_correct
+    assert severe.ways["gold", "refused"] > 0 and severe.ways["denial", "unscored"] > 0
+    assert severe.faults == severe.refused + severe.unscored
 
 
 def test_a_grader_that_hangs_is_killed_and_every_other_text_is_graded() -> None:
@@ -110,7 +137,8 @@ def test_a_grader_that_hangs_is_killed_and_every_other_text_is_graded() -> None:
 
     assert tally.texts == 40 and tally.over_limit > 0
     assert tally.verdicts["no_answer"] == 40 - tally.over_limit
-    assert all("more than 0.3 s" in finding for finding in tally.findings)
+    assert "".join(tally.findings).count("more than 0.3 s") == tally.over_limit
+    assert sum(count for (_, name), count in tally.ways.items() if name == "late") > 0
 
 
 def test_a_text_comes_of_its_number_alone() -> None:

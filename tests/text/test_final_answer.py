@@ -19,6 +19,7 @@ from whet.text.final_answer import (
     first_sentence,
     has_open_box,
     has_open_tag,
+    is_denied,
     is_doubtful,
     last_box,
     last_line,
@@ -241,6 +242,13 @@ def test_every_search_takes_linear_time(piece: str) -> None:
         "It may be 5.",
         "The total is about 5.",
         "The total is at least 5.",
+        "The total is at the very most 5.",
+        "The total is up to 5.",
+        "The total is more than 5.",
+        "I doubt that the total is 5.",
+        "The total exceeds 5.",
+        "Suppose the total is 5.",
+        "It is impossible that it is 5.",
         "The reference answer is 5.",
         "It isn't 5.",
         "It isn’t 5.",
@@ -254,7 +262,59 @@ def test_a_line_with_a_word_of_doubt_is_doubtful(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["The month is May.", "The order is 5.", "So the letters are **nda**.", "There is no 5."],
+    [
+        "The month is May.",
+        "The order is 5.",
+        "So the letters are **nda**.",
+        "There is no 5.",
+        "The most common value is 5.",
+        "The least common multiple is 5.",
+        "No doubt the total is 5.",
+    ],
 )
 def test_a_line_without_one_is_not(line: str) -> None:
     assert not is_doubtful(line)
+
+
+DENIALS = """
+It is not {}. | It isn't {}. | It cannot be {}. | I don't think it is {}. | I doubt that it is {}.
+Neither B nor {}. | It is anything but {}. | No way it is {}. | It is impossible that it is {}.
+At least {}. | It is at the very most {}. | It is more than {}. | It is up to {}. | It exceeds {}.
+It is {} or more. | If it were {}, nothing would fit. | Let it be {}. | If x > 0 then {}.
+If n is even, it is {}. | It is {} if x > 0. | It is {} unless x = 0. | Is it {}? | Perhaps {}.
+{} is wrong. | {} is not the answer. | {}. That is incorrect. | It would be wrong to say {} is not so.
+"""
+
+
+def is_denied_in(form: str, answer: str) -> bool:
+    start = form.index("{}")
+    return is_denied(form.format(answer), start, start + len(answer))
+
+
+@pytest.mark.parametrize(
+    "form", [form.strip() for form in DENIALS.replace("\n", "|").split("|")][1:-1]
+)
+@pytest.mark.parametrize("answer", ["5", "**Rome**", "$x^2$", "[1, 2]"])
+def test_a_denial_a_bound_or_a_condition_is_seen_around_any_answer(form: str, answer: str) -> None:
+    assert is_denied_in(form, answer)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "It is {}.",
+        "It is {}, not B.",
+        "It is not B but {}.",
+        "The most common one is {}.",
+        "The least of them is {}.",
+        "At most one can win, so it is {}.",
+        "If we add them, we get {}.",
+        "If x = 2, then it is {}.",
+        "It would be {}.",
+        "It is {}. It is not 7.",
+        "I think it is {}.",
+        "No doubt it is {}.",
+    ],
+)
+def test_other_words_deny_nothing(form: str) -> None:
+    assert not is_denied_in(form, "5")

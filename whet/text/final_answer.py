@@ -25,13 +25,15 @@ DENIAL = "not|never|neither|nor"
 FALSE = "wrong|incorrect"
 UNSURE = (
     "probably|likely|might|(?-i:may)|could|cannot|if|whether|between|either|unless|except|unknown"
-    "|unsure|unclear|think|guess"
+    "|unsure|unclear|think|guess|(?<!no )doubt(?= that| it| if| whether| the)"
 )
 """The answer holds perhaps, or under a condition. May with a capital is a month."""
 ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
 """The number is not exact."""
-BOUND = "than|least|most"
+BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
 """The number is a limit."""
+SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
+"""The answer is only looked at, or ruled out."""
 REFERENCE = "gold|golden|reference"
 """The answer is another's."""
 CONTRACTION = r"n['’]t\b"
@@ -47,7 +49,7 @@ def any_of(*groups: str) -> str:
 
 
 _DOUBT = re.compile(
-    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, TURN, REFERENCE, "but")
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, REFERENCE, "but")
     + rf"|{CONTRACTION}|[?≈]|\\approx",
     re.IGNORECASE,
 )
@@ -56,6 +58,68 @@ _DOUBT = re.compile(
 def is_doubtful(line: str) -> bool:
     """Whether a line of prose has any word that keeps it from stating an answer."""
     return _DOUBT.search(line) is not None
+
+
+_DENIED_BEFORE = re.compile(
+    rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
+    r"(?: (?:be|equal|equal to|possibly|really|simply|just|the answer))*"
+    r"|\b(?:(?:greater|less|larger|smaller|more|fewer|higher|lower|bigger|other) than"
+    r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
+    r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
+    r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
+    r"|(?:could|might|may) (?:be|say|answer)|maybe|perhaps|possibly|probably))"
+    r"[\s:*$`\"'(\[{\\]*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
+    re.IGNORECASE,
+)
+"""Before an answer it says that the answer is another, or may be."""
+_SUPPOSED = re.compile(
+    r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
+    r"(?:(?:if|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless|whether|say)\b"
+    r"|(?:is|are|was|were|could|can|would) (?:it|this|that|they|the answer)\b"
+    r"|[^,;.\n]{0,60}?(?:\b(?:(?:impossible|untrue|unlikely) (?:that|for)|false that|no way"
+    rf"|mistake is|wrong answer is)\b|(?:{CONTRACTION}|\b(?:not|never))(?: at all)? "
+    r"(?:true|sure|certain|clear|think|believe|say|claim|the case)\b"
+    r"|(?<!no )(?<!without )\b(?:doubt|deny|unsure|uncertain|wonder)\b))"
+    r"(?:(?!\bthen\b)[^,;.\n])*"
+    r"|if\b[^,;.\n]{0,60}(?:[<>≤≥≠]|\\(?:[lg](?:eq?|t)|neq?)(?![a-z])"
+    r"|\b(?:positive|negative|even|odd|nonzero)\b)[^;.\n]*)\Z",
+    re.IGNORECASE,
+)
+"""In the sentence before an answer it says that what follows is supposed, doubted or asked."""
+_DENIED_AFTER = re.compile(
+    r"[\s*$`\"')\]}.,\\]{0,8}(?:\?"
+    r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
+    r"|at (?:most|least)\b|(?:unless|if)\b"
+    r"|(?:(?:that|this|it) )?(?:is|are|was|were|would be|seems|looks)"
+    r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
+    r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
+    r"|invalid|no)\b)"
+    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
+    r"|or (?:something|anything|another|some other|else|not)\b)",
+    re.IGNORECASE,
+)
+"""Behind an answer it takes the answer back, makes it a bound or sets a condition."""
+_SENTENCE_WINDOW = 240
+_WORDS_WINDOW = 80
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Whether the sentence around an answer, end exclusive, says that it is none.
+
+    It may deny the answer, doubt it, only suppose it, or give it as a bound.
+
+    >>> [is_denied(text, text.find("4"), text.find("4") + 1)
+    ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "At least 4.", "4, not 5")]
+    [False, True, True, True, False]
+    """
+    window = max(start - _SENTENCE_WINDOW, 0)
+    before = text[max(text.rfind("\n", 0, start) + 1, window) : start]
+    return (
+        _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
+        or _SUPPOSED.search(before) is not None
+        or _DENIED_AFTER.match(text, end) is not None
+    )
 
 
 MAX_CHARS = 1 << 22

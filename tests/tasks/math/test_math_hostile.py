@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from math_problems import is_right, problem, verdict
 
-from whet.tasks.math import Math
+from whet.tasks.math import Math, MathConfig
 from whet.tasks.math.task import same_by_math_verify
-from whet.types import Verdict
+from whet.types import Problem, Score, Verdict
 
 HOSTILE = {
     "power tower": r"\boxed{9^{9^{9^{9}}}}",
@@ -54,6 +54,19 @@ def test_hostile_answers_are_wrong_soon(
 
     assert time.perf_counter() - start < 5
     assert list(tmp_path.iterdir()) == []
+
+
+class _Failing(Math):
+    def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
+        raise RecursionError("too deep")
+
+
+def test_what_a_response_makes_the_grader_raise_is_wrong_and_counted() -> None:
+    score = _Failing().score(problem("42"), r"\boxed{42}")
+
+    assert score.verdict is Verdict.WRONG
+    assert score.parts == {"correct": 0.0, "raised": 1.0}
+    assert score.note == "the grader raised RecursionError: too deep"
 
 
 def test_a_matrix_without_cells_is_no_answer() -> None:

@@ -165,7 +165,6 @@ f(n)=n,g(n)=1 :: f(n)=1,g(n)=n
 a+3z=0 :: 0
 \sin(x)=\frac12 :: \cos(x)=\frac12
 \pi \times 10^{-40} :: 2\pi \times 10^{-40}
-10m :: 10
 n\equiv 1 \pmod 7 :: n\equiv 1 \pmod{8}
 n\equiv 1 \pmod 7 :: 1
 \begin{pmatrix}1&2\\3&4\end{pmatrix} :: \begin{pmatrix}1&2&3\\4&5&6\end{pmatrix}

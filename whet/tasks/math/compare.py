@@ -9,27 +9,110 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from whet.tasks.math import tree
-from whet.tasks.math.numeric import MathConfig, is_rounding, ratio_sign, same_scalar, to_float
-from whet.tasks.math.tree import INFINITY, Node, is_name
+from whet.tasks.math.numeric import (
+    MathConfig,
+    is_rounding,
+    ratio_sign,
+    same_scalar,
+    same_value,
+    to_float,
+)
+from whet.tasks.math.tree import INFINITY, Node, NotMathError, is_name
 
 MAX_ITEMS = 64
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
 _OPAQUE = ("lim", "sum", "prod", "int")
+_EXACT_CALLS = ("abs", "floor", "ceil", "factorial", "binom", "gcd", "lcm")
+_ROUNDING = 0.01
+"""A decimal this close to what it is set equal to may be rounded."""
+_DIFFERENCE = "difference"
+"""A set without another where neither is known."""
 _EMPTY = tree.symbol("∅")
 _NEGATIVE_INFINITY = tree.negative(INFINITY)
+_BASIS = {letter: tree.symbol(f"vector {letter}") for letter in "ijk"}
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
 def same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     """Compare two answers; where it cannot be decided they are not the same."""
-    if gold == answer:
+    try:
+        return gold == answer or _same(gold, answer, rules)
+    except NotMathError:  # numbers beyond the limits, or a division by what turns out to be zero
+        return False
+
+
+def contradicts_itself(answer: Node) -> bool:
+    """Whether a chain sets values equal that are not, as x = 41 = 42 does."""
+    chains = [part for part in tree.walk(answer) if part.kind == "relation"]
+    return any(_has_unequal_sides(chain) for chain in chains)
+
+
+def _has_unequal_sides(relation: Node) -> bool:
+    if set(relation.name.split()) != {"="}:
+        return False
+    sides = relation.args
+    is_named = len(sides) > 2 and is_name(sides[0])
+    if not is_named or tree.symbols(sides[0]) & tree.symbols(sides[-1]):
+        sides = tuple(side for side in sides if not tree.symbols(side))
+    elif is_named:
+        sides = sides[1:]
+    return any(_is_unequal(a, b) for a, b in pairwise(sides))
+
+
+def _is_unequal(a: Node, b: Node) -> bool:
+    """Whether two sides surely differ; a decimal may be rounded, and x^2 = 4 holds for some x."""
+    if tree.symbols(a) != tree.symbols(b):
+        return False
+    if (a.kind == "seq") != (b.kind == "seq") or (a.kind == "seq" and not a.args and b.args):
         return True
+    parts = [*tree.walk(a), *tree.walk(b)]
+    if any(part.kind in ("call", "seq") and part.name not in _EXACT_CALLS for part in parts):
+        return False
+    if any(part.digits for part in parts):
+        return abs(to_float(a) - to_float(b)) > abs(to_float(b)) * _ROUNDING
+    return same_value(a, b) is False
+
+
+def _same(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
+    if gold.name == answer.name == _DIFFERENCE:
+        return _same_in_order(gold.args, answer.args, rules)
+    gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
+
+
+def _read_basis(node: Node, other: Node) -> Node:
+    """Read 2i + 3j as a vector where the other side is one, as a tuple beside a tuple."""
+    if node.kind not in ("add", "mul", "symbol"):
+        return node
+    is_tuple = other.kind == "seq" and other.name in ("()", "matrix")
+    names = tree.names(node)
+    if "i" in names and names & {"j", "k"} and (is_tuple or _BASIS["i"].name in tree.names(other)):
+        for letter, unit in _BASIS.items():
+            node = tree.substitute(node, letter, unit)
+    elif not is_tuple or names.isdisjoint(unit.name for unit in _BASIS.values()):
+        return node
+    num_cells = sum(len(part.args) if part.name == "row" else 1 for part in other.args)
+    return _components_of(node, num_cells) if is_tuple else node
+
+
+def _components_of(vector: Node, num_cells: int) -> Node:
+    """Write a sum of i, j and k as a tuple; anything else stays as it is."""
+    components = []
+    for axis in _BASIS.values():
+        component = vector
+        for unit in _BASIS.values():
+            component = tree.substitute(
+                component, unit.name, tree.ONE if unit == axis else tree.ZERO
+            )
+        components.append(component)
+    total = tree.add(*map(tree.mul, components, _BASIS.values()))
+    size = 3 if num_cells != 2 or components[2] != tree.ZERO else 2
+    return tree.seq("()", components[:size]) if same_value(total, vector) else vector
 
 
 def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -38,7 +121,9 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
     are_assignments = _is_assignment(gold) and _is_assignment(answer)
     if are_assignments and _names_agree(gold.args[0], answer.args[0]):
         return same(gold.args[-1], answer.args[-1], rules)
-    if len(gold.args) == 2 and len(answer.args) == 2 and _same_pair(gold, answer):
+    has_unknowns = tree.symbols(gold) and tree.symbols(answer)
+    are_pairs = len(gold.args) == 2 and len(answer.args) == 2
+    if has_unknowns and are_pairs and _same_pair(gold, answer):
         return True
     gold_set = _solution_set(gold)
     answer_set = _solution_set(answer)
@@ -57,10 +142,18 @@ def _names_agree(a: Node, b: Node) -> bool:
 def _same_pair(gold: Node, answer: Node) -> bool:
     """Compare two equations, or two inequalities, by their difference of sides."""
     left, right = (tree.add(side.args[0], tree.negative(side.args[1])) for side in (gold, answer))
+    if _is_solved(gold) and not (same_value(left, right) or same_value(left, tree.negative(right))):
+        return False  # x = 4 is not given by 6x = 24
     sign = ratio_sign(left, right)
     if gold.name == answer.name:
         return sign == 1 or (sign == -1 and gold.name in ("=", "!="))
     return sign == -1 and _FLIPPED[answer.name] == gold.name
+
+
+def _is_solved(relation: Node) -> bool:
+    """Whether a relation is between one unknown and a constant."""
+    sides = [side for side in relation.args if tree.symbols(side)]
+    return len(sides) == 1 and sides[0].kind == "symbol"
 
 
 def _same_chain(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -127,10 +220,16 @@ def _same_sequence(gold: Node, answer: Node, rules: MathConfig) -> bool:
         return _same_in_any_order(gold.args, answer.args, rules, is_set=has_groups)
     if len(names) > 1 and (_has_one_name(gold) or _has_one_name(answer)):
         return False  # x = 1 or x = 2 is no point (1, 2)
+    is_pair = len(gold.args) == len(answer.args) == 2
+    is_bare_interval = "" in names and ("[]" in names or _has_infinity(gold))
     is_other_interval = len(names) > 1 and (
-        bool(names & {"{}", "[)", "(]"}) or (len(gold.args) == 2 and "" not in names)
+        bool(names & {"{}", "[)", "(]"}) or (is_pair and ("" not in names or is_bare_interval))
     )
     return not is_other_interval and _same_in_order(gold.args, answer.args, rules)
+
+
+def _has_infinity(node: Node) -> bool:
+    return "∞" in tree.names(node)
 
 
 def _has_one_name(side: Node) -> bool:
@@ -224,7 +323,7 @@ def _components(node: Node) -> list[Node]:
         whole, points = node.args
         is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
         if whole not in _REALS or not is_known:
-            return [node]
+            return [node._replace(name=_DIFFERENCE)]
         numbers = sorted(set(points.args), key=lambda part: part.value)
         ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
         return [tree.seq("()", pair) for pair in ends]
@@ -265,7 +364,7 @@ def _solution_set(relation: Node) -> Node | None:
         return None
     low, middle, high = parts
     right = _interval(low, signs[0], high, signs[1])
-    if middle.kind == "symbol":
+    if middle.kind != "call":
         return right
     if low == _NEGATIVE_INFINITY:
         return _interval(tree.negative(high), signs[1], high, signs[1])
@@ -276,6 +375,8 @@ def _solution_set(relation: Node) -> Node | None:
 def _is_bounded(node: Node) -> bool:
     if node.kind == "call" and node.name == "abs":
         node = node.args[0]
+    if node.kind == "mul":  # g(x)
+        return is_name(node) and any(part.name in ("f", "g", "h") for part in node.args)
     return node.kind == "symbol" and node.name not in tree.CONSTANTS
 
 

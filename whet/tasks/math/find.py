@@ -8,6 +8,7 @@ answer and offers another one too, or takes it back, is an answer as a whole, an
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same
@@ -15,7 +16,7 @@ from whet.tasks.math.lexer import normal, time_of
 from whet.tasks.math.numeric import MathConfig
 from whet.tasks.math.parser import readings
 from whet.tasks.math.tree import Node
-from whet.tasks.math.words import SCALES, UNIT_WORDS
+from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 from whet.text.final_answer import (
     CHOICE,
     CONTRACTION,
@@ -34,6 +35,7 @@ from whet.text.final_answer import (
     find_numbers,
     find_tags,
     first_sentence,
+    is_denied,
     last_line,
 )
 
@@ -98,23 +100,19 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """What follows says where or why, or what the answer is not, and concludes nothing."""
-_REJECTED = re.compile(
-    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b"
-    r"|[^.;!?\n]{0,60}\b(?:is|are|was|were|be|seems?|looks?)\s+"
-    r"(?:(?:clearly|also|just|surely)\s+)?"
-    r"(?:wrong|incorrect|false|mistaken|not\s+(?:correct|right|true|the\s+answer))",
-    re.IGNORECASE,
+_ROUGHLY = re.compile(
+    r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
-"""Behind a piece it says that the piece is rough, or no answer."""
-_BOUND = re.compile(
-    r"\b(?:(?:greater|less|larger|smaller|more|fewer) than|(?:could|might|may) be)[\s$*(\\]*$",
-    re.IGNORECASE,
+"""Behind a piece it says that the piece is rough."""
+_ALIGNED = re.compile(
+    r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
 )
-"""Before a number it says that the answer is another, or may be."""
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """A number in the last line that follows one of these is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
+_NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
+"""A thing with its number: Shop 3."""
 _FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
@@ -204,9 +202,14 @@ def _in_words(text: str) -> Span | None:
         return None
     if (value := _in_object(text)) is not None:
         return value if value.text.strip() else None
-    if marks := find_marks(text):
-        return None if _DENIED.match(marks[-1].text) else _in_line(marks[-1], is_first=True)
-    return _in_last_line(text)
+    marks = find_marks(text)
+    while marks and COMMENT.match(marks[-1].text):
+        comment = marks.pop()
+        if IS_FALSE.search(comment.text):  # what was marked before is taken back
+            return _in_last_line(text) if text[comment.end :].strip() else None
+    if not marks:
+        return _in_last_line(text)
+    return None if _DENIED.match(marks[-1].text) else _in_line(text, marks[-1], is_first=True)
 
 
 def _in_object(text: str) -> Span | None:
@@ -222,6 +225,8 @@ def _in_object(text: str) -> Span | None:
 
 
 def _in_last_line(text: str) -> Span | None:
+    if formula := _last_display(text):
+        return formula
     display = _DISPLAY_END.search(text, max(0, len(text) - 40))
     line = last_line(text[: display.start()] if display else text)
     if line is None:
@@ -229,7 +234,7 @@ def _in_last_line(text: str) -> Span | None:
     line = cut(text, max(line.start, line.end - MAX_LINE), line.end)
     if _CODE.search(line.text) or _QUESTION.fullmatch(line.text):
         return None
-    if answer := _in_line(line, is_first=False):
+    if answer := _in_line(text, line, is_first=False):
         return answer
     word = _LAST_WORD.search(line.text)
     if word and not _NO_LAST_WORD.search(line.text):
@@ -237,11 +242,27 @@ def _in_last_line(text: str) -> Span | None:
     return line if len(line.text) <= MAX_BARE else None
 
 
-def _in_line(line: Span, *, is_first: bool) -> Span | None:
+def _last_display(text: str) -> Span | None:
+    """Take a formula over several lines that ends the text; of aligned lines the last."""
+    if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
+        return None
+    formulas = find_formulas(text)
+    if not formulas or "\n" not in formulas[-1].text.strip():
+        return None
+    formula = formulas[-1]
+    if text[formula.end :].strip(" \t\n.$*`\\)]"):
+        return None
+    if aligned := _ALIGNED.fullmatch(formula.text):
+        row = aligned[1].rstrip().removesuffix("\\\\").rpartition("\\\\")[2].replace("&", " ")
+        return replace(formula, text=row.strip())
+    return formula if readings(formula.text) else None
+
+
+def _in_line(text: str, line: Span, *, is_first: bool) -> Span | None:
     """Find the answer in a line: the line where it can be read, else a formula or number in it.
 
     Behind a mark the first of its first sentence counts, otherwise the last. One that is hedged or
-    taken back is none: then the whole line stands.
+    corrected is none: then the whole line stands. One that is denied leaves an empty answer.
     """
     part = line
     if is_first:
@@ -250,12 +271,14 @@ def _in_line(line: Span, *, is_first: bool) -> Span | None:
         part = cut(line.text, 0, aside.start()).shift(line.start)
     is_whole = readings(part.text) or (is_first and _OPTION.fullmatch(part.text))
     answer = part if is_whole else _choose_piece(part, is_first=is_first)
-    if answer is None or (answer.start, answer.end) == (line.start, line.end):
+    if answer is None:
+        return None
+    end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
+    if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
+        return replace(line, text="")
+    if (answer.start, answer.end) == (line.start, line.end):
         return answer
-    chosen = answer.shift(-line.start)
-    is_bound = not is_first and _BOUND.search(line.text, 0, chosen.start)
-    is_rejected = is_bound or _REJECTED.match(line.text, chosen.end)
-    return line if is_rejected or _is_hedged(line.text, chosen, len(part.text)) else answer
+    return line if _is_hedged(line.text, answer.shift(-line.start), len(part.text)) else answer
 
 
 def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
@@ -264,6 +287,8 @@ def _choose_piece(line: Span, *, is_first: bool) -> Span | None:
     pieces = _pieces(text)
     if not is_first:
         pieces = [one for one in pieces if not _STRAY.search(text[: one.start][-2:])]
+    if is_first and _NAMED.fullmatch(text.strip(" .*")):
+        return line
     numeric = [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
     if not numeric:
         return line if is_first and normal(text) else None

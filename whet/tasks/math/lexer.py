@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from whet.tasks.math.tree import NotMathError
-from whet.tasks.math.words import word_set
+from whet.tasks.math.words import ENGLISH, PROSE, word_set
 
 TokenKind = Literal[
     "number", "name", "word", "text", "command", "begin", "end", "sign", "join", "chinese"
@@ -58,12 +58,16 @@ _CHOSEN = re.compile(
     r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
 )
 """Combinations written around the letter, as in {}_{10}C_{3}."""
-_GROUPED = re.compile(r"(?<=\d)(?:\{,\}|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
+_GROUPED = re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
 _SPACES = re.compile(
     r"\\[,;:! ]|\\(?:q?quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;"
     r"|[ \t\r\n\f\v]+"
 )
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_UNIT_FRACTION = re.compile(
+    r"\\frac\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
+    r"\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
+)
 _INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
 _BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
@@ -78,6 +82,9 @@ _WORDS = re.compile(
 )
 _ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
+_ANY_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+")
+_SHORT_WORD = re.compile(r"[^aeiou][aeiouy][^aeiou]|[aeiou][^aeiou][aeiou]|[^aeiou]{2}[aeiouy]")
+"""Three letters that can be said, such as `sun`; abc and xyz are products."""
 _PLAIN = re.compile(
     r"\s*\\?\$?\s*(?P<sign>[-+]?)\s*(?:"
     r"([0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})"
@@ -96,7 +103,8 @@ _PIECE = re.compile(
     r"|(?P<sign>\*\*|<=|>=|!=|==|[-+*/^_=<>(){}\[\]|,;:!%'&" + ROW + r"])"
     r"|(?P<space>\s+)"
 )
-_THOUSANDS = re.compile(r"[0-9]{1,3}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
+_ZERO_GROUP = re.compile("[, ]0")
 _TEXTS = word_set(
     "text textbf textit textrm textsf texttt textnormal mathrm mathsf mathbf mathit mathbb mathcal "
     "mathfrak mathscr mbox operatorname rm bf vec overrightarrow overline bar hat tilde widehat "
@@ -140,12 +148,35 @@ def wording(text: str) -> str:
     >>> wording(r"\\text{ Odd }") == wording("odd.")
     True
     """
-    text = _trim(_LOOSE_SPACE.sub("", _WORDS.sub(r" \1 ", normal(text))))
+    text = _spell_out(text)
+    return text.casefold() if len(text) > 1 else text
+
+
+def same_wording(a: str, b: str) -> bool:
+    """Whether two answers are the same words; letters of formulas keep their case, words do not.
+
+    >>> same_wording("Odd", r"\\text{odd}"), same_wording("R^2", "r^2"), same_wording("m", "M")
+    (True, False, False)
+    """
+    if wording(a) != wording(b) or not wording(a):
+        return False
+    left, right = (_ANY_WORD.sub(_fold_word, _spell_out(text)) for text in (a, b))
+    return left == right
+
+
+def _spell_out(text: str) -> str:
+    text = " ".join(_WORDS.sub(r" \1 ", normal(text)).split())
+    text = _trim(_LOOSE_SPACE.sub("", text))
     text = text.lstrip(_EDGES if text[1:2].isalpha() else _EDGES.replace(".", ""))
     text = _ARTICLE.sub("", text, count=1) if text[:1] in "aAtT" and text else text
-    if len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha():
-        text = text[1]
-    return text.casefold() if len(text) > 1 else text
+    is_letter = len(text) == 3 and text[0] == "(" and text[2] == ")" and text[1].isalpha()
+    return text[1] if is_letter else text
+
+
+def _fold_word(match: re.Match[str]) -> str:
+    word = match.group().lower()
+    is_word = len(word) > 3 or word in ENGLISH or word in PROSE or _SHORT_WORD.fullmatch(word)
+    return word if is_word else match.group()
 
 
 def _trim(text: str) -> str:
@@ -165,6 +196,7 @@ def _plain_latex(text: str) -> str:
     text = text.replace("\\\\", ROW)
     text = _SIZES.sub(" ", text)
     text = _FRACTIONS.sub(r"\\frac", text).replace("\\surd", "\\sqrt")
+    text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _NESTED.sub(r"\1", text)
     if "\\underline" in text:
         text = _UNDERLINED.sub(r"\1", text)
@@ -281,8 +313,9 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
             continue
         token: Token | None = None
         if kind == "number" and (thousands := _THOUSANDS.match(text, position)):
-            is_ambiguous = True
-            if (depth == 0) if join_thousands is None else join_thousands:
+            is_number = bool(_ZERO_GROUP.search(thousands.group()))  # 2,003 is no list
+            is_ambiguous = is_ambiguous or not is_number
+            if is_number or ((depth == 0) if join_thousands is None else join_thousands):
                 digits = thousands.group().replace(",", "").replace(" ", "")
                 token = Token("number", digits, is_spaced)
                 position = thousands.end()

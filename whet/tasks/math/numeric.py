@@ -1,50 +1,46 @@
 """Whether two expressions have the same value, exactly or within the precision that is asked for.
 
-Rationals are compared exactly, the rest by evaluation at random points. Unknowns take random
-positive values, the same for the same name; forty agreeing digits at three points are taken as
-equality. Nothing grows: powers, factorials and arguments beyond the limits are not evaluated.
+Rationals are compared exactly, the rest by evaluation at random points: forty agreeing digits at
+three points are taken as equality, with as many more as the smallest term of a sum is below the
+largest. Where floors, factorials and the like make whole numbers matter, there are more points, and
+unknowns such as n are whole.
 """
 
-import functools
 import math
-import operator
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal
 
-import mpmath
-from mpmath import mp
 from pydantic import Field
 
 from whet.config import CONSTANT, Config
-from whet.rng import derive
 from whet.tasks.math import tree
+from whet.tasks.math.evaluate import (
+    CONTEXT,
+    DIGITS,
+    SCALES,
+    STEPS,
+    TOLERANCE,
+    NoValueError,
+    Number,
+    value,
+)
 from whet.tasks.math.tree import Node
 
 NUM_POINTS = 3
-_SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
-"""How far from zero the unknowns are at each point: large so that floors differ, small for narrow
-domains."""
-MAX_LOG2 = 200_000.0
-"""Values beyond two to this power, or below its inverse, are not computed."""
-MAX_FACTORIAL = 5000
+_JUMPS = frozenset(("floor", "ceil", "mod", "gcd", "lcm", "factorial", "binom"))
 FLOAT_DIGITS = 15
 """A decimal this long is what a program printed: its last digits are noise."""
 _FLOAT_NOISE = Fraction(1, 10**12)
+_HYPERBOLIC = ("sinh", "cosh", "tanh")
 _LARGE_C = tree.symbol("C")
 _SMALL_C = tree.symbol("c")
 
-_CONTEXT = mp.clone()
-_CONTEXT.dps = 50
-_TOLERANCE = _CONTEXT.mpf(10) ** -38
-_TINY = _CONTEXT.mpf(10) ** -46
-_KNOWN = {"π": +_CONTEXT.pi, "e": +_CONTEXT.e, "i": _CONTEXT.mpc(0, 1)}
-Number: TypeAlias = mpmath.mpf
-"""A real or complex number of mpmath, which has no types of its own."""
-
-
-class NoValueError(Exception):
-    """The expression has no value that can be computed here."""
+MIN_SPREAD = 24
+"""Terms of a sum closer than this, as a power of two, need no more digits."""
+MAX_DENOMINATOR = 64
+"""A number with a longer denominator, in bits, has digits that need as many more."""
+MAX_DIGITS = 6000
+"""Where more would be needed to tell two values apart, they are not compared."""
 
 
 class MathConfig(Config):
@@ -61,6 +57,9 @@ class MathConfig(Config):
     """Whether a list without brackets may be given in any order. Sets always may, tuples never."""
     names: Literal["drop", "keep"] = "drop"
     """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
+    echo: Literal["wrong", "right"] = "wrong"
+    """What a formula of the prompt is that is handed back instead of worked out, where its value is
+    right: 23 + 4 for 27."""
     rounded_digits: int = 6
     """A decimal stands for a fraction or root if it has this many significant digits, all right; 0:
     it never does."""
@@ -167,7 +166,7 @@ def _real_constant(node: Node) -> Fraction | None:
         return None
     if abs(number.imag) > abs(number.real) * 10**-30:
         return None
-    sign, mantissa, exponent, _ = _CONTEXT.re(number)._mpf_
+    sign, mantissa, exponent, _ = CONTEXT.re(number)._mpf_
     return Fraction(-int(mantissa) if sign else int(mantissa)) * Fraction(2) ** int(exponent)
 
 
@@ -196,13 +195,16 @@ def same_value(a: Node, b: Node) -> bool | None:
     complex_results = []
     has_unknowns = bool(tree.symbols(a) | tree.symbols(b))
     has_one_abs = tree.has_call(a, "abs") != tree.has_call(b, "abs")
-    num_needed = len(_SCALES) if has_one_abs else NUM_POINTS
-    for point in range(len(_SCALES)):
+    is_stepped = has_unknowns and (_has_jumps(a) or _has_jumps(b))
+    points = STEPS if is_stepped else range(len(SCALES))
+    num_needed = len(points) if has_one_abs or is_stepped else NUM_POINTS
+    for point in points:
         try:
-            is_equal = _is_close(value(a, point), value(b, point))
-            if not has_unknowns:
-                return is_equal
-            is_real = _is_real(a, point) and _is_real(b, point)
+            with CONTEXT.workdps(_num_digits(point, a, b)):
+                is_equal = _is_close(value(a, point), value(b, point))
+                if not has_unknowns:
+                    return is_equal
+                is_real = _is_real(a, point) and _is_real(b, point)
         except NoValueError:
             continue
         if not is_real:
@@ -218,28 +220,67 @@ def same_value(a: Node, b: Node) -> bool | None:
     return all(complex_results) if complex_results else None
 
 
+def _has_jumps(node: Node) -> bool:
+    """Whether a node has floors, factorials and the like, or powers such as (-1)^n."""
+    return any(
+        part.name in _JUMPS if part.kind == "call" else part.args[0].value < 0
+        for part in tree.walk(node)
+        if part.kind in ("call", "pow")
+    )
+
+
+def _num_digits(point: int, *nodes: Node) -> int:
+    """Count the digits that show the smallest term of each sum, number and argument."""
+    num_bits = 0
+    num_written = 0
+    for part in (part for node in nodes for part in tree.walk(node)):
+        num_written = max(num_written, part.value.denominator.bit_length())
+        sizes = []
+        for child in part.args:
+            try:
+                size = abs(value(child, point))
+            except NoValueError:
+                continue
+            if size:
+                sizes.append(int(CONTEXT.mag(size)))
+        if part.kind == "add" and sizes:
+            num_bits = max(num_bits, max(sizes) - min(sizes))
+        elif part.kind in ("pow", "call") and sizes:
+            num_bits = max(num_bits, -2 * min(sizes))
+            if part.name in _HYPERBOLIC:  # e^x + e^-x
+                num_bits = max(num_bits, 3 << min(max(*sizes, 0), 20))
+    num_bits += num_written if num_written > MAX_DENOMINATOR else 0
+    if num_bits <= MIN_SPREAD:
+        return DIGITS
+    num_digits = DIGITS + int(num_bits * 0.302) + 1
+    if num_digits > MAX_DIGITS:
+        raise NoValueError("terms too far apart")
+    return num_digits
+
+
 def _is_real(node: Node, point: int) -> bool:
     parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
-    return all(_CONTEXT.im(value(part, point)) == 0 for part in parts)
+    return all(CONTEXT.im(value(part, point)) == 0 for part in parts)
 
 
 def ratio_sign(a: Node, b: Node) -> int:
     """Give the sign of the constant that a is times b; 0 where there is none or it has no sign."""
     ratios = []
-    for point in range(len(_SCALES)):
+    for point in range(len(SCALES)):
         try:
-            left = value(a, point)
-            right = value(b, point)
+            with CONTEXT.workdps(_num_digits(point, a, b)):
+                left = value(a, point)
+                right = value(b, point)
+                if min(abs(left), abs(right)) < _limit(4):
+                    return 0
+                ratios.append(left / right)
+                if not _is_close(ratios[0], ratios[-1]):
+                    return 0
         except NoValueError:
             continue
-        if abs(right) < _TINY or abs(left) < _TINY:
-            return 0
-        ratios.append(left / right)
-        if not _is_close(ratios[0], ratios[-1]):
-            return 0
         if len(ratios) == NUM_POINTS:
-            real = _CONTEXT.re(ratios[0])
-            if abs(_CONTEXT.im(ratios[0])) > abs(real) * _TOLERANCE:
+            real = CONTEXT.re(ratios[0])
+            if abs(CONTEXT.im(ratios[0])) > abs(real) * TOLERANCE:
                 return 0
             return 1 if real > 0 else -1
     return 0
@@ -247,7 +288,12 @@ def ratio_sign(a: Node, b: Node) -> int:
 
 def _is_close(left: Number, right: Number) -> bool:
     size = max(abs(left), abs(right))
-    return bool(abs(left - right) <= max(size * _TOLERANCE, _TINY if size < 1 else 0))
+    return bool(abs(left - right) <= max(size * _limit(12), _limit(4) if size < 1 else 0))
+
+
+def _limit(num_spare: int) -> Number:
+    """Give the size of what the last digits but `num_spare` of the precision in use can show."""
+    return CONTEXT.mpf(10) ** (num_spare - CONTEXT.dps)
 
 
 def to_float(node: Node) -> float:
@@ -262,126 +308,3 @@ def _constant(node: Node) -> Number:
     if tree.symbols(node):
         raise NoValueError("not a constant")
     return value(node, 0)
-
-
-@functools.lru_cache(1 << 14)
-def value(node: Node, point: int) -> Number:
-    """Evaluate with the unknowns at their values of this point."""
-    try:
-        number = _evaluate(node, point)
-    except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
-        raise NoValueError(str(error)) from error
-    if not _CONTEXT.isfinite(number):
-        raise NoValueError("not finite")
-    return number
-
-
-def _evaluate(node: Node, point: int) -> Number:
-    if node.kind == "number":
-        return _CONTEXT.mpf(node.value.numerator) / node.value.denominator
-    if node.kind == "symbol":
-        if node.name in ("∞", "∅"):
-            raise NoValueError(node.name)
-        return _KNOWN[node.name] if node.name in _KNOWN else _at_random(node.name, point)
-    if node.kind == "call":
-        return _call(node, point)
-    if node.kind not in ("add", "mul", "pow"):
-        raise NoValueError(f"a {node.kind} has no value")
-    parts = [value(part, point) for part in node.args]
-    if node.kind == "pow":
-        return _power(parts[0], parts[1])
-    return functools.reduce(operator.add if node.kind == "add" else operator.mul, parts)
-
-
-def _at_random(name: str, point: int) -> Number:
-    """Give a name a value away from zero, mostly positive so that roots and logarithms are real."""
-    fraction = _CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
-    return _SCALES[point] * (_CONTEXT.mpf(1) / 3 + fraction)
-
-
-def _power(base: Number, exponent: Number) -> Number:
-    if exponent == 0:
-        return _CONTEXT.mpf(1)
-    if base == 0:
-        if _CONTEXT.re(exponent) <= 0:
-            raise NoValueError("a power of zero")
-        return base
-    if abs(exponent) * abs(_CONTEXT.log(abs(base), 2)) > MAX_LOG2 or abs(exponent) > MAX_LOG2:
-        raise NoValueError("a power too large")
-    if _CONTEXT.im(base) == 0 and _CONTEXT.re(base) < 0 and _CONTEXT.im(exponent) == 0:
-        odd = _odd_root(exponent)
-        if odd:
-            return -((-base) ** exponent) if odd == 1 else (-base) ** exponent
-    return base**exponent
-
-
-def _odd_root(exponent: Number) -> int:
-    """Give 1 for an odd root of an odd power, 2 for one of an even power, 0 for all others.
-
-    These have real values of negative numbers, as schools read them.
-    """
-    for bottom in (3, 5, 7):
-        top = _CONTEXT.re(exponent) * bottom
-        nearest = int(_CONTEXT.nint(top))
-        if nearest % bottom and abs(top - nearest) < _TOLERANCE:
-            return 1 if nearest % 2 else 2
-    return 0
-
-
-def _call(node: Node, point: int) -> Number:
-    function = _FUNCTIONS.get(node.name)
-    if function is None:
-        return _at_random(repr(node), point)
-    parts = [value(part, point) for part in node.args]
-    if any(abs(part) > 10**15 for part in parts):
-        raise NoValueError("an argument too large")
-    return function(*parts)
-
-
-def _of_small(function: Callable[..., Number]) -> Callable[..., Number]:
-    def apply(*parts: Number) -> Number:
-        if any(abs(part) > MAX_FACTORIAL for part in parts):
-            raise NoValueError("a factorial too large")
-        return function(*parts)
-
-    return apply
-
-
-def _of_integers(function: Callable[..., int]) -> Callable[..., Number]:
-    def apply(*parts: Number) -> Number:
-        integers = [int(_CONTEXT.nint(_CONTEXT.re(part))) for part in parts]
-        if any(abs(x - nearest) > _TOLERANCE for x, nearest in zip(parts, integers, strict=True)):
-            raise NoValueError("not a whole number")
-        return _CONTEXT.mpf(function(*integers))
-
-    return apply
-
-
-def _of_reals(function: Callable[..., Number]) -> Callable[..., Number]:
-    def apply(*parts: Number) -> Number:
-        if any(abs(_CONTEXT.im(part)) > _TOLERANCE for part in parts):
-            raise NoValueError("not real")
-        return function(*(_CONTEXT.re(part) for part in parts))
-
-    return apply
-
-
-_ELEMENTARY = "sin cos tan cot sec csc sinh cosh tanh ln log10"
-_FUNCTIONS: dict[str, Callable[..., Number]] = {
-    **{name: getattr(_CONTEXT, name) for name in _ELEMENTARY.split()},
-    **{f"arc{name}": getattr(_CONTEXT, f"a{name}") for name in ("sin", "cos", "tan", "cot", "sec")},
-    "log": _CONTEXT.ln,
-    "abs": abs,
-    "floor": _of_reals(_CONTEXT.floor),
-    "ceil": _of_reals(_CONTEXT.ceil),
-    "max": _of_reals(max),
-    "min": _of_reals(min),
-    "factorial": _of_small(_CONTEXT.factorial),
-    "binom": _of_small(_CONTEXT.binomial),
-    "mod": _of_integers(operator.mod),
-    "gcd": _of_integers(math.gcd),
-    "lcm": _of_integers(math.lcm),
-    "ratio": operator.truediv,
-    "percent": lambda number: number / 100,
-    "degree": lambda number: number * _CONTEXT.pi / 180,
-}

@@ -69,6 +69,7 @@ _CARETS = _keys("^ **")
 _SCRIPTS = _keys("_ ^")
 _NAME_ENDINGS = _keys("_ '")
 _POSTFIX = _table({"factorial": "!", "percent": r"% \%", "degree": r"\degree \circ"})
+_TRANSPOSE = _keys(r"\top") | {("name", "T"), ("text", "T")}
 _RAISED_MARKS = _keys(r"\circ \degree \prime")
 _RELATIONS = _table(
     {
@@ -95,6 +96,17 @@ _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
 """Numbers that stand in a text as a whole: `\\text{12 and 15}`."""
+CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "sterling", "¥": "yuan", "￥": "yuan"}
+_RESPELLED = (
+    (re.compile(r"(?<=[0-9}])\s?in\.?$"), " inch"),
+    (re.compile(r"(?<=[0-9}])\s?\\Omega$"), " ohm"),
+    (re.compile(r"(?<=[0-9])\s?\\mu\s?\\(text|mathrm)\s?\{\s?"), r" \\\1{micro"),
+    (re.compile(r"\b((?:year|month|day)s?) old$"), r"\1"),
+    (re.compile(r"\\hat\s?(\{\s?)?\\?([ijk])(?:math)?(?![a-z])(?(1)\s?\})"), r"\\mathbf{\2}"),
+    (re.compile(r"\\(?:mathbf|boldsymbol|bm|vec)\s?\{\s?(\\mathbf\{[ijk]\})\s?\}"), r"\1"),
+    (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
+)
+"""Units that look like something else, unit vectors, and a power before the index."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
 """Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
 _TRANSPOSED = re.compile(
@@ -117,18 +129,21 @@ class Reading(NamedTuple):
 
 
 @lru_cache(1 << 14)
-def readings(text: str) -> tuple[Reading, ...]:
+def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     """Read an answer in every way it can be meant; empty where it is not mathematics.
 
-    `1,234` is a number and also a list.
+    `1,234` is a number and also a list. A `literal` reading works nothing out: its numerals above
+    one are symbols, so that 23 + 4 is 4 + 23 but not 27.
     """
     plain = normal(text)
-    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1])):
+    if (inside := _ALL_TEXT.fullmatch(plain)) and (result := readings(inside[1], literal=literal)):
         return result
     if _REAL_WORDS.fullmatch(wording(plain)):
         return (Reading(_ALL_REALS, ()),)
     plain = _TRANSPOSED.sub(r"\1", plain)
-    units = ["dollar"] if "\\$" in text else []
+    units = [name for sign, name in CURRENCIES.items() if sign in text]
+    for form, spelling in _RESPELLED:
+        plain = form.sub(spelling, plain)
     if (match := _UNIT_IN_BRACKETS.fullmatch(plain)) and not words.is_remark(match[2]):
         plain = match[1]
         units.insert(0, match[2])
@@ -144,7 +159,7 @@ def readings(text: str) -> tuple[Reading, ...]:
     for join in (None, False, True):
         try:
             pieces, is_ambiguous = tokens(plain, join_thousands=join)
-            parser = Parser(pieces)
+            parser = Parser(pieces, literal=literal)
             results.append(Reading(parser.answer(), (*parser.units, *units)))
         except (NotMathError, ZeroDivisionError, RecursionError, OverflowError):
             is_ambiguous = "," in plain
@@ -161,8 +176,9 @@ class Parser:
     relation, `is_before_condition` before the bar of a set.
     """
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], *, literal: bool = False) -> None:
         self.tokens = tokens
+        self.literal = literal
         self.position = 0
         self.num_bars = 0
         self.units: list[str] = []
@@ -410,7 +426,10 @@ class Parser:
                     product = tree.matrix_product(product, self.factor())
             elif sign in _OVER:
                 self.position += 1
-                if not self._unit():
+                num_units = len(self.units)
+                if self._unit():
+                    self.units.insert(num_units, "per")
+                else:
                     inverse = tree.power(self.factor(), tree.MINUS_ONE)
                     product = tree.matrix_product(product, inverse)
             elif self.accept("command", "bmod"):
@@ -450,7 +469,7 @@ class Parser:
         kind, text = self.peek(1)
         is_unit = kind in ("name", "word") and text.lower() in words.UNIT_NAMES
         if is_unit and self.peek() in (("sign", "/"), ("word", "per")):
-            self.units.append(text)
+            self.units += ["per", text]
             self.position += 2
         self.units_end = self.position
         return True
@@ -512,6 +531,9 @@ class Parser:
             if base.kind == "symbol":
                 return tree.symbol(base.name + "'")
             return tree.call("prime", base)
+        if mark in _TRANSPOSE and tree.is_matrix(base):
+            self.position += 3 if is_group else 1
+            return tree.matrix(zip(*(row.args for row in base.args), strict=True))
         exponent = self.argument()
         if self.peek() in _CARETS:
             self.position += 1
@@ -528,7 +550,10 @@ class Parser:
             return self.bracket()
         if is_digit and kind == "number" and len(text) > 1 and text[0].isdigit():
             self.tokens[self.position] = Token("number", text[1:], False)
-            return tree.number(int(text[0]))
+            return self._numeral(Fraction(int(text[0])))
+        if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
+            self.position += 1
+            return self._numeral(*decimal(text))
         if token in _SIGNS:
             self.position += 1
             argument = self.descend(self.argument)
@@ -560,22 +585,26 @@ class Parser:
         kind, text = self.peek()
         if "." in digits:
             if kind == "text" and self.tokens[self.position].detail in ("overline", "bar", "dot"):
-                return tree.number(repeating_decimal(digits, self.take().text))
+                return self._numeral(repeating_decimal(digits, self.take().text))
             if kind == "command" and text in ("ldots", "dots", "cdots"):
                 self.position += 1
-                return tree.number(repeating_decimal(digits))
+                return self._numeral(repeating_decimal(digits))
         if digits.isdigit():
             if (kind, text) == ("command", "frac") and self._is_mixed_number():
                 self.position += 1
-                return tree.add(tree.number(value), self._fraction())
+                return tree.add(self._numeral(value), self._fraction())
             is_spaced = kind == "number" and self.tokens[self.position].is_spaced
             if is_spaced and self.peek(1) == ("sign", "/"):
                 self.position += 2
                 bottom = self.take().text
                 if text.isdigit() and bottom.isdigit() and int(bottom[:50]) > 0:
-                    return tree.number(value + decimal(text)[0] / decimal(bottom)[0])
+                    return self._numeral(value + decimal(text)[0] / decimal(bottom)[0])
                 raise NotMathError("two numbers side by side")
-        return tree.number(value, num_digits)
+        return self._numeral(value, num_digits)
+
+    def _numeral(self, value: Fraction, num_digits: int = 0) -> Node:
+        is_symbol = self.literal and value not in (0, 1)
+        return tree.symbol(f"{value}") if is_symbol else tree.number(value, num_digits)
 
     def _is_mixed_number(self) -> bool:
         r"""Whether the `\frac` that follows holds only digits."""
@@ -660,7 +689,7 @@ class Parser:
         while self.peek() in _SCRIPTS:
             bounds.append(self.take().text + "".join(self._group()))
         body = self.term()
-        written_out = _write_out(name, " ".join(bounds), body)
+        written_out = None if self.literal else _write_out(name, " ".join(bounds), body)
         return written_out or tree.call(name, *map(tree.symbol, bounds), body)
 
     def _group(self) -> list[str]:
@@ -696,10 +725,10 @@ class Parser:
     def _text(self, token: Token) -> Node:
         content = token.text.strip()
         bare = content.strip("() ")
-        if token.detail in words.VECTORS:
+        if token.detail in words.VECTORS and not content.isdigit():
             return self._symbol(f"{words.VECTORS[token.detail]} {content}")
         if bare.isdigit() and len(bare) < 50:
-            return tree.number(int(bare))
+            return self._numeral(Fraction(int(bare)))
         if len(bare) == 1 and bare.isalpha():
             return self._symbol(bare)
         if len(bare) > 1 and bare.lower() in words.CONSTANT_WORDS:
@@ -789,4 +818,6 @@ def _is_unit_word(token: Token) -> bool:
         return False
     if text.lower() in words.UNIT_WORDS:
         return True
-    return token.is_spaced and len(text) > 3 and text.islower() and not words.is_remark(text)
+    is_plural = text[:-1].isupper() and text[-1] == "s" and len(text) > 2  # CDs
+    is_noun = len(text) > 3 and text.islower() and not words.is_remark(text)
+    return token.is_spaced and (is_plural or is_noun)

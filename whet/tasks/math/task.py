@@ -2,8 +2,11 @@
 
 A problem holds the reference in `answer`. Its `payload` may hold `answers`, a list of references of
 which any one is right; `tolerance`, a relative one, and `error`, an absolute one, where the problem
-asks for an approximate number; and `percent`, `units`, `order`, `names` to replace the setting of
-the same name for this problem alone. Problems come from files.
+asks for an approximate number; and `percent`, `units`, `order`, `names`, `echo` to replace the
+setting of the same name for this problem alone. Problems come from files.
+
+What a response makes the grader raise is a wrong answer with the part `raised` 1; a reference that
+cannot be graded leaves it unscored.
 """
 
 import importlib
@@ -11,6 +14,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -19,37 +23,45 @@ from pydantic import ValidationError
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
-from whet.tasks.math.compare import same
+from whet.tasks.math.compare import contradicts_itself, same
+from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.lexer import exact, normal, time_of, wording
+from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
 from whet.tasks.math.numeric import MathConfig, same_value
-from whet.tasks.math.parser import Reading, readings
-from whet.tasks.math.tree import Node
+from whet.tasks.math.parser import CURRENCIES, Reading, readings
+from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import UNIT_NAMES, is_remark
-from whet.text.final_answer import find_boxes, find_formulas
+from whet.text.final_answer import find_boxes
 from whet.types import Problem, Score, Verdict
 
 MAX_SHOWN = 500
 MAX_CHARS = 20_000
 """Longer answers are only compared as they are written."""
-_OWN_RULES = ("percent", "units", "order", "names", "tolerance", "error")
+_OWN_RULES = ("percent", "units", "order", "names", "echo", "tolerance", "error")
 """What a problem's payload may set for itself."""
 
 _STATES_ANSWER = re.compile(
     r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
 )
-_OPERATION = re.compile(
-    r"(?<!^)[-+*/^!]"
-    r"|\\(?:frac|sqrt|cdot|times|div|binom|log|ln|sin|cos|tan|sum|prod|int|lim)(?![a-z])"
+_DECIMAL_COMMA = re.compile(r"-?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
+_TWO_DECIMALS = re.compile(r"-?(?:0,[0-9]+|[0-9]+,[0-9]{2})")
+_LETTER_UNIT = re.compile(r"([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
+"""A number and a unit of one letter, where the reference is a number alone."""
+_NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
+_CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
+_SUBJECT = re.compile(
+    r"(?:the |this )?(?:series|sequence|integral|function|sum|limit|graph|curve|equation|system"
+    r"|statement|argument|lines?|planes?) (?:is |are )?(?=[a-z]+$)"
 )
-_FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")
-_DECIMAL_COMMA = re.compile(r"-?[0-9]+,(?:[0-9]{1,2}|[0-9]{4,})")
-_TWO_DECIMALS = re.compile(r"-?[0-9]+,[0-9]{2}")
+"""What a word of answer is said of: the series converges."""
 _WRAPPED_LETTER = re.compile(
     r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
 )
 _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+_SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
+"""Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
+_OPTION_WORD = re.compile("option|choice", re.IGNORECASE)
 _CHINESE_POWER = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
@@ -61,11 +73,12 @@ TIME_LIMIT = 1
 asked."""
 _REFUSED = re.compile(
     r"[0-9]{30}|\^\s*\{?[^{}]{0,20}\^|[0-9]{4,}\s*!|\^\s*\{?\s*-?[0-9]{4,}|!\s*!|[^\x20-\x7e]"
-    r"|(?<![\\a-zA-Z{])[a-zA-Z]{3,}|boxed"
+    r"|(?<![\\a-zA-Z{])(?:[a-zA-Z]{3,}|no(?![a-zA-Z])|or(?![a-zA-Z]))|;|boxed"
+    r"|^[^=]*(?<![_{0-9])[0-9][^=]*=|\\(?:mathbf|boldsymbol|bm|vec|hat)(?![a-zA-Z])"
     r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
 )
-"""Towers of powers and huge factorials, prose, and a number after a unit: of two answers
-math-verify reads the first."""
+"""Towers of powers and huge factorials, prose, and a number after a unit or before a sign of
+equality: of two answers math-verify reads one. Of vectors it reads the first number."""
 _TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 
@@ -85,11 +98,24 @@ class Math(FileTask):
         golds = references(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no reference")
+        rules = self.rules(problem)
+        try:
+            return self._grade(problem, golds, rules, text)
+        except Exception as error:  # Model text: whatever it makes the grader raise is no answer.
+            fault = f"{type(error).__name__}: {error}"[:MAX_SHOWN]
+        try:
+            for gold in golds:
+                is_same(gold, gold + ".", rules)
+        except Exception:
+            return _score(Verdict.UNSCORED, None, f"the reference cannot be graded: {fault}")
+        score = _score(Verdict.WRONG, None, f"the grader raised {fault}")
+        return replace(score, parts={**score.parts, "raised": 1.0})
+
+    def _grade(self, problem: Problem, golds: list[str], rules: MathConfig, text: str) -> Score:
         short = [gold for gold in golds if len(text) <= 2 * len(gold) + 40]
-        if any(wording(gold) == wording(text) != "" for gold in short):
+        if any(same_wording(gold, text) for gold in short):
             return _score(Verdict.CORRECT, text.strip(), "the response is the reference")
         span = find_answer(text)
-        rules = self.rules(problem)
         answer = span.text.strip() if span else ""
         if not answer:
             return _score(Verdict.NO_ANSWER, None, "no answer found")
@@ -101,7 +127,7 @@ class Math(FileTask):
             fault = "not the reference"
         elif not is_product and _is_doubled(gold, answer, rules):
             fault = "the reference written twice"
-        elif is_echo(answer, golds, "\n".join(message.content for message in problem.prompt)):
+        elif rules.echo == "wrong" and is_echo(answer, golds, _prompt_text(problem)):
             fault = "the question again, not worked out"
         else:
             return _score(Verdict.CORRECT, answer, "the same as the reference")
@@ -136,6 +162,10 @@ def references(problem: Problem) -> list[str]:
     return list(dict.fromkeys(gold for gold in golds if gold.strip()))
 
 
+def _prompt_text(problem: Problem) -> str:
+    return "\n".join(message.content for message in problem.prompt)
+
+
 def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
     return Score(
         verdict=verdict,
@@ -154,29 +184,6 @@ def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
     return wording(gold) != wording(answer) and is_same(gold, plain[middle + 1 :], rules)
 
 
-def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
-    """Whether an answer is a formula of the prompt, neither worked out nor written as a reference.
-
-    >>> is_echo("23+4", ["27"], "Compute $23+4$."), is_echo("x+1", ["x+1"], "Is it $x+1$ or $x-1$?")
-    (True, False)
-    """
-    plain = normal(answer)
-    if not _OPERATION.search(plain):
-        return False
-    value = exact(plain)
-    written = _FRACTION.fullmatch(plain)
-    if written and value is not None and value.denominator == int(written[1] or written[2]):
-        return False  # a fraction in its lowest terms needs no work
-    bare = _without_spaces(plain)
-    if any(_without_spaces(normal(gold)) == bare for gold in golds):
-        return False
-    return any(_without_spaces(normal(formula.text)) == bare for formula in find_formulas(prompt))
-
-
-def _without_spaces(text: str) -> str:
-    return "".join(text.split()).rstrip("=?")
-
-
 def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare an answer with one reference: plain numbers at once, other texts by their trees."""
     left = exact(gold)
@@ -191,6 +198,16 @@ def is_same(gold: str, answer: str, rules: MathConfig) -> bool:
         return gold == answer
     gold = _core(gold)
     answer = _core(answer)
+    is_cut = _CUT_RATIO.fullmatch(answer[-3:].lstrip()) and not gold.rstrip().endswith(":")
+    currencies = [
+        {name for sign, name in CURRENCIES.items() if sign in text} for text in (gold, answer)
+    ]
+    if is_cut or (all(currencies) and currencies[0] != currencies[1]):
+        return False
+    if left is not None:
+        number = _LETTER_UNIT.fullmatch(answer.strip(" $")) or _NUMBERED.fullmatch(answer.strip())
+        if number and exact(number[1]) == left:
+            return True
     return _is_same(gold, answer, rules) or _is_same_choice(gold, answer, rules)
 
 
@@ -208,23 +225,44 @@ def _core(text: str) -> str:
 
 @lru_cache(1 << 14)
 def _is_same(gold: str, answer: str, rules: MathConfig) -> bool:
-    if wording(gold) == wording(answer):
-        return wording(gold) != ""
+    if same_wording(gold, answer):
+        return True
+    predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
+    if num_subjects and same_wording(gold, predicate):
+        return True
     gold_time = time_of(gold)
     answer_time = time_of(answer)
     if gold_time is not None and answer_time is not None:
         return gold_time == answer_time
     golds = readings(gold)
     answers = readings(answer)
+    if any(_is_statement(one.node) for one in golds) and any(
+        _is_statement(other.node) for other in answers
+    ):
+        return _same_statement(gold, answer, rules)
     if any(_same_reading(one, other, rules) for one in golds for other in answers):
         return True
     is_unread = not (golds and answers)
     return _same_with_comma(gold, answer) or (is_unread and same_by_math_verify(gold, answer))
 
 
+def _is_statement(node: Node) -> bool:
+    """Whether a node relates constants, as 24 = 2^3 * 3 does: what it says is how it is written."""
+    return node.kind == "relation" and not tree.symbols(node)
+
+
+def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
+    golds = readings(gold, literal=True)
+    answers = readings(answer, literal=True)
+    return any(same(one.node, other.node, rules) for one in golds for other in answers)
+
+
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
-    names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    names = [
+        _NAMED_OPTION.fullmatch(wording(text)) if _OPTION_WORD.search(text) else None
+        for text in (gold, answer)
+    ]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
     gold_option = _option(gold)
@@ -234,6 +272,8 @@ def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
         return is_same_letter and _is_same(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
     if option is None:
+        return False
+    if _SECOND_OPTION.match(option[1]):
         return False
     other = wording(answer if gold_option else gold)
     if len(other) == 1 and other.isalpha():
@@ -265,11 +305,16 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     for one, other in ((gold, answer), (answer, gold)):
         if "radian" in _unit(one.units) and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
-    return any(
-        same(left, right, rules)
-        for left in _percents(gold.node, rules)
-        for right in _percents(answer.node, rules)
-    )
+    try:
+        if not answer.units and gold != answer and contradicts_itself(answer.node):
+            return False  # with units, 3 ft = 36 in, the numbers may differ
+        return any(
+            same(left, right, rules)
+            for left in _percents(gold.node, rules)
+            for right in _percents(answer.node, rules)
+        )
+    except NotMathError:  # 1/0%
+        return False
 
 
 def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
@@ -291,20 +336,27 @@ def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConf
     right = _unit(answer)
     if left == right or rules.units == "same":
         return left == right
-    return not left or not right or not _KNOWN_UNITS.issuperset(left + right)
+    known = (part.removeprefix("/") in _KNOWN_UNITS for part in left + right)
+    return not left or not right or not all(known)
 
 
 def _unit(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Spell a unit one way: square centimeters is cm ^2."""
+    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
     parts: list[str] = []
-    text = " ".join(words).lower().replace("/", " ")
+    below = ""
+    text = " ".join(words).replace("/", " per ")
     for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
-        if word in _POWERS:
-            parts.append(_POWERS[word])
-        elif word in ("mph", "kmh", "kph"):
-            parts += ["mi" if word == "mph" else "km", "h"]
-        elif word not in ("per", "of", "the", "unit", "units"):
-            parts.append(UNIT_NAMES.get(word, word))
+        lower = word.lower()
+        if lower == "per":
+            below = "/"
+        elif lower in _POWERS:
+            parts.append(_POWERS[lower])
+        elif lower in ("mph", "kmh", "kph"):
+            parts += ["mi" if lower == "mph" else "km", "/h"]
+        elif word in ("Mg", "MG"):
+            parts.append(below + "t")
+        elif lower not in ("of", "the", "unit", "units"):
+            parts.append(below + UNIT_NAMES.get(lower, lower))
     return tuple(sorted(parts))
 
 

@@ -68,6 +68,7 @@ def add(*terms: Node) -> Node:
     rest: list[Node] = []
     for term in terms:
         for part in term.args if term.kind == "add" else (term,):
+            _check_operand(part)
             (numbers if part.kind == "number" else rest).append(part)
     total = sum((part.value for part in numbers), Fraction(0))
     _check(total)
@@ -86,6 +87,7 @@ def mul(*factors: Node) -> Node:
     for factor in factors:
         for part in factor.args if factor.kind == "mul" else (factor,):
             if part.kind != "number":
+                _check_operand(part)
                 rest.append(part)
                 continue
             product *= part.value
@@ -199,7 +201,7 @@ def matrix(rows: Iterable[Iterable[Node]]) -> Node:
 
 def matrix_sum(a: Node, b: Node) -> Node:
     """Add two nodes, matrices cell by cell."""
-    if not (_is_matrix(a) or _is_matrix(b)):
+    if not (is_matrix(a) or is_matrix(b)):
         return add(a, b)
     left = _cells(a)
     right = _cells(b)
@@ -210,10 +212,10 @@ def matrix_sum(a: Node, b: Node) -> Node:
 
 def matrix_product(a: Node, b: Node) -> Node:
     """Multiply two nodes, of which any may be a matrix."""
-    if not (_is_matrix(a) or _is_matrix(b)):
+    if not (is_matrix(a) or is_matrix(b)):
         return mul(a, b)
-    if not _is_matrix(a) or not _is_matrix(b):
-        scale, cells = (b, a) if _is_matrix(a) else (a, b)
+    if not is_matrix(a) or not is_matrix(b):
+        scale, cells = (b, a) if is_matrix(a) else (a, b)
         return matrix([mul(scale, cell) for cell in row] for row in _cells(cells))
     left = _cells(a)
     right = _cells(b)
@@ -225,7 +227,7 @@ def matrix_product(a: Node, b: Node) -> Node:
 
 
 def matrix_negative(node: Node) -> Node:
-    return matrix_product(MINUS_ONE, node) if _is_matrix(node) else negative(node)
+    return matrix_product(MINUS_ONE, node) if is_matrix(node) else negative(node)
 
 
 def determinant(rows: Sequence[Sequence[Node]]) -> Node:
@@ -241,12 +243,12 @@ def determinant(rows: Sequence[Sequence[Node]]) -> Node:
     return add(*terms)
 
 
-def _is_matrix(node: Node) -> bool:
+def is_matrix(node: Node) -> bool:
     return node.kind == "seq" and node.name == "matrix"
 
 
 def _cells(node: Node) -> list[tuple[Node, ...]]:
-    if not _is_matrix(node):
+    if not is_matrix(node):
         raise NotMathError("a matrix and something else")
     return [row.args for row in node.args]
 
@@ -273,6 +275,11 @@ def _is_power_of_ten(node: Node) -> bool:
     if min(top, bottom) != 1 or longer.bit_length() >= MAX_BITS:
         return False
     return str(longer).strip("0") == "1"
+
+
+def _check_operand(node: Node) -> None:
+    if node.kind == "relation":
+        raise NotMathError("an equation in a sum or product")
 
 
 def _check(value: Fraction) -> None:

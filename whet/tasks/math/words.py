@@ -51,7 +51,7 @@ _UNITS = _word_lists(
     degree: degree degrees; radian: rad radian radians; mph: mph; kmh: kmh kph;
     percent: percent percentage pct; N: newton newtons; J: joule joules; square: square sq;
     cubic: cubic; W: watt watts; V: volt volts; Hz: hz hertz; Pa: pa; K: kelvin; eV: ev;
-    yuan: 元 yuan; t: 吨
+    yuan: 元 yuan; t: 吨; euro: euro euros eur; sterling: sterling; ohm: ohm ohms
     """
 )
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
@@ -75,7 +75,7 @@ ENGLISH = word_set(
 PROSE = word_set(
     "the is are of it its not to for we if so as by be an at any all has can how why was no yes "
     "his her she he you our did do had let get got new now one two per but out off may too via "
-    "also then thus with sum"
+    "also then thus with sum old"
 )
 """Short words that are never a product of letters."""
 
@@ -88,13 +88,26 @@ _REMARK = re.compile(
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,
 )
+_COUNTED_PARTS = re.compile(
+    r"\s*(?:squared|cubed|factorial|hal(?:f|ves)|(?:third|quarter|fourth|fifth|sixth|eighth|tenth"
+    r"|hundredth|thousandth)s?|dozens?|score|lakhs?|crores?)\b",
+    re.IGNORECASE,
+)
+"""First after a number they make another number of it."""
+COMMENT = re.compile(
+    r"[\s*:]*(?:(?:in)?correct|right|wrong|valid|verified|confirmed|consistent|reasonable)"
+    r"(?![a-zA-Z])[^0-9\n]{0,60}$",
+    re.IGNORECASE,
+)
+"""Behind a mark it says how good the answer is, and gives none."""
+IS_FALSE = re.compile(any_of(FALSE, DENIAL) + f"|{CONTRACTION}", re.IGNORECASE)
 _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
 
 def is_remark(text: str) -> bool:
     """Whether words after a number comment on it or hold another, and are no unit.
 
-    >>> [is_remark(text) for text in ("is wrong", "or maybe 4", "red apples", "m2", "答案")]
-    [True, True, False, False, True]
+    >>> [is_remark(text) for text in ("is wrong", "or maybe 4", "red apples", "dozen", "答案")]
+    [True, True, False, True, True]
     """
-    return bool(_NUMBER_IN_TEXT.search(text) or _REMARK.search(text))
+    return bool(_NUMBER_IN_TEXT.search(text) or _REMARK.search(text) or _COUNTED_PARTS.match(text))

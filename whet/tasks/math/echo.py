@@ -1,0 +1,208 @@
+"""The question is no answer: whether an answer is a formula of the prompt that was not worked out.
+
+Formulas are compared as mathematics with nothing worked out: numbers above one are as good as
+unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
+one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
+or rounding around the whole. An answer that is shorter than the formula it equals is work, and so
+is one that is written as the reference is.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from whet.tasks.math import tree
+from whet.tasks.math.lexer import exact, normal
+from whet.tasks.math.numeric import same_value
+from whet.tasks.math.parser import readings
+from whet.tasks.math.tree import Node, NotMathError
+from whet.text.final_answer import find_formulas
+
+MAX_FORMULAS = 200
+_FRACTION = re.compile(r"-?\s?(?:\\frac\{?[0-9]+\}?\{?([0-9]+)\}?|[0-9]+\s?/\s?([0-9]+))")
+_UNMARKED = re.compile(
+    r"(?:(?:\\[A-Za-z]+|[0-9]+(?:[.,][0-9]+)*|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
+    r"|(?:gcd|lcm)\s?\([0-9, ]+\)|sqrt|sin|cos|tan|log|ln|[-+*/^=<>()\[\]{}|!_%−×÷·√π²³≤≥])\s*)+"
+)
+"""A run of signs, numbers and single letters in plain text."""
+_SPOKEN = {" times ": " * ", " plus ": " + ", " minus ": " - ", " divided by ": " / "}
+_DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
+_ARTICLE = re.compile(r"^[aAI]\s+")
+_FRAME = re.compile(r"[\s(){}\[\]*]|\\(?:cdot|times|left|right)(?![a-zA-Z])")
+_FLIPPED = str.maketrans("<>", "><")
+_INDEX = re.compile(r"_\{([a-z])=")
+_TWO = tree.symbol("2")
+_HALF = tree.power(_TWO, tree.MINUS_ONE)
+_WRAPPERS = ("abs", "floor", "ceil")
+_SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
+
+
+def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
+    """Whether an answer is a formula of the prompt, neither worked out nor written as a reference.
+
+    >>> is_echo("(4+23)", ["27"], "What is 23 + 4?"), is_echo("27", ["27"], "What is 23 + 4?")
+    (True, False)
+    >>> is_echo("x+1", ["1+x"], "Is it $x+1$ or $x-1$?")
+    False
+    """
+    if answer.lstrip("-").isdigit():
+        return False
+    plain = normal(answer)
+    value = exact(plain)
+    written = _FRACTION.fullmatch(plain)
+    is_lowest = written and value and value.denominator == int(written[1] or written[2])
+    if is_lowest and "decimal" not in prompt:
+        return False  # a fraction in its lowest terms needs no work
+    if any(is_written_alike(answer, gold) for gold in golds):
+        return False
+    formulas = prompt_formulas(prompt)
+    nodes = literal_nodes(answer)
+    if not nodes:
+        return any(_bare(formula) == _bare(answer) for formula in formulas)
+    read = [node for formula in formulas for node in literal_nodes(formula)]
+    asked = [part for node in read for part in _parts(node)]
+    return any(_hands_back(node, asked) for node in nodes)
+
+
+def is_written_alike(answer: str, gold: str) -> bool:
+    """Whether two answers are one formula up to brackets and order, or one names what it gives."""
+    return not set(_forms(answer)).isdisjoint(_forms(gold)) or _bare(answer) == _bare(gold)
+
+
+@lru_cache(64)
+def prompt_formulas(prompt: str) -> list[str]:
+    """List the formulas of a prompt, those between dollar signs first."""
+    prompt = _DRAWING.sub(" ", prompt)
+    marked = find_formulas(prompt)
+    texts = [formula.text for formula in marked]
+    rest = prompt
+    for formula in reversed(marked):
+        rest = f"{rest[: formula.start]}\n{rest[formula.end :]}"
+    for word, sign in _SPOKEN.items():
+        rest = rest.replace(word, sign)
+    texts += [_ARTICLE.sub("", run.group()) for run in _UNMARKED.finditer(rest)]
+    texts = [text.strip().rstrip("=?.,: ") for text in texts]
+    whole = (text for text in texts if len(text) > 1 and text.count("{") == text.count("}"))
+    return list(dict.fromkeys(whole))[:MAX_FORMULAS]
+
+
+def _bare(text: str) -> str:
+    return _FRAME.sub("", normal(text)).rstrip("=?")
+
+
+@lru_cache(1 << 10)
+def literal_nodes(text: str) -> tuple[Node, ...]:
+    """Read a text without working anything out, each formula in one spelling."""
+    return tuple(_respell(reading.node) for reading in readings(text, literal=True))
+
+
+def _respell(node: Node) -> Node:
+    """Write squares as products and 1/2 in a power as a root, and name an index one way."""
+    node = tree.rebuild(node, _respell)
+    if node.kind == "pow" and node.args[1] == _TWO:
+        return tree.mul(node.args[0], node.args[0])
+    if node.kind == "pow" and node.args[1] == _HALF:
+        return tree.power(node.args[0], tree.HALF)
+    if node.kind != "call" or not node.args:
+        return node
+    if node.name in _SYMMETRIC:
+        return node._replace(args=tuple(sorted(node.args)))
+    bound, *rest = node.args
+    if bound.kind == "symbol" and (index := _INDEX.match(bound.name)):
+        named = tree.symbol(_INDEX.sub("_{index=", bound.name))
+        rest = [tree.substitute(part, index[1], tree.symbol("index")) for part in rest]
+        return node._replace(args=(named, *rest))
+    return node
+
+
+def _forms(text: str) -> Iterator[Node]:
+    """List an answer and what its equation gives, without signs of degrees and percent."""
+    for node in literal_nodes(text):
+        for part in (node, *_values(node)[-1:]):
+            try:
+                bare = tree.replace_calls(part, "degree", lambda call: call.args[0])
+                yield tree.replace_calls(bare, "percent", lambda call: call.args[0])
+            except NotMathError:
+                continue
+
+
+def _values(node: Node) -> list[Node]:
+    """List the sides of an equation that are more than a name; none of anything else."""
+    if node.kind != "relation" or set(node.name.split()) != {"="}:
+        return []
+    return [side for side in node.args if not _is_label(side)]
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """List what a formula of a prompt may ask to be worked out: itself, its items, its sides."""
+    yield node
+    if node.kind == "relation" or (node.kind == "seq" and not node.name):
+        for part in node.args:
+            yield from _parts(part)
+
+
+def _is_label(node: Node) -> bool:
+    is_numeral = any(name[:1].isdigit() for name in tree.names(node))
+    return tree.is_name(node) and not is_numeral
+
+
+def _hands_back(node: Node, asked: list[Node]) -> bool:
+    """Whether an answer is a formula of the prompt, or all its items or sides are."""
+    if any(_is_same_formula(node, formula) for formula in asked):
+        return True
+    if (inside := _unwrap(node)) is not None:
+        return _hands_back(inside, asked)
+    parts = list(node.args) if node.kind == "seq" else _values(node)
+    parts = [part for part in parts if not (is_atom(part) and part in asked)]
+    return bool(parts) and all(_hands_back(part, asked) for part in parts)
+
+
+def _unwrap(node: Node) -> Node | None:
+    """Take what stands in bars, floors or the root of a square."""
+    if node.kind == "call" and node.name in _WRAPPERS:
+        return node.args[0]
+    if node.kind == "pow" and node.args[1] == tree.HALF and node.args[0].kind == "mul":
+        first, *others = node.args[0].args
+        return first if others == [first] else None
+    return None
+
+
+def _is_same_formula(answer: Node, formula: Node) -> bool:
+    """Whether two formulas agree whatever their numbers are, the answer being no shorter."""
+    if answer.kind in ("relation", "seq") or formula.kind in ("relation", "seq"):
+        return _has_same_sides(answer, formula)
+    if is_atom(answer) or _num_leaves(answer) < _num_leaves(formula):
+        return False
+    try:
+        return same_value(answer, formula) is True
+    except NotMathError:
+        return False
+
+
+def _has_same_sides(answer: Node, formula: Node) -> bool:
+    """Compare equations, inequalities and lists part by part; relations also from the right."""
+    if answer.kind != formula.kind or len(answer.args) != len(formula.args):
+        return False
+    if answer.kind == "relation" and all(map(is_atom, answer.args)) and "=" in answer.name.split():
+        return False  # x = 4 is worked out
+    flipped = " ".join(reversed(answer.name.translate(_FLIPPED).split()))
+    orders = [(answer.name, answer.args), (flipped, answer.args[::-1])]
+    return any(
+        name == formula.name
+        and all(
+            part == other or _is_same_formula(part, other)
+            for part, other in zip(args, formula.args, strict=True)
+        )
+        for name, args in (orders if answer.kind == "relation" else orders[:1])
+    )
+
+
+def is_atom(node: Node) -> bool:
+    """Whether a node is a whole number or a name, with its sign."""
+    if node.kind == "mul" and len(node.args) == 2 and tree.MINUS_ONE in node.args:
+        node = next(part for part in node.args if part != tree.MINUS_ONE)
+    return node.kind in ("number", "symbol") and "/" not in node.name
+
+
+def _num_leaves(node: Node) -> int:
+    return sum(part.kind == "symbol" for part in tree.walk(node))
