@@ -8,6 +8,7 @@ unknowns such as n are whole.
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import Field
@@ -34,6 +35,10 @@ _FLOAT_NOISE = Fraction(1, 10**12)
 _HYPERBOLIC = ("sinh", "cosh", "tanh")
 _LARGE_C = tree.symbol("C")
 _SMALL_C = tree.symbol("c")
+
+_EXACT_CALLS = ("abs", "floor", "ceil", "factorial", "binom", "gcd", "lcm")
+_ROUNDING = 0.01
+"""A decimal this close to what it is set equal to may be rounded."""
 
 MIN_SPREAD = 24
 """Terms of a sum closer than this, as a power of two, need no more digits."""
@@ -261,6 +266,38 @@ def _num_digits(point: int, *nodes: Node) -> int:
 def _is_real(node: Node, point: int) -> bool:
     parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
     return all(CONTEXT.im(value(part, point)) == 0 for part in parts)
+
+
+def contradicts_itself(answer: Node) -> bool:
+    """Whether a chain sets values equal that are not, as x = 41 = 42 does."""
+    chains = [part for part in tree.walk(answer) if part.kind == "relation"]
+    return any(_has_unequal_sides(chain) for chain in chains)
+
+
+def _has_unequal_sides(relation: Node) -> bool:
+    if set(relation.name.split()) != {"="}:
+        return False
+    sides = relation.args
+    is_named = len(sides) > 2 and tree.is_name(sides[0])
+    if not is_named or tree.symbols(sides[0]) & tree.symbols(sides[-1]):
+        sides = tuple(side for side in sides if not tree.symbols(side))
+    elif is_named:
+        sides = sides[1:]
+    return any(_is_unequal(a, b) for a, b in pairwise(sides))
+
+
+def _is_unequal(a: Node, b: Node) -> bool:
+    """Whether two sides surely differ; a decimal may be rounded, and x^2 = 4 holds for some x."""
+    if tree.symbols(a) != tree.symbols(b):
+        return False
+    if (a.kind == "seq") != (b.kind == "seq") or (a.kind == "seq" and not a.args and b.args):
+        return True
+    parts = [*tree.walk(a), *tree.walk(b)]
+    if any(part.kind in ("call", "seq") and part.name not in _EXACT_CALLS for part in parts):
+        return False
+    if any(part.digits for part in parts):
+        return abs(to_float(a) - to_float(b)) > abs(to_float(b)) * _ROUNDING
+    return same_value(a, b) is False
 
 
 def ratio_sign(a: Node, b: Node) -> int:

@@ -23,11 +23,11 @@ from pydantic import ValidationError
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import tree
-from whet.tasks.math.compare import contradicts_itself, same
+from whet.tasks.math.compare import same
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import exact, normal, same_wording, time_of, wording
-from whet.tasks.math.numeric import MathConfig, same_value
+from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
 from whet.tasks.math.parser import CURRENCIES, Reading, readings
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import UNIT_NAMES, is_remark
@@ -61,7 +61,6 @@ _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 _SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
 """Behind an option it says that the option is not all of the answer."""
 _NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
-_OPTION_WORD = re.compile("option|choice", re.IGNORECASE)
 _CHINESE_POWER = re.compile("平方|立方")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
 _KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
@@ -77,8 +76,8 @@ _REFUSED = re.compile(
     r"|^[^=]*(?<![_{0-9])[0-9][^=]*=|\\(?:mathbf|boldsymbol|bm|vec|hat)(?![a-zA-Z])"
     r"|\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]*\}[\^{}0-9\s]*\s[0-9]"
 )
-"""Towers of powers and huge factorials, prose, and a number after a unit or before a sign of
-equality: of two answers math-verify reads one. Of vectors it reads the first number."""
+"""Towers of powers and huge factorials, prose, vectors, and texts with two numbers, of which
+math-verify reads the first."""
 _TEXT = re.compile(r"\\(?:text[a-z]{0,6}|mbox|mathrm)\s?\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 
@@ -259,10 +258,7 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what stands after."""
-    names = [
-        _NAMED_OPTION.fullmatch(wording(text)) if _OPTION_WORD.search(text) else None
-        for text in (gold, answer)
-    ]
+    names = [_NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
     gold_option = _option(gold)
@@ -271,9 +267,7 @@ def _is_same_choice(gold: str, answer: str, rules: MathConfig) -> bool:
         is_same_letter = gold_option[0] == answer_option[0]
         return is_same_letter and _is_same(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
-    if option is None:
-        return False
-    if _SECOND_OPTION.match(option[1]):
+    if option is None or _SECOND_OPTION.match(option[1]):
         return False
     other = wording(answer if gold_option else gold)
     if len(other) == 1 and other.isalpha():
