@@ -27,6 +27,8 @@ T = TypeVar("T")
 MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
+_TEXT = re.compile(r"\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf)|bf|rm)\s?\{([^{}]*)\}")
+_PAIRS = (("**", "**"), ("__", "__"), ("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -40,7 +42,7 @@ def candidates(text: str) -> tuple[str, ...]:
     ()
     """
     visible = visible_text(text)
-    stated = () if visible is None else map(_strip_fence, _strongest(visible))
+    stated = () if visible is None else map(_strip_dress, _strongest(visible))
     return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
 
 
@@ -51,6 +53,15 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
         if value is not None:
             return span, value
     return None
+
+
+def strip_text_commands(span: str) -> str:
+    r"""Write what `\text{...}` and its kin hold in place of them.
+
+    >>> strip_text_commands(r"[\text{owl}, \textbf{crow}]")
+    '[owl, crow]'
+    """
+    return _TEXT.sub(r"\1", span)
 
 
 def no_answer(*parts: str) -> Score:
@@ -102,6 +113,30 @@ def _last_box(text: str) -> tuple[str, ...] | None:
     if box is None:
         return () if has_open_box(text) else None
     return (box,)
+
+
+def _strip_dress(span: str) -> str:
+    """Take what is bold, a formula, a text command or a fenced block as a whole."""
+    span = _strip_fence(span)
+    for _ in range(4):
+        bare = span.removesuffix(".")
+        if bare.count("**") == 1:
+            # The other half stood before `Answer:`.
+            span = bare = bare.removesuffix("**").removesuffix(".")
+        opening, closing = next(((a, b) for a, b in _PAIRS if _is_wrapped(bare, a, b)), ("", ""))
+        if opening:
+            span = bare[len(opening) : -len(closing)].strip()
+        elif match := _TEXT.fullmatch(bare):
+            span = match[1].strip()
+        else:
+            break
+    return span
+
+
+def _is_wrapped(span: str, opening: str, closing: str) -> bool:
+    is_long = len(span) > len(opening) + len(closing)
+    inside = span[len(opening) : -len(closing)]
+    return is_long and span.startswith(opening) and span.endswith(closing) and opening not in inside
 
 
 def _strip_fence(span: str) -> str:

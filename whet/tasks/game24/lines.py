@@ -35,9 +35,12 @@ _EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
-_ANSWER = re.compile(r"(?:reach 24!\s*)?(?:expression|answer):(.*)", re.ASCII | re.IGNORECASE)
+_ANSWER = re.compile(
+    r"(?:reach 24!\s*)?(?:expression|(?:final )?answer):(.*)", re.ASCII | re.IGNORECASE
+)
 _DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
+_TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
@@ -46,8 +49,8 @@ _SENTENCE = re.compile(
     r"(?:answer|solution|expression) is:? ",
     re.IGNORECASE,
 )
-_BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
-_SIGNS = str.maketrans(
+_BOX = re.compile(r"((?:Final )?Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
+SIGNS = str.maketrans(
     {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
 )
 
@@ -196,9 +199,14 @@ Line = StepLine | RollBackLine | AnswerLine | None
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a response into its lines without blank ones, × ÷ − written as * / -."""
+    """Split a response into its lines without blank ones, × ÷ − written as * / -.
+
+    What stands in answer tags has lines of its own.
+    """
+    if "</answer>" in text:
+        text = _TAGS.sub(r"\n\1\n", text)
     if not text.isascii():
-        text = text.translate(_SIGNS)
+        text = text.translate(SIGNS)
     return [stripped for line in text.split("\n") if (stripped := line.strip())]
 
 

@@ -79,7 +79,7 @@ class Judgement(NamedTuple):
 
 def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
     """Compare a response with the gold answer, or with the graph where several are right."""
-    return _JUDGES[form](question, gold, text)
+    return _JUDGES[form](question, gold, text.replace("**", "").replace("__", ""))
 
 
 def _missing(what: str) -> Judgement:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
-from whet.tasks.game24.lines import combine, read
+from whet.tasks.game24.lines import SIGNS, combine, parse, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold
 from whet.types import Json, Problem, Score, Split
 
@@ -135,7 +135,13 @@ def _note(line: str) -> StepNote:
 
 
 def _whole(span: str) -> int | None:
-    number = span.strip().strip("$`*").removesuffix(".").replace("\N{MINUS SIGN}", "-")
+    """Read a number, or a true equation that ends in one: `8 + 4 = 12`."""
+    expression, equals, number = (
+        span.strip("$`* ").removesuffix(".").translate(SIGNS).rpartition("=")
+    )
+    number = number.strip()
     if not _NUMBER.fullmatch(number) or not number.isascii():
         return None
-    return int(number.partition(".")[0].replace(",", ""))
+    value = int(number.partition(".")[0].replace(",", ""))
+    left = parse(expression.strip()) if equals else None
+    return value if not equals or (left is not None and left.value == (value, 1)) else None

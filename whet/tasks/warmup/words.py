@@ -35,7 +35,6 @@ _ASK = (
 _STEP = re.compile(
     r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE
 )
-_TEXT = re.compile(r"\\(?:text|textbf|mathrm|texttt)\{([^{}]{1,1000})\}")
 _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 
 
@@ -119,8 +118,7 @@ def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
 
 
 def _letters(span: str) -> str | None:
-    match = _TEXT.fullmatch(span.strip())
-    letters = (match[1] if match else span).strip().strip("\"'`*")
+    letters = span.strip("\"'`*")
     letters = letters.removesuffix(".").strip("\"'`*")
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
 
@@ -169,6 +167,7 @@ class Reverse(GeneratedTask):
         gold = problem.answer
         if not gold:
             raise data_error(problem, "the reversed text as its answer", gold)
+        gold = _unquote(gold) or gold
         answer = read_final(text, _unquote)
         if answer is None:
             return no_answer("places")
