@@ -10,6 +10,7 @@ payload  {"text": "..."}, for reading only
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -54,11 +55,11 @@ class LastLetter(GeneratedTask):
         """Compare the letters, case aside.
 
         Parts: `correct` 0 or 1; `steps`, the share of words with a right step of their own; wrong
-        steps count against it.
+        and repeated steps count against it.
         """
         words = _words(problem)
         gold = "".join(word[-1] for word in words).casefold()
-        steps = _steps_right(words, self.notes(problem, text))
+        steps = _steps_right(words, text)
         answer = read_final(text, _letters)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
@@ -79,7 +80,7 @@ class LastLetter(GeneratedTask):
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
         """Judge every line that states a last letter; other lines have no comment."""
         words = {word.casefold() for word in _words(problem)}
-        return [_note(line, words) for line in text[: 1 << 16].splitlines() if line.strip()]
+        return [_note(line, words) for line in _lines(text)]
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
@@ -98,23 +99,34 @@ def steps_of(words: Sequence[str]) -> list[str]:
     return [f'The last letter of "{word}" is "{word[-1]}".' for word in words]
 
 
-def _note(line: str, words: set[str]) -> StepNote:
+def _lines(text: str) -> list[str]:
+    return [line for line in text[: 1 << 16].splitlines() if line.strip()]
+
+
+def _read_step(line: str) -> tuple[str, str] | None:
+    """Read the word and the letter that a line states."""
     step = _LEAD.sub("", line.strip().removesuffix("</step>"), count=1)
     match = _STEP.fullmatch(step) if len(line) < 200 else None
-    if not match:
+    return (match[1], match[2].casefold()) if match else None
+
+
+def _note(line: str, words: set[str]) -> StepNote:
+    step = _read_step(line)
+    if step is None:
         return StepNote(line=line, ok=None, note="")
-    word = match[1].casefold()
-    if word not in words:
-        return StepNote(line=line, ok=False, note=f"{match[1]} is not one of the words")
-    is_right = match[2].casefold() == word[-1]
-    note = "right" if is_right else f"the last letter of {match[1]} is {word[-1]}"
-    return StepNote(line=line, ok=is_right, note=note)
+    word, letter = step
+    last = word.casefold()[-1]
+    if word.casefold() not in words:
+        return StepNote(line=line, ok=False, note=f"{word} is not one of the words")
+    note = "right" if letter == last else f"the last letter of {word} is {last}"
+    return StepNote(line=line, ok=letter == last, note=note)
 
 
-def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
-    right = sum(note.ok is True for note in notes)
-    wrong = sum(note.ok is False for note in notes)
-    return min(right, len(words)) / max(len(words), right + wrong)
+def _steps_right(words: Sequence[str], text: str) -> float:
+    steps = [step for line in _lines(text) if (step := _read_step(line)) is not None]
+    right = Counter(word.casefold() for word, letter in steps if letter == word.casefold()[-1])
+    needed = Counter(word.casefold() for word in words)
+    return (right & needed).total() / max(len(words), len(steps))
 
 
 def _letters(span: str) -> str | None:
