@@ -14,6 +14,7 @@ read by a recursive descent that is bounded and never uses `eval`.
 
 import re
 from functools import lru_cache, partial
+from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
@@ -112,6 +113,16 @@ def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
         return None
     rest.remove(b)
     return tuple(sorted([*rest, result]))
+
+
+@lru_cache(_CACHE_SIZE)
+def can_reach(state: State) -> bool:
+    """Whether steps from these numbers, up to four of them, lead to 24 alone."""
+    if len(state) == 1:
+        return state == (TARGET,)
+    moves = ((a, symbol, b) for a, b in permutations(state, 2) for symbol in SYMBOLS)
+    states = {after for move in moves if (after := join(state, *move)) is not None}
+    return any(map(can_reach, states))
 
 
 class Expression(NamedTuple):
