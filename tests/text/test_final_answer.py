@@ -79,7 +79,10 @@ def test_of_many_boxes_in_boxes_the_last_are_listed() -> None:
 def test_the_last_box_counts_and_is_cut_where_it_does_not_close(
     text: str, inside: str | None, is_open: bool
 ) -> None:
-    assert last_box(text) == inside
+    box = last_box(text)
+
+    assert (box and box.text) == inside
+    assert box is None or text[box.start : box.end].endswith(f"{{{inside}}}")
     assert has_open_box(text) is is_open
 
 

@@ -24,8 +24,8 @@ TURN = (
 DENIAL = "not|never|neither|nor"
 FALSE = "wrong|incorrect"
 UNSURE = (
-    "probably|likely|might|(?-i:may)|could|cannot|if|whether|between|either|unless|except|unknown"
-    "|unsure|unclear|think|guess"
+    "probably|likely|unlikely|might|(?-i:may)|could|cannot|if|whether|between|either|unless|except|unknown"
+    "|unsure|unclear|think|guess|(?<!no )doubt(?= that| it| if| whether| the)"
 )
 """The answer holds perhaps, or under a condition. May with a capital is a month."""
 ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
@@ -58,6 +58,56 @@ def is_doubtful(line: str) -> bool:
     return _DOUBT.search(line) is not None
 
 
+_DENIED_BEFORE = re.compile(
+    r"(?:(?:\b(?:not|never|cannot|neither|nor)|n['’]t)"
+    r"(?: (?:be|equal|equal to|possibly|really|simply|just|the answer))*"
+    r"|\b(?:anything|everything|nothing|all) but|\b(?:other than|different from|except(?: for)?)"
+    r"|\b(?:could|might|may|unlikely to|hardly) be|(?<!\bor )\b(?:maybe|perhaps|possibly))"
+    r"(?:[\s:*$`\"'(\[{\\]|boxed|text(?:bf)?|<answer>)*\Z",
+    re.IGNORECASE,
+)
+"""Before an answer it says that the answer is another, or may be."""
+_SUPPOSED = re.compile(
+    r"(?:\b(?:if|suppose|supposing|assume|assuming|unless|whether)(?: that)?"
+    r"|(?:\A|[.;!?\n])[\s*]*(?:is|are|was|were|could|can|would)"
+    r"|\b(?:impossible|false|untrue|unlikely)(?: that)?"
+    r"|(?:\bnot|n['’]t) (?:true|sure|certain|clear|think|believe|say|claim)(?: that)?"
+    r"|(?<!no )(?<!without )(?<!without a )\b(?:doubt|deny|unsure|wonder)(?: that)?)"
+    r" (?:it|this|that|they|the (?:final |correct |right )?(?:answer|result|solution|value)s?)\b"
+    r"(?:(?!\bthen\b)[^,;.\n])*\Z",
+    re.IGNORECASE,
+)
+"""In the sentence before an answer it says that what follows is supposed, doubted or asked."""
+_DENIED_AFTER = re.compile(
+    r"(?:[\s*$`\"')\]}\\]|</answer>){0,8}"
+    r"(?:\?|(?:[.,;:]?\s?(?:that|this) )?(?:is|are|was|were|would be|seems)"
+    r"(?:n['’]t\b| (?:also |clearly |obviously |certainly |just )?"
+    r"(?:not|never|wrong|incorrect|false|impossible|invalid|no)\b)"
+    r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
+    r"|[,;]?\s?(?:(?:or|and) )?(?:maybe|perhaps|possibly)\b"
+    r"|or (?:something|anything|another|some other|else|not)\b)",
+    re.IGNORECASE,
+)
+"""Behind an answer it takes the answer back."""
+_SENTENCE_WINDOW = 240
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Whether the sentence around an answer, end exclusive, denies, doubts or only supposes it.
+
+    >>> [is_denied(text, text.find("4"), text.find("4") + 1)
+    ...  for text in ("It is 4.", "It is not 4.", "If it were 4, no.", "4 is wrong.", "4, not 5")]
+    [False, True, True, True, False]
+    """
+    before = text[max(start - _SENTENCE_WINDOW, 0) : start]
+    return (
+        _DENIED_BEFORE.search(before) is not None
+        or _SUPPOSED.search(before) is not None
+        or _DENIED_AFTER.match(text, end) is not None
+    )
+
+
 MAX_CHARS = 1 << 22
 """Longer responses are not read."""
 MAX_MARKED = 2000
@@ -84,7 +134,8 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(
-    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE
+    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))",
+    re.IGNORECASE | re.MULTILINE,
 )
 _FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")
 _NUMBER = re.compile(
@@ -177,22 +228,24 @@ def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
     return boxes
 
 
-def last_box(text: str) -> str | None:
-    """Take what the last box holds; None where there is no box or the last one is never closed."""
-    start = _last_box_start(text)
-    end = None if start is None else match_braces(text, start).get(start)
-    return None if start is None or end is None else text[start + 1 : end]
+def last_box(text: str) -> Span | None:
+    """Find the last box, the command taken in; None without one, or where it is never closed."""
+    command = _last_box_command(text)
+    start = -1 if command is None else command.end()
+    end = match_braces(text, start).get(start) if command else None
+    if command is None or end is None:
+        return None
+    return Span(text=text[start + 1 : end], start=command.start(), end=end + 1)
 
 
 def has_open_box(text: str) -> bool:
     """Whether the last box is never closed: the response was cut."""
-    start = _last_box_start(text)
-    return start is not None and start not in match_braces(text, start)
+    return _last_box_command(text) is not None and last_box(text) is None
 
 
-def _last_box_start(text: str) -> int | None:
-    starts = [command.end() for command in _BOX.finditer(text)]
-    return next((start for start in reversed(starts) if text.startswith("{", start)), None)
+def _last_box_command(text: str) -> re.Match[str] | None:
+    commands = list(_BOX.finditer(text))
+    return next((one for one in reversed(commands) if text.startswith("{", one.end())), None)
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:

@@ -18,6 +18,8 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
+from whet.tasks.answers import strip_text_commands
+
 Value = tuple[int, int]
 State = tuple[Value, ...]
 
@@ -41,6 +43,8 @@ _ANSWER = re.compile(
 )
 _DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
+_FRAME = re.compile(r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$)[ \t]*$", re.MULTILINE)
+"""A line that only opens or closes a formula or a fenced block."""
 _TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
@@ -216,6 +220,8 @@ def lines_of(text: str) -> list[str]:
     """
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
+    if "\\boxed" in text or "```" in text:
+        text = _FRAME.sub("", text)
     if not text.isascii():
         text = text.translate(SIGNS)
     return [stripped for line in text.split("\n") if (stripped := line.strip())]
@@ -256,7 +262,7 @@ def _strip_dress(line: str) -> str:
     line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
     line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
     if match := _BOX.fullmatch(line):
-        line = f"{match[1] or ''}{match[2]}{match[3] or ''}"
+        line = f"{match[1] or ''}{strip_text_commands(match[2])}{match[3] or ''}"
     return line.rstrip(". ")
 
 

@@ -42,7 +42,11 @@ _CLAUSE = re.compile(
     r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"\s*(?:so|thus|therefore|hence)[,:]?\s+", re.IGNORECASE)
+_LEAD = re.compile(
+    r"\s*(?:(?:so|thus|therefore|hence)[,:]?\s+)?"
+    r"(?:(?:the|my) (?:final )?answer is(?: that)?:?\s+)?",
+    re.IGNORECASE,
+)
 _AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")
 
@@ -89,7 +93,7 @@ def roles_of(text: str) -> dict[str, str] | None:
     """Read who is what; None where a clause says anything else, or names someone twice."""
     roles: dict[str, str] = {}
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
-    for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", plain))):
+    for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", plain, count=1))):
         words = " ".join(clause.split())
         if not words:
             continue

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.tasks.answers import strip_text_commands
+from whet.tasks.answers import strip_text_commands, write_in_line
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import parse, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
@@ -27,17 +27,13 @@ _KINDS = (
     ("before", "after", "apart", "beside"),
     ("before", "after", "apart", "beside", "amid"),
 )
-_NUMBERED = re.compile(r"\s*\**([0-9]{1,3})[.):]\**\s+([^\n,:;()\[\]]{1,60}?)\s*[.,]?\s*")
-_BULLET = re.compile(r"[ \t]*[-*•+][ \t]+")
 _HEADING = re.compile(r"\**[^\n:*]{0,60}\bleft to right\b[^\n:*]{0,20}:\**\s*", re.IGNORECASE)
-_LAST = re.compile(r",?\s+and\s+(?=[^\s,][^,]*\Z)")
 _NAME = re.compile(r"[^\W_][\w'’-]*(?: [\w'’-]+){0,3}")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE = re.compile(
     r"(?:so|thus|therefore|hence|the|my|this|that|it|I|we)\b.*\b(?:is|are|be|get)\b", re.IGNORECASE
 )
 _BRACKETS = re.compile(r"[()\[\]{}<>](?:[ ,]+[()\[\]{}<>])*")
-_ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
 _WORDS = {
     "before": "{} is to the left of {}",
     "after": "{} is to the right of {}",
@@ -93,43 +89,34 @@ def order_of(text: str) -> list[str] | None:
 
     None where it is none of these.
     """
-    text = _HEADING.sub("", strip_text_commands(text).strip(), count=1).strip()
-    text = text.removesuffix(".").strip("*").strip()
-    names = _names_in_lines(text) or _names_in_line(text)
+    text = _HEADING.sub("", strip_text_commands(text).replace("**", "").strip(), count=1)
+    text = text.strip().removesuffix(".")
+    names = _names_in_brackets(text) if text.startswith(("[", "(")) else _names_in_words(text)
     return None if names is None else [plain(name).removeprefix("the ") for name in names]
 
 
-def _names_in_lines(text: str) -> list[str] | None:
-    """Read one name a line, with numbers that count up from 1, with bullets, or with neither."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    numbered = [_NUMBERED.fullmatch(line) for line in lines]
-    if len(lines) > 1 and all(match and match[1] == str(n) for n, match in enumerate(numbered, 1)):
-        return [match[2].strip("*") for match in numbered if match]
-    names = [_BULLET.sub("", line, count=1).strip("* ") for line in lines]
-    is_bulleted = [name != line.strip("* ") for name, line in zip(names, lines, strict=True)]
-    is_even = all(is_bulleted) or not any(is_bulleted)
-    is_list = len(names) > 1 and is_even and all(map(_NAME.fullmatch, names))
-    return names if is_list else None
-
-
-def _names_in_line(text: str) -> list[str] | None:
-    if _BRACKETS.fullmatch(text) and len(text) > 2:
+def _names_in_brackets(text: str) -> list[str] | None:
+    if _BRACKETS.fullmatch(text):
         return text.replace(",", " ").split()
     if "," not in text:
-        text = _ARROW.sub(",", text)
-    is_bracketed = text.startswith(("[", "("))
-    if not is_bracketed:
-        text = _LAST.sub(", ", text)
-    if "," not in text and not is_bracketed:
-        if _SENTENCE.match(text):
-            return None
-        words = text.split()
-        return words if len(words) > 1 and all(map(_WORD.fullmatch, words)) else None
-    tree = parse(text if is_bracketed else f"[{text}]")
-    if not isinstance(tree, list):
-        return None
-    names = [leaf for leaf in tree if isinstance(leaf, str)]
-    return names if len(names) == len(tree) and len(names) > (not is_bracketed) else None
+        text = f"[{write_in_line(text[1:-1])}]"
+    tree = parse(text)
+    names = [leaf for leaf in tree if isinstance(leaf, str)] if isinstance(tree, list) else []
+    return names if isinstance(tree, list) and len(names) == len(tree) else None
+
+
+def _names_in_words(text: str) -> list[str] | None:
+    if _BRACKETS.fullmatch(text):
+        return text.replace(",", " ").split()
+    line = write_in_line(text)
+    if "\n" in text:
+        names = line.split(", ")
+        return names if all(map(_NAME.fullmatch, names)) else None
+    if "," in line:
+        return _names_in_brackets(f"[{line}]")
+    words = line.split()
+    is_list = len(words) > 1 and all(map(_WORD.fullmatch, words)) and not _SENTENCE.match(line)
+    return words if is_list else None
 
 
 def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:

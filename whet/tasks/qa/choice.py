@@ -20,7 +20,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.final_answer import CHOICE, TURN, any_of, visible_text
+from whet.text.final_answer import CHOICE, TURN, any_of, is_denied, visible_text
 from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -319,7 +319,7 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
-    if _CONDITION.match(rest):
+    if _CONDITION.match(rest) or is_denied(words, end, end):
         return Picked(letters=frozenset(letter), is_hedged=True)
     if other := _second(tail, letter, options):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
@@ -376,4 +376,4 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
         if is_stated and _WORDS[second["word"].lower()] != word:
             return "both"
         second = _SECOND.match(words, second.end("word"))
-    return word
+    return None if is_denied(words, *first.span(1)) else word

@@ -17,7 +17,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.final_answer import after_verb, is_doubtful, only_number, visible_text
+from whet.text.final_answer import after_verb, is_denied, is_doubtful, only_number, visible_text
 from whet.types import Problem, Score
 
 MAX_NUMBER_CHARS = 64
@@ -155,7 +155,8 @@ def _read_sentence(span: str) -> str:
     verb = _VERB.search(span)
     if verb is None:
         return span if _IN.match(span) is None else only_number(span) or span
-    if quantity(span) is not None or quantity(span[: verb.start()]) is not None:
+    is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
+    if is_quantity or is_denied(span, verb.end(), verb.end()):
         return span
     rest = after_verb(span)
     number = _VERB.split(only_number(span) or "")[0].strip()

@@ -20,6 +20,7 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
+from whet.text.final_answer import after_verb
 from whet.types import Json, Problem, Score, Split
 
 Unit = Literal["letters", "words"]
@@ -157,6 +158,11 @@ _ASK_END = "End with a line of Answer: and what you get."
 _QUOTES = "\"'`"
 _QUOTED_END = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
 """A sentence that ends in the text in quotes."""
+_SENTENCE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my|your) [a-z ]{0,40}\b|it )(?:is|reads)\b",
+    re.IGNORECASE,
+)
+"""No text that is read backwards starts like this."""
 
 
 class ReverseConfig(GeneratedConfig):
@@ -218,5 +224,7 @@ def _unquote(span: str) -> str | None:
         return None
     if match := _QUOTED_END.fullmatch(span):
         return match[2]
+    if _SENTENCE.match(span):
+        return after_verb(span)
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span
