@@ -19,6 +19,7 @@ from whet.text.final_answer import (
     first_sentence,
     has_open_box,
     has_open_tag,
+    is_denied,
     is_doubtful,
     last_box,
     last_line,
@@ -261,3 +262,18 @@ def test_a_line_with_a_word_of_doubt_is_doubtful(line: str) -> None:
 )
 def test_a_line_without_one_is_not(line: str) -> None:
     assert not is_doubtful(line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is [4], not [5].",
+        "The answer is [4]. This is not surprising.",
+        "If we sum these we get [4].",
+        "There is no doubt that the answer is [4].",
+        "It cannot be 5, so the answer is [4].",
+        "The largest set whose members are not joined is [4]",
+    ],
+)
+def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
+    assert not is_denied(text, text.index("[4]"), text.index("[4]") + 3)

@@ -80,7 +80,9 @@ _SUPPOSED = re.compile(
 """In the sentence before an answer it says that what follows is supposed, doubted or asked."""
 _DENIED_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}\\]|</answer>){0,8}"
-    r"(?:\?|(?:[.,;:]?\s?(?:that|this) )?(?:is|are|was|were|would be|seems)"
+    r"(?:\?|[.,;:]?\s?(?:that|this) (?:is|was|seems) "
+    r"(?:wrong|incorrect|false|not (?:right|correct|true|it|the answer))\b"
+    r"|(?:is|are|was|were|would be|seems)"
     r"(?:n['’]t\b| (?:also |clearly |obviously |certainly |just )?"
     r"(?:not|never|wrong|incorrect|false|impossible|invalid|no)\b)"
     r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
@@ -240,12 +242,16 @@ def last_box(text: str) -> Span | None:
 
 def has_open_box(text: str) -> bool:
     """Whether the last box is never closed: the response was cut."""
-    return _last_box_command(text) is not None and last_box(text) is None
+    command = _last_box_command(text)
+    return command is not None and command.end() not in match_braces(text, command.end())
 
 
 def _last_box_command(text: str) -> re.Match[str] | None:
-    commands = list(_BOX.finditer(text))
-    return next((one for one in reversed(commands) if text.startswith("{", one.end())), None)
+    last = None
+    for command in _BOX.finditer(text):
+        if text.startswith("{", command.end()):
+            last = command
+    return last
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:

@@ -1,8 +1,9 @@
 """Read the final list of a response, or the final two: names or numbers in square brackets.
 
 What counts, in this order: the last box, the last `<answer>` tag, lists that follow the word
-"answer", the last list. Neither the thought nor the question repeated counts. Any text is read, in
-linear time.
+"answer", the last list; without any list in brackets, names or numbers that are all the answer has.
+Lists that the text denies, the thought, and the question repeated do not count. Any text is read,
+in linear time.
 """
 
 import re

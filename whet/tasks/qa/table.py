@@ -17,7 +17,17 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.final_answer import after_verb, is_denied, is_doubtful, only_number, visible_text
+from whet.text.final_answer import (
+    CHOICE,
+    FALSE,
+    TURN,
+    after_verb,
+    any_of,
+    is_denied,
+    is_doubtful,
+    only_number,
+    visible_text,
+)
 from whet.types import Problem, Score
 
 MAX_NUMBER_CHARS = 64
@@ -47,6 +57,8 @@ _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
 )
 """In small letters: `What Is Love` is a name."""
+_TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
+"""With it the sentence behind a number may speak of another one."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
 _QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
@@ -152,6 +164,9 @@ def read_answer(text: str) -> str | None:
 
 
 def _read_sentence(span: str) -> str:
+    first, end, reason = span.partition(". ")
+    if end and quantity(first) is not None and not _TAKEN_BACK.search(reason):
+        return first
     verb = _VERB.search(span)
     if verb is None:
         return span if _IN.match(span) is None else only_number(span) or span
