@@ -346,7 +346,7 @@ def test_a_reward_part_that_the_task_does_not_score_is_answered_with_those_it_do
     said = rl(tmp_path, tiny.folder / "03-sft", "--reward.weights.beauty", 1.0)
     assert is_one_sentence(said)
     assert said.last == (
-        "whet: reward.weights names 'beauty', which game24 does not score: correct, finished, length, lines, process"
+        "whet: reward.weights names 'beauty', which game24 does not score: correct, finished, length, lines, process, progress"
     )
 
 

@@ -11,6 +11,7 @@ from whet import config
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.rewards.spec import SPECS_FOLDER, RewardSpec, list_specs, load_spec
+from whet.tasks.game24.task import Game24
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Rollout, Score, Step, Verdict
 
@@ -118,6 +119,40 @@ def test_rlinf_gives_five_and_takes_five() -> None:
 def test_the_24_game_weighs_outcome_process_and_length() -> None:
     # .55 × 0 + .30 × .5 + .15 × 1
     assert _reward("game24", Verdict.WRONG, process=0.5, length=1.0) == pytest.approx(0.3)
+
+
+HAND = Game24().parse_question("13 8 6 1")
+IDLE = "13 + 8 = 21\n21 + 6 = 27\n27 + 1 = 28"
+
+
+def _reward_24(spec: str, text: str) -> float:
+    assert HAND is not None
+    score = Game24().score(HAND, text)
+    return _reward(spec, score.verdict, text, **score.parts)
+
+
+def test_operations_that_lead_nowhere_earn_what_the_spec_of_the_24_game_says() -> None:
+    assert _reward_24("game24", IDLE) == pytest.approx(0.45)
+    assert _reward_24("game24", "no solution") == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(
+    ("text", "reward"),
+    [
+        (IDLE, 0.0),
+        ("no solution", 0.0),
+        ("13 - 1 = 12", 0.1),
+        ("13 - 1 = 12\n13 - 1 = 12\n13 - 1 = 12", 0.1),
+        ("13 - 1 = 12\n12 - 8 = 4", 0.2),
+        ("13 - 1 = 12\n12 + 8 = 20\n20 + 6 = 26", 0.1),
+        ("13 - 1 = 12\n12 - 8 = 4\n6 * 4 = 24", 1.0),
+        ("6 * (13 - 1 - 8)", 1.0),
+    ],
+)
+def test_the_spec_of_progress_pays_only_steps_that_leave_24_within_reach(
+    text: str, reward: float
+) -> None:
+    assert _reward_24("game24_progress", text) == pytest.approx(reward)
 
 
 def test_the_verifier_of_tango_earns_nothing_for_form_alone_without_a_verdict() -> None:

@@ -165,3 +165,47 @@ def test_tags_follow_the_rules_of_the_peers() -> None:
     assert not is_think_answer_format(f"{whole}more") and not is_think_answer_format(f"x{whole}")
     assert tag_count(whole) == 1.0 and tag_count(whole + whole) == 0.0 and tag_count("") == 0.0
     assert has_block("<a>1</a>", "a") and not has_block("</a><a>", "a")
+
+
+SENTENCE = "Let me check this once more. "
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{SENTENCE}{n} " for n in range(50)),
+        "".join(f"Step {n}: {SENTENCE}" for n in range(1, 51)),
+        "".join(f"{n}. {SENTENCE}\n" for n in range(97, 120)),
+        "".join(f"Try {100 - 3 * n}, yes {100 - 3 * n}: {SENTENCE}" for n in range(20)),
+        "".join(f"Line 7 of {n}: {SENTENCE}" for n in range(6)),
+    ],
+)
+def test_a_running_number_does_not_hide_a_loop(text: str) -> None:
+    assert repeated_share(text) > 0.9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"For n = {n} the square is {n * n} here.\n" for n in range(1, 30)),
+        "".join(
+            f"For n = {n} the prime is {p} here.\n" for n, p in enumerate((2, 3, 5, 7, 11, 13))
+        ),
+        "".join(f"For x = {n} the value of f is {2 * n + 1}.\n" for n in range(1, 30)),
+        ", ".join(map(str, range(400))),
+        "".join(f"{SENTENCE}{n} " for n in range(4)),
+        "".join(f"{n} + {n} = {2 * n}\n" for n in range(60)),
+    ],
+)
+def test_numbers_that_tell_something_new_are_no_loop(text: str) -> None:
+    assert repeated_share(text) == 0.0
+
+
+def test_a_loop_with_a_running_number_is_measured_in_characters_of_the_text() -> None:
+    loop = "".join(f"{SENTENCE}{n} " for n in range(100, 110))
+    new = "Quite another thing is told here, word by word, and never twice."
+    assert repeated_share(loop + new) == pytest.approx(len(loop) / len(loop + new), abs=0.02)
+
+
+def test_any_signs_may_stand_beside_numbers() -> None:
+    assert repeated_share("".join(f"\x00 {n} \ud800 ² ٣\n" for n in range(90))) == 0.0

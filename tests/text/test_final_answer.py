@@ -80,7 +80,10 @@ def test_of_many_boxes_in_boxes_the_last_are_listed() -> None:
 def test_the_last_box_counts_and_is_cut_where_it_does_not_close(
     text: str, inside: str | None, is_open: bool
 ) -> None:
-    assert last_box(text) == inside
+    box = last_box(text)
+
+    assert (box and box.text) == inside
+    assert box is None or text[box.start : box.end].endswith(f"{{{inside}}}")
     assert has_open_box(text) is is_open
 
 
@@ -318,3 +321,18 @@ def test_a_denial_a_bound_or_a_condition_is_seen_around_any_answer(form: str, an
 )
 def test_other_words_deny_nothing(form: str) -> None:
     assert not is_denied_in(form, "5")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is [4], not [5].",
+        "The answer is [4]. This is not surprising.",
+        "If we sum these we get [4].",
+        "There is no doubt that the answer is [4].",
+        "It cannot be 5, so the answer is [4].",
+        "The largest set whose members are not joined is [4]",
+    ],
+)
+def test_a_denial_of_something_else_leaves_the_answer_alone(text: str) -> None:
+    assert not is_denied(text, text.index("[4]"), text.index("[4]") + 3)

@@ -21,6 +21,8 @@ from whet.types import SPLITS, Problem
 
 CHECKED = 5
 """Problems of each split that are tried where no file is given."""
+EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
+"""A few problems of our own for each task that makes none and needs no model to judge them."""
 NUM_LISTED = 20
 """Problems looked at of a task that can make any number of them."""
 
@@ -54,13 +56,13 @@ def list_tasks() -> None:
 
 
 def check_tasks(name: str | None, file: Path | None) -> None:
-    """Check the grader of one task, of all that make problems, or of a file's problems; print
-    failures and counts."""
+    """Check the grader of one task, of all tasks, or of a file's problems; print failures and
+    counts."""
     if file is not None:
         proofs = check_file(file, task=name)
     else:
         chosen = [make_task(task) for task in ([name] if name else TASKS)]
-        proofs = [check_task(task) for task in chosen if name or next(_own_problems(task, 1), None)]
+        proofs = [check_task(task) for task in chosen if name or _problems_to_try(task, 1)]
     problems = sum(p.num_problems for p in proofs)
     responses = sum(p.num_responses for p in proofs)
     without = sum(p.num_without_gold for p in proofs)
@@ -74,11 +76,15 @@ def check_tasks(name: str | None, file: Path | None) -> None:
 
 
 def check_task(task: Task, *, workers: int | None = None, per_split: int = CHECKED) -> GraderReport:
-    """Try a grader on the task's own problems."""
+    """Try a grader on the task's own problems, or on examples where it makes none."""
+    return _check_and_print(task, _problems_to_try(task, per_split), workers)
+
+
+def _problems_to_try(task: Task, per_split: int) -> list[Problem]:
     problems = [
         problem for split in SPLITS for problem in islice(list_problems(task, split), per_split)
     ]
-    return _check_and_print(task, problems, workers)
+    return problems or [one for one in read_problems(EXAMPLES) if one.task == task.name]
 
 
 def check_file(

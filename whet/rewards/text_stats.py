@@ -11,6 +11,9 @@ MIN_UNIT = 20
 MIN_REPEATS = 5
 
 _ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
+_NUMBER = re.compile("[0-9]+")
+_MASK = "0"
+_MAX_DIGITS = 18
 _SHORT_PERIOD = 16
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _SHIFT = np.uint64(29)
@@ -22,6 +25,7 @@ Hashes = NDArray[np.uint64]
 def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS) -> float:
     """Measure the share of characters in units written `min_repeats` times or more in a row.
 
+    Units that differ in one running number, which goes by the same step each time, are alike.
     One numpy pass for each doubling of the unit's length, so a megabyte takes a fraction of a
     second.
 
@@ -29,16 +33,63 @@ def repeated_share(text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MI
     0.8955223880597015
     """
     assert min_repeats >= 5, "only five-fold repeats are sure to hold an anchor of the search"
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    if len(codes) < min_unit * min_repeats or min_unit < 1:
+    if len(text) < min_unit * min_repeats or min_unit < 1:
         return 0.0
-    edges = np.zeros(len(codes) + 1, dtype=np.int64)
-    for start, end, period in [*_short_runs(codes, min_repeats), *_long_runs(codes, min_repeats)]:
+    edges = np.zeros(len(text) + 1, dtype=np.int64)
+    for start, end, period in _runs(_to_codes(text), min_repeats):
         unit = -(-min_unit // period) * period
         if end - start >= min_repeats * unit:
             edges[start] += 1
             edges[end] -= 1
-    return float(np.count_nonzero(np.cumsum(edges[:-1]))) / len(codes)
+    for start, end in _numbered_runs(text, min_unit, min_repeats):
+        edges[start] += 1
+        edges[end] -= 1
+    return float(np.count_nonzero(np.cumsum(edges[:-1]))) / len(text)
+
+
+def _numbered_runs(text: str, min_unit: int, min_repeats: int) -> list[tuple[int, int]]:
+    """Find loops that running numbers hide: start and end of each in the text.
+
+    The numbers are written as one sign, loops are found in what that gives, and those are kept in
+    which one number goes up, or down, by the same step from unit to unit and the others stay. Two
+    that run, as in `f(3) is 7`, tell something new.
+    """
+    numbers = list(_NUMBER.finditer(text))
+    masked = _NUMBER.sub(_MASK, text)
+    if len(numbers) < min_repeats:
+        return []
+    # What each sign of the masked text is in the text: its start, and at last the end of the text.
+    widths = np.ones(len(masked), dtype=np.int64)
+    codes = _to_codes(masked)
+    is_number = codes == ord(_MASK)
+    widths[is_number] = [match.end() - match.start() for match in numbers]
+    starts = np.concatenate(([0], np.cumsum(widths)))
+    before = np.concatenate(([0], np.cumsum(is_number)))
+    loops = []
+    for start, end, period in _runs(codes, min_repeats):
+        first, last = int(before[start]), int(before[end])
+        size = int(before[start + period] - before[start])
+        unit = masked[start : start + period]
+        if size == 0 or (unit + unit).find(unit, 1) < min_unit:
+            continue
+        values = [int(match[0][-_MAX_DIGITS:]) for match in numbers[first:last]]
+        pairs = set(zip(values[:size], values[size : 2 * size], strict=True))
+        if sum(one != other for one, other in pairs) > 1:
+            continue
+        num_steady = _count_steady(values, size)
+        stop = end if num_steady == len(values) else start + num_steady // size * period
+        if stop - start >= min_repeats * period:
+            loops.append((int(starts[start]), int(starts[stop])))
+    return loops
+
+
+def _count_steady(values: Sequence[int], size: int) -> int:
+    """Count the numbers from the first on that keep the step of their place in the unit."""
+    for index in range(2 * size, len(values)):
+        step = values[index - size] - values[index - 2 * size]
+        if values[index] - values[index - size] != step:
+            return index
+    return len(values)
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
@@ -94,6 +145,14 @@ def has_block(text: str, tag: str) -> bool:
 
 Run = tuple[int, int, int]
 """Start, end and period of a run in which every character equals the one a period later."""
+
+
+def _to_codes(text: str) -> Codes:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
+def _runs(codes: Codes, min_repeats: int) -> list[Run]:
+    return [*_short_runs(codes, min_repeats), *_long_runs(codes, min_repeats)]
 
 
 def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:

@@ -16,6 +16,7 @@ from whet.text.final_answer import (
     find_tags,
     has_open_box,
     has_open_tag,
+    is_denied,
     last_box,
     last_line,
     visible_text,
@@ -26,7 +27,17 @@ T = TypeVar("T")
 
 MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
+MAX_LIST_CHARS = 1 << 13
+"""Longer lists are read as they stand."""
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
+_TEXT = re.compile(
+    r"(?<!\w)\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf)|bf|rm)\s?\{([^{}]*)\}(?!\w)"
+)
+_NUMBERING = re.compile(r"\(?([0-9]{1,3})[.):]\s+")
+_BULLET = re.compile(r"[-*•+]\s+")
+_ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
+_LAST_AND = re.compile(r",?\s+and\s+(?=[^\s,][^,]*\Z)")
+_PAIRS = (("**", "**"), ("__", "__"), ("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -40,7 +51,7 @@ def candidates(text: str) -> tuple[str, ...]:
     ()
     """
     visible = visible_text(text)
-    stated = () if visible is None else map(_strip_fence, _strongest(visible))
+    stated = () if visible is None else map(_strip_dress, _strongest(visible))
     return tuple(dict.fromkeys(span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS))
 
 
@@ -51,6 +62,38 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
         if value is not None:
             return span, value
     return None
+
+
+def strip_text_commands(span: str) -> str:
+    r"""Write what `\text{...}` and its kin hold in place of them.
+
+    >>> strip_text_commands(r"[\text{owl}, \textbf{crow}]")
+    '[owl, crow]'
+    """
+    return _TEXT.sub(r"\1", span)
+
+
+def write_in_line(span: str) -> str:
+    r"""Write a list with commas that has its items in lines, between arrows or before an `and`.
+
+    >>> write_in_line("1. **owl**\n2. crow"), write_in_line(r"a \to b"), write_in_line("a, b and c")
+    ('owl, crow', 'a, b', 'a, b, c')
+    """
+    if len(span) > MAX_LIST_CHARS:
+        return span
+    plain = strip_text_commands(span).replace("**", "").strip()
+    lines = [line.strip().rstrip(",;") for line in plain.splitlines() if line.strip()]
+    numbers = [_NUMBERING.match(line) for line in lines]
+    if len(lines) > 1 and all(one and one[1] == str(n) for n, one in enumerate(numbers, 1)):
+        lines = [line[one.end() :] for line, one in zip(lines, numbers, strict=True) if one]
+    elif all(map(_BULLET.match, lines)):
+        lines = [_BULLET.sub("", line, count=1) for line in lines]
+    if len(lines) != 1:
+        return ", ".join(lines)
+    (line,) = lines
+    if "," not in line and _ARROW.search(line):
+        return _ARROW.sub(", ", line)
+    return _LAST_AND.sub(", ", line.removesuffix("."))
 
 
 def no_answer(*parts: str) -> Score:
@@ -74,8 +117,10 @@ def _strongest(text: str) -> tuple[str, ...]:
         tags = find_tags(text)
         if not tags or has_open_tag(text):
             return ()
-        text = tags[-1].text
-        return (text,) if (box := _last_box(text)) is None else box
+        tag = tags[-1]
+        if is_denied(text, tag.start, tag.end):
+            return ()
+        return (tag.text,) if (box := _last_box(tag.text)) is None else box
     if (box := _last_box(text)) is not None:
         return box
     if (rest := after_heading(text)) is not None:
@@ -93,7 +138,10 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     if line is None:
         return ()
     *_, tail = _COLON.split(text)
-    return text, tail, line.text, after_verb(line.text.rstrip()) or ""
+    rest = after_verb(line.text.rstrip()) or ""
+    start = line.text.rfind(rest)
+    is_claimed = not is_denied(line.text, start, start + len(rest))
+    return text, tail, line.text, rest if is_claimed else ""
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:
@@ -101,7 +149,31 @@ def _last_box(text: str) -> tuple[str, ...] | None:
     box = last_box(text)
     if box is None:
         return () if has_open_box(text) else None
-    return (box,)
+    return () if is_denied(text, box.start, box.end) else (box.text,)
+
+
+def _strip_dress(span: str) -> str:
+    """Take what is bold, a formula, a text command or a fenced block as a whole."""
+    span = _strip_fence(span)
+    for _ in range(4):
+        bare = span.removesuffix(".")
+        if bare.count("**") == 1:
+            # The other half stood before `Answer:`.
+            span = bare = bare.removesuffix("**").removesuffix(".")
+        opening, closing = next(((a, b) for a, b in _PAIRS if _is_wrapped(bare, a, b)), ("", ""))
+        if opening:
+            span = bare[len(opening) : -len(closing)].strip()
+        elif match := _TEXT.fullmatch(bare):
+            span = match[1].strip()
+        else:
+            break
+    return span
+
+
+def _is_wrapped(span: str, opening: str, closing: str) -> bool:
+    is_long = len(span) > len(opening) + len(closing)
+    inside = span[len(opening) : -len(closing)]
+    return is_long and span.startswith(opening) and span.endswith(closing) and opening not in inside
 
 
 def _strip_fence(span: str) -> str:

@@ -67,16 +67,19 @@ _DENIED_BEFORE = re.compile(
     r"|different from|far from|at (?:the )?(?:very )?(?:least|most)|up to|above|below"
     r"|(?:is|are|be|was|were) (?:well |just )?(?:over|under)|exceed(?:s|ing)?"
     r"|between(?:[^,;.\n]{1,40}\band)?|(?:anything|everything|nothing|all) but|except(?: for)?"
-    r"|(?:could|might|may) (?:be|say|answer)|maybe|perhaps|possibly|probably))"
-    r"[\s:*$`\"'(\[{\\]*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
+    r"|(?:could|might|may|unlikely to|hardly) (?:be|say|answer)"
+    r"|(?<!\bor )(?:maybe|perhaps|possibly|probably)))"
+    r"(?:[\s:*$`\"'(\[{\\]|boxed|text(?:bf)?|<answer>)*(?:[A-Za-z]\w{0,3}\s?=[\s$*(\\]*)?\Z",
     re.IGNORECASE,
 )
 """Before an answer it says that the answer is another, or may be."""
 _SUPPOSED = re.compile(
     r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
-    r"(?:(?:if|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless|whether|say)\b"
+    r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
+    r"|whether|say)\b"
     r"|(?:is|are|was|were|could|can|would) (?:it|this|that|they|the answer)\b"
     r"|[^,;.\n]{0,60}?(?:\b(?:(?:impossible|untrue|unlikely) (?:that|for)|false that|no way"
+    r"|whether (?:it|this|that|they|the answer)"
     rf"|mistake is|wrong answer is)\b|(?:{CONTRACTION}|\b(?:not|never))(?: at all)? "
     r"(?:true|sure|certain|clear|think|believe|say|claim|the case)\b"
     r"|(?<!no )(?<!without )\b(?:doubt|deny|unsure|uncertain|wonder)\b))"
@@ -87,14 +90,18 @@ _SUPPOSED = re.compile(
 )
 """In the sentence before an answer it says that what follows is supposed, doubted or asked."""
 _DENIED_AFTER = re.compile(
-    r"[\s*$`\"')\]}.,\\]{0,8}(?:\?"
+    r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
     r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
     r"|at (?:most|least)\b|(?:unless|if)\b"
-    r"|(?:(?:that|this|it) )?(?:is|are|was|were|would be|seems|looks)"
+    r"|(?:that|this|it) (?:is|was|seems|looks) (?:also |clearly |obviously |certainly |just )?"
+    r"(?:wrong|incorrect|false|mistaken|impossible|invalid"
+    r"|not (?:right|correct|true|it|the answer))\b"
+    r"|(?:is|are|was|were|would be|seems|looks)"
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"
     r"|invalid|no)\b)"
     r"|(?:can|could|would|does|do|will)(?:n['’]t|not| not)\b"
+    r"|\((?:wrong|incorrect|false|not (?:right|correct|the answer|sure))\b"
     r"|(?:(?:or|and) )?(?:maybe|perhaps|possibly|probably)\b"
     r"|or (?:something|anything|another|some other|else|not)\b)",
     re.IGNORECASE,
@@ -148,7 +155,8 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(
-    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE
+    r"^[ \t*#>]*(?:the )?(?:final )?answer(?: is)?[ \t*]*(?::(?:[ \t]|\*\*)*|\n(?=\s*\S))",
+    re.IGNORECASE | re.MULTILINE,
 )
 _FORMULA_SIGN = re.compile(r"\\[\\$]|\\[()\[\]]|\$\$?")
 _NUMBER = re.compile(
@@ -241,22 +249,28 @@ def find_boxes(text: str, *, nested: bool = False) -> list[Span]:
     return boxes
 
 
-def last_box(text: str) -> str | None:
-    """Take what the last box holds; None where there is no box or the last one is never closed."""
-    start = _last_box_start(text)
-    end = None if start is None else match_braces(text, start).get(start)
-    return None if start is None or end is None else text[start + 1 : end]
+def last_box(text: str) -> Span | None:
+    """Find the last box, the command taken in; None without one, or where it is never closed."""
+    command = _last_box_command(text)
+    start = -1 if command is None else command.end()
+    end = match_braces(text, start).get(start) if command else None
+    if command is None or end is None:
+        return None
+    return Span(text=text[start + 1 : end], start=command.start(), end=end + 1)
 
 
 def has_open_box(text: str) -> bool:
     """Whether the last box is never closed: the response was cut."""
-    start = _last_box_start(text)
-    return start is not None and start not in match_braces(text, start)
+    command = _last_box_command(text)
+    return command is not None and command.end() not in match_braces(text, command.end())
 
 
-def _last_box_start(text: str) -> int | None:
-    starts = [command.end() for command in _BOX.finditer(text)]
-    return next((start for start in reversed(starts) if text.startswith("{", start)), None)
+def _last_box_command(text: str) -> re.Match[str] | None:
+    last = None
+    for command in _BOX.finditer(text):
+        if text.startswith("{", command.end()):
+            last = command
+    return last
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 import json
 from random import Random
+from textwrap import indent
 
 import pytest
 
@@ -329,3 +330,58 @@ def test_no_row_can_raise_anything_but_a_data_error(name: str) -> None:
         except (DataError, UnicodeError):
             num_refused += 1
     assert num_refused > 0
+
+
+PLUS_TESTS = """import numpy as np
+
+def is_floats(x):
+    return isinstance(x, float) or isinstance(x, np.ndarray)
+
+def assertion(out, exp, atol):
+    if atol == 0 and is_floats(exp):
+        atol = 1e-6
+    if out != exp and atol != 0:
+        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
+    else:
+        assert out == exp
+"""
+
+
+LOOP = "for inp, exp in zip([[1.0], [-2.0]], [0.1, 0.2]):\n    assertion({}(*inp), exp, 0)\n"
+TENTH = "def tenth(x):\n    return abs(x) / 10"
+PLUS_ROWS: dict[str, dict[str, Json]] = {
+    "humaneval_plus": {
+        "task_id": "1",
+        "prompt": 'def tenth(x):\n    """Divide."""\n',
+        "entry_point": "tenth",
+        "canonical_solution": "    return abs(x) / 10",
+        "test": PLUS_TESTS + "\ndef check(candidate):\n" + indent(LOOP.format("candidate"), "    "),
+    },
+    "mbpp_plus": {
+        "prompt": "Write tenth(x).",
+        "code": TENTH,
+        "test_list": ["assert tenth(1.0) == 0.1"],
+        "test": PLUS_TESTS + LOOP.format("tenth"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", PLUS_ROWS)
+def test_the_further_tests_of_a_plus_row_are_run(name: str) -> None:
+    draft = FORMATS[name].parse(PLUS_ROWS[name])
+
+    assert draft.unsupported is None
+    assert verdict(draft, f"```python\n{TENTH}\n```") == "correct"
+    assert verdict(draft, f"```python\n{TENTH.replace('/ 10', '* 0.10000001')}\n```") == "correct"
+    assert verdict(draft, f"```python\n{TENTH.replace('abs(x)', 'x')}\n```") == "wrong"
+
+
+def test_a_plus_row_that_needs_more_of_numpy_is_left_out() -> None:
+    row: dict[str, Json] = {
+        "prompt": "x",
+        "code": "def f(x):\n    return x",
+        "test_list": ["assert f(1) == 1"],
+        "test": "import numpy as np\nassert np.sum(f([1])) == 1",
+    }
+
+    assert "numpy" in (FORMATS["mbpp_plus"].parse(row).unsupported or "")

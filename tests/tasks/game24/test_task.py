@@ -85,6 +85,7 @@ def test_a_score_states_its_parts():
     assert dict(score.parts) == {
         "correct": 1.0,
         "process": 1.0,
+        "progress": 1.0,
         "length": 1.0,
         "lines": 3.0,
         "finished": 1.0,
@@ -94,6 +95,7 @@ def test_a_score_states_its_parts():
     assert dict(wrong.parts) == {
         "correct": 0.0,
         "process": 0.5,
+        "progress": pytest.approx(1 / 3),
         "length": 0.0,
         "lines": 2.0,
         "finished": 0.0,

@@ -136,7 +136,7 @@ def test_an_optimal_answer_is_correct_a_worse_one_feasible_and_an_impossible_one
     grader, problem = task("mis"), asked("mis", square)
 
     best, worse, broken, empty, nothing = (
-        grader.score(problem, text) for text in ("[A, C]", "[A]", "[A, B]", "[]", "A and C")
+        grader.score(problem, text) for text in ("[A, C]", "[A]", "[A, B]", "[]", "Two of them.")
     )
 
     assert best.verdict == Verdict.CORRECT

@@ -1,6 +1,8 @@
 """Graph implication: one right next step, proved by trying every walk, and a grader of one word."""
 
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from upstream import problem
@@ -8,6 +10,10 @@ from upstream import problem
 from whet.errors import DataError
 from whet.tasks.logic.graph_logic import GraphLogic, next_steps
 from whet.types import Problem, Verdict
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+
+from graph_shortcuts import measure_level
 
 TASK = GraphLogic()
 
@@ -85,3 +91,11 @@ def test_harder_graphs_take_more_looking() -> None:
         made = [TASK.generate(seed, level) for seed in range(10)]
         work.append(sum(walked(edges_of(one), str(one.payload["start"]))[1] for one in made))
     assert all(harder > 2 * easier for easier, harder in pairwise(work)), work
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_no_player_that_follows_no_chain_is_much_better_than_chance(level: int) -> None:
+    shares, chance = measure_level(level, 600, seed=9)
+    # Five standard errors of 600 picks are at most ten points.
+    assert max(shares.values()) < chance + 0.1
+    assert len(shares) >= 30

@@ -1,6 +1,7 @@
 """Arithmetic and reversed text: exact answers only."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -69,11 +70,36 @@ def test_false_steps_are_found() -> None:
     told = "3 * 4 = 12\n12 - 15 = 3\nthinking\n2 * (-3) = -6\nAnswer: 1"
     notes = Arithmetic().notes(asked("arithmetic", "1"), told)
     assert [note.ok for note in notes] == [True, False, None, True, None]
-    assert Arithmetic().score(asked("arithmetic", "1"), told).parts["steps"] == pytest.approx(2 / 3)
-    assert Arithmetic().score(asked("arithmetic", "1"), "3 * 4 = 12").parts == {
-        "correct": 0.0,
-        "steps": 1.0,
-    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "lines", "share"),
+    [
+        ("5 + 3 - 4", "5 + 3 = 8\n8 - 4 = 4", 1.0),
+        ("5 + 3 - 4", "3 - 4 = -1\n5 + -1 = 4", 1.0),
+        ("10 - (3 + 4)", "3 + 4 = 7\n10 - 7 = 3", 1.0),
+        ("10 - (3 + 4)", "10 - 3 = 7\n7 - 4 = 3", 1.0),
+        ("10 - 2 * 3 * 4", "3 * 2 = 6\n4 * 6 = 24\n10 - 24 = -14", 1.0),
+        ("(1 - 3) * (2 + 5)", "1 - 3 = -2\n2 + 5 = 7\n-2 * 7 = -14", 1.0),
+        ("5 + 3 - 4", "5 + 3 = 8", 0.5),
+        ("5 + 3 - 4", "1 + 1 = 2", 0.0),
+        ("5 + 3 - 4", "5 + 3 = 8\n5 + 3 = 8", 0.5),
+        ("5 + 3 - 4", "5 + 3 = 8\n1 + 1 = 2\n2 + 2 = 4\n8 - 4 = 4", 0.5),
+        ("5 + 3 - 4", "5 + 3 = 9\n9 - 4 = 5", 0.0),
+        ("5 + 3 * 4", "5 + 3 = 8\n8 * 4 = 32", 0.0),
+        ("7", "1 + 1 = 2", 0.0),
+        ("x +", "1 + 1 = 2", 0.0),
+    ],
+)
+def test_only_operations_that_the_expression_needs_count_as_steps(
+    expression: str, lines: str, share: float
+) -> None:
+    made = replace(asked("arithmetic", "1"), payload={"expression": expression})
+    assert Arithmetic().score(made, lines).parts["steps"] == pytest.approx(share)
+
+
+def test_no_step_counts_where_the_expression_is_not_known() -> None:
+    assert Arithmetic().score(asked("arithmetic", "2"), "1 + 1 = 2").parts["steps"] == 0.0
 
 
 def test_harder_expressions_take_more_operations_on_more_digits() -> None:

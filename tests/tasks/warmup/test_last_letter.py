@@ -68,9 +68,16 @@ def test_wrong_steps_are_found_whatever_the_answer_is() -> None:
     assert TASK.score(ADA, told).parts == {"correct": 1.0, "steps": pytest.approx(1 / 3)}
 
 
-def test_repeating_a_right_step_earns_no_more_than_doing_all_of_them() -> None:
-    repeated = "\n".join([STEPS[0]] * 12)
-    assert TASK.score(ADA, repeated).parts["steps"] <= 0.25
+@pytest.mark.parametrize(("count", "share"), [(1, 1 / 3), (3, 1 / 3), (12, 1 / 12)])
+def test_repeating_a_right_step_earns_no_more_than_one(count: int, share: float) -> None:
+    repeated = "\n".join([STEPS[0]] * count)
+    assert TASK.score(ADA, repeated).parts["steps"] == pytest.approx(share)
+
+
+def test_a_word_that_is_asked_twice_needs_two_steps() -> None:
+    twice = asked(["Ada", "Ada"])
+    assert TASK.score(twice, STEPS[0]).parts["steps"] == 0.5
+    assert TASK.score(twice, f"{STEPS[0]}\n{STEPS[0]}").parts["steps"] == 1.0
 
 
 def test_gold_steps_can_be_in_the_tags_that_step_verifiers_read() -> None:

@@ -6,6 +6,7 @@ with the reason.
 
 import ast
 import json
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +33,21 @@ GRADES = {"easy": 1, "medium": 3, "meidum": 3, "hard": 5}
 """One of the LeetCode files misspells its medium."""
 
 
+_NUMPY = re.compile(r"^import numpy as np$", re.MULTILINE)
+_OTHER_NUMPY = re.compile(r"\bnp\.(?!(?:allclose|ndarray|float32|float64)\b)")
+_CLOSE = """class np:
+    ndarray = type("ndarray", (), {})
+    float32 = float64 = float
+
+    @staticmethod
+    def allclose(out, exp, rtol=1e-05, atol=1e-08):
+        if not isinstance(exp, (list, tuple)):
+            return abs(out - exp) <= atol + rtol * abs(exp)
+        return len(out) == len(exp) and all(np.allclose(a, b, rtol, atol) for a, b in zip(out, exp))
+"""
+"""What the tests of HumanEval+ and MBPP+ take from numpy, which tests may not import."""
+
+
 def humaneval(row: Fields) -> ParsedRow:
     """Complete a stub; its imports and helpers are there for the tests too."""
     stub = row.text("prompt")
@@ -39,14 +55,14 @@ def humaneval(row: Fields) -> ParsedRow:
     return function_problem(
         user(f"Complete this function:\n\n```python\n{stub.rstrip()}\n```", FUNCTION),
         entry,
-        [row.text("test")],
+        [_without_numpy(row.text("test"))],
         setup=_besides(stub, entry),
         answer=stub + row.text("canonical_solution"),
     )
 
 
-def mbpp(row: Fields) -> ParsedRow:
-    """Show the first test, which alone has the function's name."""
+def mbpp(row: Fields, *, is_plus: bool = False) -> ParsedRow:
+    """Show the first test, which alone has the function's name; MBPP+ has its tests in one text."""
     program = row.text("code")
     tests = row.texts("test_list")
     used = {node.id for node in ast.walk(tree_of(tests[0])) if isinstance(node, ast.Name)}
@@ -58,10 +74,15 @@ def mbpp(row: Fields) -> ParsedRow:
     return function_problem(
         user(row.text("prompt"), shown, FUNCTION),
         entry,
-        tests,
+        [_without_numpy(row.text("test"))] if is_plus else tests,
         setup="\n".join(str(line) for line in imports),
         answer=program,
     )
+
+
+def _without_numpy(tests: str) -> str:
+    """Let tests compare floats without numpy, where that is all they need it for."""
+    return tests if _OTHER_NUMPY.search(tests) else _NUMPY.sub(lambda _: _CLOSE, tests, count=1)
 
 
 def leetcode(row: Fields) -> ParsedRow:
@@ -254,7 +275,9 @@ def read_codeio(direction: Direction, row: Fields) -> ParsedRow:
 
 READERS: dict[str, Reader] = {
     "humaneval": humaneval,
+    "humaneval_plus": humaneval,
     "mbpp_sanitized": mbpp,
+    "mbpp_plus": partial(mbpp, is_plus=True),
     "leetcode": leetcode,
     "codeforces_stdin": stdin_tests,
     "livecodebench": livecodebench,

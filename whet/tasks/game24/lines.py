@@ -14,8 +14,11 @@ read by a recursive descent that is bounded and never uses `eval`.
 
 import re
 from functools import lru_cache, partial
+from itertools import permutations
 from math import gcd
 from typing import NamedTuple
+
+from whet.tasks.answers import strip_text_commands
 
 Value = tuple[int, int]
 State = tuple[Value, ...]
@@ -35,9 +38,14 @@ _EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\))?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
-_ANSWER = re.compile(r"(?:reach 24!\s*)?(?:expression|answer):(.*)", re.ASCII | re.IGNORECASE)
+_ANSWER = re.compile(
+    r"(?:reach 24!\s*)?(?:expression|(?:final )?answer):(.*)", re.ASCII | re.IGNORECASE
+)
 _DRESS = re.compile(r"[\\$]|\*\*|\b(?:answer|solution|expression) is\b", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
+_FRAME = re.compile(r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$)[ \t]*$", re.MULTILINE)
+"""A line that only opens or closes a formula or a fenced block."""
+_TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
@@ -46,8 +54,8 @@ _SENTENCE = re.compile(
     r"(?:answer|solution|expression) is:? ",
     re.IGNORECASE,
 )
-_BOX = re.compile(r"(Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
-_SIGNS = str.maketrans(
+_BOX = re.compile(r"((?:Final )?Answer: ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?", re.IGNORECASE)
+SIGNS = str.maketrans(
     {"\N{MULTIPLICATION SIGN}": "*", "\N{DIVISION SIGN}": "/", "\N{MINUS SIGN}": "-"}
 )
 
@@ -109,6 +117,16 @@ def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
         return None
     rest.remove(b)
     return tuple(sorted([*rest, result]))
+
+
+@lru_cache(_CACHE_SIZE)
+def can_reach(state: State) -> bool:
+    """Whether steps from these numbers, up to four of them, lead to 24 alone."""
+    if len(state) == 1:
+        return state == (TARGET,)
+    moves = ((a, symbol, b) for a, b in permutations(state, 2) for symbol in SYMBOLS)
+    states = {after for move in moves if (after := join(state, *move)) is not None}
+    return any(map(can_reach, states))
 
 
 class Expression(NamedTuple):
@@ -196,9 +214,16 @@ Line = StepLine | RollBackLine | AnswerLine | None
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a response into its lines without blank ones, × ÷ − written as * / -."""
+    """Split a response into its lines without blank ones, × ÷ − written as * / -.
+
+    What stands in answer tags has lines of its own.
+    """
+    if "</answer>" in text:
+        text = _TAGS.sub(r"\n\1\n", text)
+    if "\\boxed" in text or "```" in text:
+        text = _FRAME.sub("", text)
     if not text.isascii():
-        text = text.translate(_SIGNS)
+        text = text.translate(SIGNS)
     return [stripped for line in text.split("\n") if (stripped := line.strip())]
 
 
@@ -237,7 +262,7 @@ def _strip_dress(line: str) -> str:
     line = _WRAPPER.sub(" ", line.replace("\\left", "").replace("\\right", ""))
     line = _SENTENCE.sub("Answer: ", " ".join(line.split()))
     if match := _BOX.fullmatch(line):
-        line = f"{match[1] or ''}{match[2]}{match[3] or ''}"
+        line = f"{match[1] or ''}{strip_text_commands(match[2])}{match[3] or ''}"
     return line.rstrip(". ")
 
 

@@ -27,6 +27,7 @@ from whet.tasks.game24.lines import (
     State,
     StepLine,
     Value,
+    can_reach,
     combine,
     join,
     lines_of,
@@ -133,14 +134,17 @@ class Game24(ConfiguredTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State what is right about a response.
 
-        Parts: `correct` 0 or 1; `process`, the share of lines that are right; `length`, 1 up to
-        four lines and falling after that, 0 without an answer; `lines`, their number; `finished`, 1
-        where the last line is an answer.
+        Parts: `correct` 0 or 1; `process`, the share of lines that are right, idle operations on
+        the hand among them; `progress`, the share of the three steps that the response has made
+        and that leave 24 within reach, 1 where it is right; `length`, 1 up to four lines and
+        falling after that, 0 without an answer; `lines`, their number; `finished`, 1 where the last
+        line is an answer.
         """
         graded = self._grade(problem, text)
         parts = {
             "correct": float(graded.verdict is Verdict.CORRECT),
             "process": graded.process,
+            "progress": 1.0 if graded.verdict is Verdict.CORRECT else graded.progress,
             "length": graded.brevity,
             "lines": float(len(graded.steps)),
             "finished": float(graded.verdict is not Verdict.NO_ANSWER),
@@ -198,6 +202,7 @@ class Grade:
     answer: str | None
     note: str
     steps: tuple[StepNote, ...]
+    progress: float = 0.0
 
     @property
     def process(self) -> float:
@@ -232,7 +237,8 @@ def grade(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
             steps.append(StepNote(line=line, ok=False, note="an answer before the last line"))
         else:
             steps.append(_play(board, line, content))
-    return _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
+    graded = _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
+    return replace(graded, progress=board.progress)
 
 
 def _no_answer(note: str, steps: tuple[StepNote, ...] = ()) -> Grade:
@@ -317,6 +323,11 @@ class Board:
     @property
     def is_won(self) -> bool:
         return self._path[-1] == (TARGET,)
+
+    @property
+    def progress(self) -> float:
+        """The share of the three steps it takes that are made and leave 24 within reach."""
+        return sum(state is not None and can_reach(state) for state in self._path[1:4]) / 3
 
     @property
     def chain(self) -> str:

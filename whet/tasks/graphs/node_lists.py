@@ -1,17 +1,19 @@
 """Read the final list of a response, or the final two: names or numbers in square brackets.
 
 What counts, in this order: the last box, the last `<answer>` tag, lists that follow the word
-"answer", the last list. Neither the thought nor the question repeated counts. Any text is read, in
-linear time.
+"answer", the last list; without any list in brackets, names or numbers that are all the answer has.
+Lists that the text denies, the thought, and the question repeated do not count. Any text is read,
+in linear time.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 from unicodedata import normalize
 
+from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
 from whet.text.final_answer import (
     CHOICE,
     TURN,
@@ -19,6 +21,7 @@ from whet.text.final_answer import (
     any_of,
     cut,
     find_tags,
+    is_denied,
     last_box,
     visible_text,
 )
@@ -28,7 +31,6 @@ MAX_CHARS = 1 << 16
 
 _MAX_LISTS = 256
 _MAX_MARKS = 16
-_MAX_LIST_CHARS = 1 << 13
 _MAX_GAP = 40
 _BRACKET = re.compile(r"\\?[\[\]]")
 _MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
@@ -38,6 +40,8 @@ _NEXT = re.compile(rf"\W{{0,6}}(?:{_JOINING}\W{{0,4}}){{0,4}}", re.IGNORECASE)
 _STATING = re.compile(
     rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n])[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
 )
+_OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
+_DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
 _DRESS = " \t\r\n\"'`*_$\\.“”‘’"
@@ -103,7 +107,11 @@ def read_names(text: str, names: Sequence[str]) -> Reply | None:
     )
     if final is not None:
         return final
-    strangers = (_read_names(one.text, lookup) for one in reversed(_brackets(text)))
+    for span in _short_candidates(text):
+        reply = _read_names(write_in_line(span), lookup)
+        if reply is not None and reply.lists[0] and not reply.unknown:
+            return reply
+    strangers = (_read_names(one.text, lookup) for one in reversed(_claimed(text)))
     return next((reply for reply in strangers if reply is not None), None)
 
 
@@ -114,12 +122,14 @@ def read_numbers(text: str) -> Reply | None:
     ((2, 0, 1),)
     """
 
-    return _last(
+    reply = _last(
         text,
         _read_numbers,
         is_sure=lambda reply: len(reply.lists[0]) > 1,
         bare=lambda part: _read_numbers(part) if "," in part else None,
     )
+    listed = map(_read_numbers, _short_candidates(text))
+    return reply or next((one for one in listed if one and len(one.lists[0]) > 1), None)
 
 
 def read_two(text: str) -> Reply | None:
@@ -128,7 +138,7 @@ def read_two(text: str) -> Reply | None:
         inside = _all_numbers(_brackets(part))
         if len(inside) >= 2:
             return _join(inside[-2:])
-    brackets = _brackets(text)
+    brackets = _claimed(text)
     for marked in _after_answer(text, brackets):
         following = _all_numbers([one for one in brackets if marked.start <= one.start])
         until = text.find("\n\n", marked.end)
@@ -169,7 +179,7 @@ def _last(
                 return reply
         if (reply := bare(part)) is not None and is_sure(reply):
             return reply
-    brackets = _brackets(text)
+    brackets = _claimed(text)
     for marked in _after_answer(text, brackets):
         for bracket in reversed(_alternatives(text, brackets, marked)):
             if (reply := read_sure(text, bracket)) is not None:
@@ -192,9 +202,21 @@ def _brackets(text: str) -> list[Span]:
             opened.append(match.end())
         elif match.group() == "]" and opened:
             start = opened.pop()
-            if match.start() - start < _MAX_LIST_CHARS:
+            if match.start() - start < MAX_LIST_CHARS:
                 pairs.append((start, match.start()))
     return [cut(text, start, end) for start, end in pairs[-_MAX_LISTS:]]
+
+
+def _claimed(text: str) -> list[Span]:
+    """Find the pairs but those that the text denies, then or later."""
+    claimed: list[Span] = []
+    denied: set[str] = set()
+    for bracket in reversed(_brackets(text)):
+        if is_denied(text, bracket.start - 1, bracket.end + 1):
+            denied.add(bracket.text)
+        elif bracket.text not in denied:
+            claimed.append(bracket)
+    return claimed[::-1]
 
 
 def _after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:
@@ -215,14 +237,25 @@ def _alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span
     return joined
 
 
+def _short_candidates(text: str) -> list[str]:
+    return [span for span in candidates(text) if len(span) <= MAX_LIST_CHARS]
+
+
 def _closing_parts(text: str) -> list[str]:
     """Take what the last box and the last answer tag hold, where there are any."""
-    parts = [last_box(text), *(tag.text for tag in find_tags(text)[-1:])]
-    return [part for part in parts if part is not None and len(part) <= _MAX_LIST_CHARS]
+    box = last_box(text)
+    frames = [*([box] if box else []), *find_tags(text)[-1:]]
+    return [
+        frame.text
+        for frame in frames
+        if len(frame.text) <= MAX_LIST_CHARS and not is_denied(text, frame.start, frame.end)
+    ]
 
 
 def _read_numbers(content: str) -> Reply | None:
-    content = content.strip().removesuffix("\\right")
+    if not _DIGIT.search(content):
+        return None
+    content = write_in_line(content).replace('"', "").strip("[] ").removesuffix("\\right")
     if not _NUMBERS.fullmatch(content):
         return None
     numbers = tuple(map(int, re.findall("[0-9]+", content)))
@@ -243,7 +276,19 @@ def _join(replies: Sequence[tuple[int, Reply]]) -> Reply:
 
 
 def _read_names(content: str, lookup: Names) -> Reply | None:
-    """Split a list into names, which may hold commas; None for what only wraps another list."""
+    """Split a list into names, which may hold commas; None for what only wraps another list.
+
+    Where names stand in another form than one behind the other with commas, it is read as such.
+    """
+    reply = _split_names(content, lookup)
+    if reply is not None and reply.unknown and _OTHER_FORM.search(content):
+        listed = _split_names(write_in_line(content), lookup)
+        if listed is not None and not listed.unknown:
+            return replace(reply, lists=listed.lists, unknown=())
+    return reply
+
+
+def _split_names(content: str, lookup: Names) -> Reply | None:
     inner = _STYLE.sub(r"\1", content).strip().removesuffix("\\right").strip()
     inner = inner.removeprefix("\\{").removesuffix("\\}").strip()
     if lookup.find(inner) is None:

@@ -11,9 +11,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from whet.tasks.answers import candidates, write_in_line
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import Question, convolve
-from whet.text.final_answer import last_box
+from whet.text.final_answer import cut, is_denied, last_box
 from whet.types import Score, Verdict
 
 Form = Literal["yes_no", "shown", "number", "order", "path", "tour", "pairs", "rows"]
@@ -40,8 +41,10 @@ _PROSE = re.compile(r"[\w\s,.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,.'()*$\\>=+:-]*")
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
 _RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
+_RUN_ALONE = re.compile(_RUN)
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
+_OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}[0-9]")
 _SHOWN = re.compile(
     r"\b(?:path|cycle|route)\b[^\n.;0-9]{0,60}?(?:\b(?:is|be)\b|[:=\[(])[\s*\[(]{0,6}"
     rf"({_RUN})(?!\w)",
@@ -58,6 +61,7 @@ _ROW = re.compile(
     r"node\s{0,3}([0-9]{1,5})\s{0,3}[:=]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},"
     r"\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
 )
+_FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _SHORT = 240
 
 
@@ -79,7 +83,7 @@ class Judgement(NamedTuple):
 
 def judge(form: Form, question: Question, gold: str, text: str) -> Judgement:
     """Compare a response with the gold answer, or with the graph where several are right."""
-    return _JUDGES[form](question, gold, text)
+    return _JUDGES[form](question, gold, _FENCE.sub("", text.replace("**", "").replace("__", "")))
 
 
 def _missing(what: str) -> Judgement:
@@ -232,8 +236,10 @@ def read_yes_no(text: str) -> str | None:
             return str(words.pop()) if is_plain else _leading_word(part)
     answers = list(_ANSWER_YES_NO.finditer(text))
     if answers:
-        line = text[answers[-1].start(1) :].partition("\n")[0]
-        return None if _is_contradictory(line) else answers[-1].group(1).lower()
+        last = answers[-1]
+        line = text[last.start(1) :].partition("\n")[0]
+        is_claimed = not _is_contradictory(line) and not is_denied(text, *last.span(1))
+        return last.group(1).lower() if is_claimed else None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in (lines[-1:] + lines[:1])[: len(lines)]:
         word = _leading_word(line)
@@ -267,13 +273,21 @@ def read_walk(text: str) -> tuple[int, ...] | None:
     >>> read_walk("(0,1) is an edge, so the path can be: 0 -> 1 -> 2.")
     (0, 1, 2)
     """
+    for span in candidates(text):
+        if _RUN_ALONE.fullmatch(line := write_in_line(span).replace('"', "").strip("[]() ")):
+            return _numbers(line)
     for part in _closing_parts(text):
         inside = _RUNS.findall(part)
         if inside:
             return _numbers(inside[-1])
     bare = _EDGE.sub(" ", text)
-    runs = _STATED_RUN.findall(bare) or _RUNS.findall(bare) or _RUNS.findall(text)
-    return _numbers(runs[-1]) if runs else None
+    for pattern, source in ((_STATED_RUN, bare), (_RUNS, bare), (_RUNS, text)):
+        runs = list(pattern.finditer(source))
+        if runs:
+            start, end = runs[-1].span(pattern.groups)
+            is_one = not is_denied(source, start, end) and not _OR_ANOTHER.match(source, end)
+            return _numbers(source[start:end]) if is_one else None
+    return None
 
 
 def read_shown_walk(text: str) -> tuple[int, ...] | None:
@@ -306,18 +320,24 @@ def read_rows(text: str) -> dict[int, tuple[int, int]]:
 
 def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
-    _, mark, behind = text.rpartition("###")
-    _, tag, inside = text.rpartition("<answer>")
-    parts = [behind.lstrip("# \t") if mark else None, last_box(text)]
-    parts.append(inside.split("</answer>", 1)[0] if tag else None)
+    box = last_box(text)
+    ends = text.find("</answer>", text.rfind("<answer>"))
+    parts = [cut(text, text.rfind("###") + 3, len(text))] if "###" in text else []
+    parts += [box] if box else []
+    if "<answer>" in text:
+        end = len(text) if ends < 0 else ends
+        parts.append(cut(text, text.rfind("<answer>") + len("<answer>"), end))
     for part in parts:
-        if part is not None and len(part) <= max(_SHORT, 6 * part.count(",")):
-            yield part
+        is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
+        if is_short and not is_denied(text, part.start, part.end):
+            yield part.text.lstrip("# \t")
 
 
 def _leading_word(line: str) -> str | None:
     match = _LEADING.fullmatch(line[:_SHORT])
-    return match[1].lower() if match and not _is_contradictory(line) else None
+    if match is None or _is_contradictory(line) or is_denied(line, *match.span(1)):
+        return None
+    return match[1].lower()
 
 
 def _is_contradictory(line: str) -> bool:

@@ -23,6 +23,9 @@ Move = Callable[[Grid], Grid]
 MAX_SIDE = 30
 
 _NUM_PAIRS = 3
+_HEADING = re.compile(
+    r"\**(?:the )?(?:final |test )?output(?: grid)?(?: is)?\**:?\**[ \t]*\n?", re.IGNORECASE
+)
 _ASK = (
     "Each input grid below is changed into its output by the same rule. Grids are lists of rows; 0 "
     "is empty and the other numbers are colours.\n{pairs}\nTest input: {input}\n"
@@ -70,6 +73,7 @@ class Arc(GeneratedTask):
 
 def grid_of(text: str) -> Grid | None:
     """Read a list of rows, or rows of numbers on lines of their own; None where it is no grid."""
+    text = _HEADING.sub("", text, count=1) if _HEADING.match(text) else text
     if text.startswith(("[", "{")):
         tree = _parse_rows(text)
         if not isinstance(tree, list):

@@ -3,9 +3,11 @@
 answer   the word of the next step
 payload  {"edges": [[word, word], ...], "start": word, "goal": word}, for reading only
 
-The graph is a few chains of the same length that leave the start, one of which reaches the goal,
-with distractors: edges between chains, and edges from words that nothing leads to. Only following
-a chain from one end to the other tells which is right.
+The graph is a few chains of the same length that leave the start, one of which ends at the goal,
+with distractors: words that nothing leads to and that imply two words of chains, and words that
+follow from two words of chains and imply nothing. They are drawn for all chains alike, so that
+only following a chain from one end to the other tells which is right. What players get that do not
+is measured by `bench/graph_shortcuts.py`.
 """
 
 from collections.abc import Sequence
@@ -95,17 +97,17 @@ def _compare(word: str, gold: str) -> tuple[dict[str, float], str]:
 def _draw_edges(
     start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random
 ) -> list[Edge]:
-    """Lay the chains, and for each stray word an edge from it into a chain and one between chains.
+    """Lay the chains, and join each stray word to two words of them, all from it or all to it.
 
-    Nothing leads into a stray word, nor from another chain into the first, so one step is right.
+    No walk passes through a stray word, so no chain reaches another, and one step is right. The
+    edges are as likely for one chain as for another: nothing but the goal tells chains apart.
     """
     edges = {(a, b) for chain in chains for a, b in zip((start, *chain), chain, strict=False)}
     for stray in strays:
-        edges.add((stray, rng.choice(rng.choice(chains))))
-        source = rng.choice(rng.choice(chains))
-        target = rng.choice(rng.choice(chains[1:]))
-        if source != target:
-            edges.add((source, target))
+        is_source = rng.random() < 0.5
+        for _ in range(2):
+            word = rng.choice(rng.choice(chains))
+            edges.add((stray, word) if is_source else (word, stray))
     shuffled = sorted(edges)
     rng.shuffle(shuffled)
     return shuffled

@@ -17,6 +17,7 @@ from random import Random
 from typing import Literal
 
 from whet.errors import DataError
+from whet.tasks.answers import strip_text_commands
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
@@ -41,7 +42,11 @@ _CLAUSE = re.compile(
     r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)(?: is an? |: ?)(knight|knave)\.?",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"\s*(?:so|thus|therefore|hence)[,:]?\s+", re.IGNORECASE)
+_LEAD = re.compile(
+    r"\s*(?:(?:so|thus|therefore|hence)[,:]?\s+)?"
+    r"(?:(?:the|my) (?:final )?answer is(?: that)?:?\s+)?",
+    re.IGNORECASE,
+)
 _AND = re.compile(r",?\s+and\s+(?=\S{1,40} is an? (?:knight|knave)\b)|, and ", re.IGNORECASE)
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)")
 
@@ -87,7 +92,8 @@ class Knights(GeneratedTask):
 def roles_of(text: str) -> dict[str, str] | None:
     """Read who is what; None where a clause says anything else, or names someone twice."""
     roles: dict[str, str] = {}
-    for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", text.replace("*", "")))):
+    plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
+    for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", plain, count=1))):
         words = " ".join(clause.split())
         if not words:
             continue

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
+from whet.tasks.answers import strip_text_commands, write_in_line
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, grade, split_of
 from whet.tasks.literals import parse, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
@@ -26,8 +27,13 @@ _KINDS = (
     ("before", "after", "apart", "beside"),
     ("before", "after", "apart", "beside", "amid"),
 )
-_NUMBERED = re.compile(r"\s*\**([0-9]{1,3})[.):]\**\s+([^\n,:;()\[\]]{1,60}?)\s*[.,]?\s*")
-_ARROW = re.compile(r"\s*(?:->|→|\\to\b|\\rightarrow\b)\s*")
+_HEADING = re.compile(r"\**[^\n:*]{0,60}\bleft to right\b[^\n:*]{0,20}:\**\s*", re.IGNORECASE)
+_NAME = re.compile(r"[^\W_][\w'’-]*(?: [\w'’-]+){0,3}")
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_SENTENCE = re.compile(
+    r"(?:so|thus|therefore|hence|the|my|this|that|it|I|we)\b.*\b(?:is|are|be|get)\b", re.IGNORECASE
+)
+_BRACKETS = re.compile(r"[()\[\]{}<>](?:[ ,]+[()\[\]{}<>])*")
 _WORDS = {
     "before": "{} is to the left of {}",
     "after": "{} is to the right of {}",
@@ -79,21 +85,38 @@ class Ordering(GeneratedTask):
 
 
 def order_of(text: str) -> list[str] | None:
-    """Read a list of names: numbered lines, or a list in brackets or, of several, with commas only.
+    """Read names in order: a list in brackets, with commas or arrows, one a line, or words.
 
-    None where it is neither.
+    None where it is none of these.
     """
-    lines = [_NUMBERED.fullmatch(line) for line in text.splitlines()]
-    if len(lines) > 1 and all(line and line[1] == str(n) for n, line in enumerate(lines, 1)):
-        return [plain(line[2].strip("*")) for line in lines if line]
+    text = _HEADING.sub("", strip_text_commands(text).replace("**", "").strip(), count=1)
+    text = text.strip().removesuffix(".")
+    names = _names_in_brackets(text) if text.startswith(("[", "(")) else _names_in_words(text)
+    return None if names is None else [plain(name).removeprefix("the ") for name in names]
+
+
+def _names_in_brackets(text: str) -> list[str] | None:
+    if _BRACKETS.fullmatch(text):
+        return text.replace(",", " ").split()
     if "," not in text:
-        text = _ARROW.sub(",", text)
-    is_bracketed = text.startswith(("[", "("))
-    tree = parse(text if is_bracketed else f"[{text}]")
-    if not isinstance(tree, list):
-        return None
-    names = [plain(leaf) for leaf in tree if isinstance(leaf, str)]
-    return names if len(names) == len(tree) and len(names) > (not is_bracketed) else None
+        text = f"[{write_in_line(text[1:-1])}]"
+    tree = parse(text)
+    names = [leaf for leaf in tree if isinstance(leaf, str)] if isinstance(tree, list) else []
+    return names if isinstance(tree, list) and len(names) == len(tree) else None
+
+
+def _names_in_words(text: str) -> list[str] | None:
+    if _BRACKETS.fullmatch(text):
+        return text.replace(",", " ").split()
+    line = write_in_line(text)
+    if "\n" in text:
+        names = line.split(", ")
+        return names if all(map(_NAME.fullmatch, names)) else None
+    if "," in line:
+        return _names_in_brackets(f"[{line}]")
+    words = line.split()
+    is_list = len(words) > 1 and all(map(_WORD.fullmatch, words)) and not _SENTENCE.match(line)
+    return words if is_list else None
 
 
 def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:

@@ -28,6 +28,7 @@ from whet.tasks.literals import Tree, last_object, parse, plain
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
+from whet.text.final_answer import is_denied
 from whet.types import Json, Problem, Score, Split, Verdict
 
 Cells = dict[tuple[str, str], str]
@@ -162,8 +163,12 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
 def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
     """Read the cells of the last JSON object in the final answer; None where there are none."""
     final = read_final(text, last_object)
-    cells = read(final[1]) if final else None
-    return None if final is None or cells is None else (final[1], cells)
+    if final is None:
+        return None
+    span, answer = final
+    start = span.rfind(answer)
+    cells = None if is_denied(span, start, start + len(answer)) else read(answer)
+    return None if cells is None else (answer, cells)
 
 
 def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:

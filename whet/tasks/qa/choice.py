@@ -20,7 +20,7 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import LOOSE, MAX_SPAN, Statement, statements, strip_markup
-from whet.text.final_answer import CHOICE, TURN, any_of, visible_text
+from whet.text.final_answer import CHOICE, TURN, any_of, is_denied, visible_text
 from whet.types import Problem, Score
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -28,7 +28,8 @@ _USUAL = LETTERS[:10]
 
 _LEAD = re.compile(
     r"(?:(?:(?:therefore|thus|so|hence|clearly|indeed|probably|likely|most likely|simply|"
-    r"definitely|the|both|either|option|options|choice|choices|letter|letters|answer)(?![a-z])"
+    r"definitely|certainly|surely|for sure|obviously|of course|without (?:a )?doubt|the|both|"
+    r"either|option|options|choice|choices|letter|letters|answer)(?![a-z])"
     r"|选项|选|是)[\s:：,，]*)+",
     re.IGNORECASE,
 )
@@ -48,7 +49,16 @@ _TURN = re.compile(
     r"(?:(?:no|actually|rather|option|choice|it is|it's)[\s,:]+)*"
     r"[(\[]?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])",
 )
-_OTHERWISE = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else)\b")
+_OTHERWISE = re.compile(
+    r"(?<![A-Za-z0-9])\(?([A-Z])\)?\s+(?:otherwise|if not|else|if)\b"
+    r"|\b(?:otherwise|if not|else),?\s+(?:it is |option |choice )?"
+    r"\(?([A-Z])(?![A-Za-z0-9'’]|\s[a-z])"
+)
+_CONDITION = re.compile(
+    r"[\s,(]*(?:if|only if|unless|provided|assuming|as long as|except|when|whenever)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+"""Right behind a letter it says that another is right as well."""
 _SAYS_WHY = re.compile(
     r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE
 )
@@ -151,7 +161,28 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
         picked = pick(statement.text, options, must_be_whole=statement.form in LOOSE)
         if picked is not None or statement.is_explicit:
             return statement, picked
-    return None
+    return _first_line(visible_text(text) or "", options)
+
+
+def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
+    """Read a letter that has the first line to itself, or with its own text, before the reasons."""
+    first, _, rest = text.strip().partition("\n")
+    if _LISTED.match(rest.strip()):
+        return None
+    words = strip_markup(first[:MAX_SPAN])
+    picked = pick(words, options, must_be_whole=True)
+    is_bare = len(words.strip(_EDGE)) == 1
+    if picked is None or len(picked.letters) > 1 or picked.is_hedged:
+        return None
+    letter = min(picked.letters)
+    if not is_bare and not (
+        options[letter] and text_key(words).endswith(text_key(options[letter]))
+    ):
+        return None
+    turn = _TURN.search(strip_markup(rest[:MAX_SPAN]))
+    if turn and turn[1] in options and turn[1] != letter:
+        picked = Picked(letters=frozenset((letter, turn[1])), is_hedged=True)
+    return Statement(start=0, form="line", text=first), picked
 
 
 def options_of(problem: Problem) -> dict[str, str]:
@@ -288,6 +319,8 @@ def _single(
         return Picked(letters=frozenset((letter, min(named.letters))), is_hedged=True)
     if not tail or named is not None:
         return Picked(letters=frozenset(letter))
+    if _CONDITION.match(rest) or is_denied(words, end, end):
+        return Picked(letters=frozenset(letter), is_hedged=True)
     if other := _second(tail, letter, options):
         return Picked(letters=frozenset((letter, other)), is_hedged=True)
     is_closed = words[end - 1] in ")]}" or not rest[:1].isspace()
@@ -301,7 +334,7 @@ def _single(
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
     """Find another letter after the first: all there is (`B A`), or a turn (`B; no, D`)."""
     turn = _TURN.search(tail) or _OTHERWISE.search(tail)
-    others = [turn[1]] if turn else []
+    others = [next(filter(None, turn.groups()))] if turn else []
     if turn is None and len(tail) < 2 * len(options):
         others = tail.split()
     is_other = bool(others) and all(other in options for other in others) and others[0] != letter
@@ -343,4 +376,4 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
         if is_stated and _WORDS[second["word"].lower()] != word:
             return "both"
         second = _SECOND.match(words, second.end("word"))
-    return word
+    return None if is_denied(words, *first.span(1)) else word

@@ -18,6 +18,7 @@ from whet.text.final_answer import (
     find_tags,
     has_open_box,
     has_open_tag,
+    is_denied,
     last_line,
     visible_text,
 )
@@ -32,8 +33,9 @@ _MARKER = re.compile(
     r"(?:\bans(?:wers?)?|\b(?:correct|right|best) (?:option|choice)|答案|正确选项)"
     r"(?:[ \t]{1,4}(?:choice|option|letter))?(?:[ \t]{1,4}(?:to|for|of)[ \t][^\n.:：]{1,80}?)?"
     r"[ \t*_\"']{0,8}(?:should be|would be|must be|is|are|:|：|=|[-–—](?=[ \t])|应为|为|是|选)"
-    r"[ \t*_:：]*",
-    re.IGNORECASE,
+    r"[ \t*_:：]*"
+    r"|^[ \t]*(?:#{1,6}|\*\*)[ \t*]*(?:the )?(?:final )?answer[ \t*]*$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PICK = re.compile(
     r"(?:\bI(?:'ll| will| would|'d)?[ \t]{1,4}(?:choose|select|pick|go with)"
@@ -97,13 +99,15 @@ def statements(text: str) -> list[Statement]:
         return []
     stated = []
     for tag in find_tags(visible)[-_MAX_OF_A_KIND:]:
-        # What is longer than any answer stands as one that cannot be read.
-        stated.append(Statement(start=tag.start, form="tag", text=tag.text[: MAX_SPAN + 1]))
+        # What is longer than any answer, or is denied, stands as one that cannot be read.
+        content = "" if is_denied(visible, tag.start, tag.end) else tag.text[: MAX_SPAN + 1]
+        stated.append(Statement(start=tag.start, form="tag", text=content))
     for box in boxes:
         if len(box.text) <= MAX_SPAN:
-            stated.append(Statement(start=box.start, form="box", text=box.text))
+            content = "" if is_denied(visible, box.start, box.end) else box.text
+            stated.append(Statement(start=box.start, form="box", text=content))
     stated = sorted([*stated, *_in_words(visible)], key=lambda statement: statement.start)
-    line = last_line(visible)
+    line = last_line(_cut_closing(visible))
     if line is None or len(line.text) > MAX_SPAN:
         return stated
     # A last line with a box or a marker in it is read there; one that only concludes may also be
@@ -113,11 +117,22 @@ def statements(text: str) -> list[Statement]:
     return stated
 
 
+def _cut_closing(text: str) -> str:
+    """Cut off what only closes a tag or a formula, so that the last line is one of words."""
+    for _ in range(4):
+        text = text.rstrip(" \t\r\n*$`")
+        ending = next((end for end in ("</answer>", "\\]", "\\)") if text.endswith(end)), "")
+        text = text[: len(text) - len(ending)]
+    return text
+
+
 def _in_words(text: str) -> list[Statement]:
     start = max(len(text) - _WINDOW, 0)
     stated = []
     for pattern, form in _PATTERNS:
         for match in deque(pattern.finditer(text, start), maxlen=_MAX_OF_A_KIND):
+            if is_denied(text, match.end(), match.end()):
+                continue
             if not _OTHERS.search(text, max(match.start() - 16, 0), match.start()):
                 # The rest of the line, or the next line where nothing is left of this one.
                 rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]

@@ -17,7 +17,17 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup
-from whet.text.final_answer import after_verb, only_number, visible_text
+from whet.text.final_answer import (
+    CHOICE,
+    FALSE,
+    TURN,
+    after_verb,
+    any_of,
+    is_denied,
+    is_doubtful,
+    only_number,
+    visible_text,
+)
 from whet.types import Problem, Score, read_number
 
 MAX_NUMBER_CHARS = 64
@@ -30,21 +40,36 @@ _NUMBER = re.compile(
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
+_SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
+_SCALES |= {"millions": 10**6, "billions": 10**9, "thousands": 10**3, "hundreds": 100}
 _UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro"}
 _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
-_NO_UNITS = frozenset(
-    ["or", "and", "but", "to", "not", "if", "is", "plus", "minus", "times", "than"]
+_NO_UNITS = frozenset(["and", "to", "of"])
+"""Before a unit they make another number."""
+_NO_UNIT = re.compile(
+    r"\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times|over|mod|divided"
+    r"|squared|cubed|factorial|score|gross|half|halves|(?:thir|four|fif|six|seven|eigh|nin|ten"
+    r"|hundred|thousand|million)(?:ds?|ths?)|but|no)\b",
+    re.IGNORECASE,
 )
+"""With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
+)
+"""In small letters: `What Is Love` is a name."""
+_TAKEN_BACK = re.compile(any_of(TURN, FALSE, CHOICE, "but") + r"|[0-9?]", re.IGNORECASE)
+"""With it the sentence behind a number may speak of another one."""
+_IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
 _QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
-_UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?")
+_UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?|[$£€¥₹]")
 _PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
 _DROPPED = re.compile(
     r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
-    r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-|-(?![0-9])"""
+    r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-(?=\w)|(?<![A-Z0-9])-(?![0-9])"""
 )
-_ARTICLE = re.compile(r"\b(?:the|a|an)\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
 _MAX_PARTS = 256
 _MAX_LINE = 400
 
@@ -89,13 +114,14 @@ class Table(FileTask):
         """State whether the last answer is one of the accepted ones. Parts: `correct`."""
         golds = list_references(problem)
         rule = self._rule(problem)
-        stated, whole, in_prose = answers_in(text)
-        spans = [span for span in (stated, whole, *in_prose) if span]
-        is_right = any(agrees(gold, span, rule) for gold in golds for span in spans)
-        if stated is None and not is_right:
+        answer = read_answer(text)
+        is_whole = any(_is_whole(gold, text) for gold in golds)
+        if answer is None and not is_whole:
             return no_answer()
+        answer = text if answer is None else answer
+        is_right = is_whole or any(agrees(gold, answer, rule) for gold in golds)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
-        return to_score(is_right, {}, (stated or whole or "").strip(), note)
+        return to_score(is_right, {}, answer.strip(), note)
 
     def _rule(self, problem: Problem) -> Rule:
         unit = problem.payload.get("unit")
@@ -121,22 +147,46 @@ def list_references(problem: Problem) -> list[str]:
     return list(golds)
 
 
-def answers_in(text: str) -> tuple[str | None, str | None, tuple[str | None, ...]]:
-    """Find the last stated answer, the whole response if short enough, and what a sentence tells.
+def read_answer(text: str) -> str | None:
+    """Choose the one reading of a response, whatever the reference is; None where there is none.
 
-    None stands for what is missing. What a tag or a box holds is an answer as it is, no sentence.
+    What a tag or a box holds is an answer as it is. What follows a marker, or the last line, may be
+    a sentence: then its number counts, else what stands after its verb.
     """
     stated = [span for span in statements(text) if span.form != "conclusion"]
     if not stated:
-        return None, None, ()
+        return None
     last = stated[-1]
-    response = (visible_text(text) or "").strip()
-    whole = response if len(response) <= MAX_SPAN else None
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
     if not last.text.strip() or len(last.text) > longest:
-        return None, whole, ()
-    in_prose = () if last.is_explicit else (after_verb(last.text), only_number(last.text))
-    return last.text, whole, in_prose
+        return None
+    return last.text if last.is_explicit else _read_sentence(last.text)
+
+
+def _read_sentence(span: str) -> str:
+    first, end, reason = span.partition(". ")
+    if end and quantity(first) is not None and not _TAKEN_BACK.search(reason):
+        return first
+    verb = _VERB.search(span)
+    if verb is None:
+        return span if _IN.match(span) is None else only_number(span) or span
+    is_quantity = quantity(span) is not None or quantity(span[: verb.start()]) is not None
+    if is_quantity or is_denied(span, verb.end(), verb.end()):
+        return span
+    rest = after_verb(span)
+    number = _VERB.split(only_number(span) or "")[0].strip()
+    is_name = rest is not None and (not rest[:1].islower() or quantity(rest) is not None)
+    return number if quantity(number) is not None and not is_name else rest or span
+
+
+def _is_whole(gold: str, text: str) -> bool:
+    """Whether the reference is a sentence or a long listing, and the response says just that."""
+    response = (visible_text(text) or "")[: MAX_SPAN + 1].strip()
+    is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
+    if is_short or len(response) > MAX_SPAN:
+        return False
+    stated = [span.text for span in statements(text) if span.form != "conclusion"]
+    return text_form(gold) in (text_form(response), text_form(stated[-1] if stated else ""))
 
 
 def agrees(gold: str, answer: str, rule: Rule) -> bool:
@@ -218,7 +268,9 @@ def quantity(text: str) -> Quantity | None:
     if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
         return None
     scale, rest = _read_scale(after.strip())
-    if (rest.split() or [""])[0].lower() in _NO_UNITS:
+    if rest and (rest.split()[0].lower() in _NO_UNITS or _NO_UNIT.search(rest)):
+        return None
+    if is_doubtful(rest):
         return None
     is_glued = bool(after) and after[0].isalpha() and scale == 1
     unit = unit_words(f"{match['currency'] or ''} {rest}")
@@ -236,7 +288,7 @@ def plain_text(text: str) -> str:
     """Drop markup, and make dashes, quotes and full-width forms alike."""
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     if latex.count("$") % 2:
-        latex = re.sub(r"\$(?=\s?-?\s?[0-9.])", "\ue000", latex)
+        latex = re.sub(r"\$(?=\s?-?\s?[0-9.])|(?<=[0-9])\s?\$(?=[\s.]*\Z)", "\ue000", latex)
     plain = unicodedata.normalize("NFKC", strip_markup(latex))
     return plain.replace("\ue000", "$").translate(_SIGNS)
 

@@ -1,9 +1,11 @@
 """Arithmetic: work out an expression of whole numbers with + - * and brackets, step by step.
 
 answer   the value, a whole number
-payload  {"expression": "...", "steps": [...]}; the grader needs nothing but the answer
+payload  {"expression": "...", "steps": [...]}; the verdict needs the answer only, and the part
+         `steps` the expression
 """
 
+import ast
 import operator
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ from typing import Literal
 
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote
-from whet.tasks.game24.lines import combine, read
+from whet.tasks.game24.lines import SIGNS, combine, parse, read
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth, read_gold
 from whet.types import Json, Problem, Score, Split
 
@@ -54,12 +56,11 @@ class Arithmetic(GeneratedTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare whole numbers exactly.
 
-        Parts: `correct` 0 or 1; `steps`, the share of true lines among those that state an
-        operation.
+        Parts: `correct` 0 or 1; `steps`, the share of the expression's operations that are done,
+        in any order it allows; false, idle and repeated ones count against it.
         """
         gold = read_gold(problem, _whole, "a whole number")
-        marks = [note.ok for note in self.notes(problem, text) if note.ok is not None]
-        steps = sum(marks) / len(marks) if marks else 0.0
+        steps = _share_done(problem.payload.get("expression"), self.notes(problem, text))
         answer = read_final(text, _whole)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
@@ -134,8 +135,101 @@ def _note(line: str) -> StepNote:
     return StepNote(line=line, ok=is_right, note="right" if is_right else "false arithmetic")
 
 
+def _share_done(expression: Json, notes: Sequence[StepNote]) -> float:
+    """Work the expression off by the true lines, and count those that did a part of it."""
+    rest = _to_reducible(expression)
+    needed = _num_numbers(rest) - 1
+    stated = [note for note in notes if note.ok is not None]
+    num_done = 0
+    for note in stated:
+        match = _STEP.fullmatch(note.line.strip()) if note.ok else None
+        after = _work_off(rest, int(match[1]), match[2], int(match[3])) if match else None
+        if after is not None:
+            rest = after
+            num_done += 1
+    return num_done / max(needed, len(stated), 1)
+
+
+Reducible = int | tuple[str, tuple["Reducible", ...]]
+"""A number, or `+`, `*` or `-` (the negative) of parts. No sum stands in a sum and no product in a
+product: these may be worked off in any order."""
+
+
+def _to_reducible(expression: Json) -> Reducible:
+    """Read an expression of the data; 0, which needs no operation, where it is none."""
+    try:
+        tree = ast.parse(str(expression)[:1000], mode="eval").body
+        return _from_ast(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+
+
+def _from_ast(node: ast.expr) -> Reducible:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _build("-", (_from_ast(operand),))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _build("+", (_from_ast(left), _from_ast(right)))
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _build("+", (_from_ast(left), _build("-", (_from_ast(right),))))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _build("*", (_from_ast(left), _from_ast(right)))
+    raise ValueError("not an expression of whole numbers with + - *")
+
+
+def _build(symbol: str, parts: tuple[Reducible, ...]) -> Reducible:
+    if symbol == "-":
+        (part,) = parts
+        if isinstance(part, int):
+            return -part
+        if part[0] == "+":
+            return "+", tuple(_build("-", (inner,)) for inner in part[1])
+        return part[1][0] if part[0] == "-" else ("-", parts)
+    flat: list[Reducible] = []
+    for part in parts:
+        flat += part[1] if isinstance(part, tuple) and part[0] == symbol else (part,)
+    return flat[0] if len(flat) == 1 else (symbol, tuple(flat))
+
+
+def _work_off(node: Reducible, a: int, symbol: str, b: int) -> Reducible | None:
+    """Do one operation somewhere in the expression; None where it has no such one to do."""
+    if isinstance(node, int):
+        return None
+    kind, parts = node
+    for index, part in enumerate(parts):
+        if (after := _work_off(part, a, symbol, b)) is not None:
+            return _build(kind, (*parts[:index], after, *parts[index + 1 :]))
+    value = _OPERATIONS[symbol](a, b)
+    # 10 - 3 - 4 holds -3 and -4, of which 3 + 4 is a step.
+    choices = {
+        "++": [(a, b, value), (-a, -b, -value)],
+        "+-": [(a, -b, value), (-a, b, -value)],
+        "**": [(a, b, value)],
+    }
+    for left, right, joined in choices.get(kind + symbol, ()):
+        others = list(parts)
+        if left in others:
+            others.remove(left)
+            if right in others:
+                others.remove(right)
+                return _build(kind, (joined, *others))
+    return None
+
+
+def _num_numbers(node: Reducible) -> int:
+    return 1 if isinstance(node, int) else sum(map(_num_numbers, node[1]))
+
+
 def _whole(span: str) -> int | None:
-    number = span.strip().strip("$`*").removesuffix(".").replace("\N{MINUS SIGN}", "-")
+    """Read a number, or a true equation that ends in one: `8 + 4 = 12`."""
+    expression, equals, number = (
+        span.strip("$`* ").removesuffix(".").translate(SIGNS).rpartition("=")
+    )
+    number = number.strip()
     if not _NUMBER.fullmatch(number) or not number.isascii():
         return None
-    return int(number.partition(".")[0].replace(",", ""))
+    value = int(number.partition(".")[0].replace(",", ""))
+    left = parse(expression.strip()) if equals else None
+    return value if not equals or (left is not None and left.value == (value, 1)) else None

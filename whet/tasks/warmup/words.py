@@ -10,6 +10,7 @@ payload  {"text": "..."}, for reading only
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -19,6 +20,7 @@ from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import StepNote, data_error
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, fifth
 from whet.tasks.logic.vocabulary import PEOPLE, VALUES
+from whet.text.final_answer import after_verb
 from whet.types import Json, Problem, Score, Split
 
 Unit = Literal["letters", "words"]
@@ -35,7 +37,6 @@ _ASK = (
 _STEP = re.compile(
     r'the last letter of "?([^\s"]{1,60}?)"? is "?([^\s"]{1,60}?)"?\.?', re.IGNORECASE
 )
-_TEXT = re.compile(r"\\(?:text|textbf|mathrm|texttt)\{([^{}]{1,1000})\}")
 _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 
 
@@ -55,11 +56,11 @@ class LastLetter(GeneratedTask):
         """Compare the letters, case aside.
 
         Parts: `correct` 0 or 1; `steps`, the share of words with a right step of their own; wrong
-        steps count against it.
+        and repeated steps count against it.
         """
         words = _words(problem)
         gold = "".join(word[-1] for word in words).casefold()
-        steps = _steps_right(words, self.notes(problem, text))
+        steps = _steps_right(words, text)
         answer = read_final(text, _letters)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
@@ -80,7 +81,7 @@ class LastLetter(GeneratedTask):
     def notes(self, problem: Problem, text: str) -> Sequence[StepNote]:
         """Judge every line that states a last letter; other lines have no comment."""
         words = {word.casefold() for word in _words(problem)}
-        return [_note(line, words) for line in text[: 1 << 16].splitlines() if line.strip()]
+        return [_note(line, words) for line in _lines(text)]
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         words = rng.sample(_POOL, rng.randint(*_SIZES[fifth(level)]))
@@ -99,28 +100,38 @@ def steps_of(words: Sequence[str]) -> list[str]:
     return [f'The last letter of "{word}" is "{word[-1]}".' for word in words]
 
 
-def _note(line: str, words: set[str]) -> StepNote:
+def _lines(text: str) -> list[str]:
+    return [line for line in text[: 1 << 16].splitlines() if line.strip()]
+
+
+def _read_step(line: str) -> tuple[str, str] | None:
+    """Read the word and the letter that a line states."""
     step = _LEAD.sub("", line.strip().removesuffix("</step>"), count=1)
     match = _STEP.fullmatch(step) if len(line) < 200 else None
-    if not match:
+    return (match[1], match[2].casefold()) if match else None
+
+
+def _note(line: str, words: set[str]) -> StepNote:
+    step = _read_step(line)
+    if step is None:
         return StepNote(line=line, ok=None, note="")
-    word = match[1].casefold()
-    if word not in words:
-        return StepNote(line=line, ok=False, note=f"{match[1]} is not one of the words")
-    is_right = match[2].casefold() == word[-1]
-    note = "right" if is_right else f"the last letter of {match[1]} is {word[-1]}"
-    return StepNote(line=line, ok=is_right, note=note)
+    word, letter = step
+    last = word.casefold()[-1]
+    if word.casefold() not in words:
+        return StepNote(line=line, ok=False, note=f"{word} is not one of the words")
+    note = "right" if letter == last else f"the last letter of {word} is {last}"
+    return StepNote(line=line, ok=letter == last, note=note)
 
 
-def _steps_right(words: Sequence[str], notes: Sequence[StepNote]) -> float:
-    right = sum(note.ok is True for note in notes)
-    wrong = sum(note.ok is False for note in notes)
-    return min(right, len(words)) / max(len(words), right + wrong)
+def _steps_right(words: Sequence[str], text: str) -> float:
+    steps = [step for line in _lines(text) if (step := _read_step(line)) is not None]
+    right = Counter(word.casefold() for word, letter in steps if letter == word.casefold()[-1])
+    needed = Counter(word.casefold() for word in words)
+    return (right & needed).total() / max(len(words), len(steps))
 
 
 def _letters(span: str) -> str | None:
-    match = _TEXT.fullmatch(span.strip())
-    letters = (match[1] if match else span).strip().strip("\"'`*")
+    letters = span.strip("\"'`*")
     letters = letters.removesuffix(".").strip("\"'`*")
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
 
@@ -147,6 +158,11 @@ _ASK_END = "End with a line of Answer: and what you get."
 _QUOTES = "\"'`"
 _QUOTED_END = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
 """A sentence that ends in the text in quotes."""
+_SENTENCE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my|your) [a-z ]{0,40}\b|it )(?:is|reads)\b",
+    re.IGNORECASE,
+)
+"""No text that is read backwards starts like this."""
 
 
 class ReverseConfig(GeneratedConfig):
@@ -169,6 +185,7 @@ class Reverse(GeneratedTask):
         gold = problem.answer
         if not gold:
             raise data_error(problem, "the reversed text as its answer", gold)
+        gold = _unquote(gold) or gold
         answer = read_final(text, _unquote)
         if answer is None:
             return no_answer("places")
@@ -207,5 +224,7 @@ def _unquote(span: str) -> str | None:
         return None
     if match := _QUOTED_END.fullmatch(span):
         return match[2]
+    if _SENTENCE.match(span):
+        return after_verb(span)
     is_quoted = len(span) > 2 and span[0] == span[-1] and span[0] in _QUOTES
     return span[1:-1] if is_quoted else span
