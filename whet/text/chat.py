@@ -25,6 +25,28 @@ from whet.errors import DataError
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Tokens
 
+TEMPLATES: Mapping[str, str] = {
+    "raw": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{% if not loop.first and message.role != 'assistant' %}{{ '\\n' }}{% endif %}"
+        "{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}"
+        "{% endfor %}"
+    ),
+    "r1": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{% if message.role == 'assistant' %}"
+        "{% set text = message.content %}"
+        "{% if text.startswith('<think>') %}{% set text = text[7:].lstrip('\\n') %}{% endif %}"
+        "{{ '<｜Assistant｜><think>\\n' + text + eos_token }}"
+        "{% else %}"
+        "{{ ('<｜User｜>' if message.role == 'user' else '') + message.content }}"
+        "{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}"
+    ),
+}
+"""Chat templates by name. raw is the text alone, for base models and prompts that are ready; r1 is
+that of DeepSeek-R1-Distill, which by itself drops the thought of an answer and cannot be trained
+on."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
 MAX_STEPS = 50_000
