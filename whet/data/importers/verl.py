@@ -83,6 +83,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         return replace(
             parsed,
             prompt=prompt,
+            payload={**_question(extra, prompt), **parsed.payload},
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
@@ -105,6 +106,13 @@ def _prompt(row: Fields) -> tuple[Message, ...]:
     if is_raw or isinstance(parse_json(row["prompt"]), str):
         return (Message(role="user", content=row.text("raw_prompt" if is_raw else "prompt")),)
     return row.messages("prompt")
+
+
+def _question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
+    """Keep the bare question, which a verifier or judge is shown, if the prompt says more."""
+    question = extra.get("question")
+    is_said = not isinstance(question, str) or question.strip() in ("", prompt[-1].content.strip())
+    return {} if is_said else {"question": question}
 
 
 def _level(row: Fields) -> float | None:
