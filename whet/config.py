@@ -253,7 +253,7 @@ def _fold(table: Table) -> Table:
     for key, item in table.items():
         if isinstance(item, dict):
             is_off = all(part is None or part is False or part == [] for part in item.values())
-            given = {name: part for name, part in item.items() if part is not None}
+            given: Table = {name: part for name, part in item.items() if part is not None}
             item = {} if is_off and len(item) > 1 else _fold(given if len(given) == 1 else item)
         folded[key] = item
     return folded

@@ -93,6 +93,19 @@ def test_the_r1_template_keeps_the_thought_so_that_it_can_be_learned(tmp_path: P
     assert tokens[~is_response].tolist() == chat.prompt(CHAT[:2]).tolist()
 
 
+def test_the_think_template_opens_the_thought_and_asks_for_it(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    chat = opened(tmp_path, chat_template="think")
+
+    asked = "<|im_start|>user\n1 + 2<|im_end|>\n<|im_start|>assistant\n<think>"
+    first, _, rest = chat.render(CHAT[1:2], True).partition("<|im_end|>\n")
+    assert first.startswith("<|im_start|>system\n") and "<think>" in first
+    assert rest == asked
+    assert chat.render(CHAT[:2], True) == f"<|im_start|>system\nAdd.<|im_end|>\n{asked}"
+    assert chat.render(CHAT, False).endswith("<think>\n3?\n</think>\n\n3<|im_end|>\n")
+
+
 def test_a_template_of_ones_own_is_a_file_and_stays_with_the_checkpoint(tmp_path: Path) -> None:
     tiny_policy().save(tmp_path / "model")
     file = tmp_path / "mine.jinja"
@@ -107,7 +120,9 @@ def test_a_template_of_ones_own_is_a_file_and_stays_with_the_checkpoint(tmp_path
 
 def test_a_template_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     tiny_policy().save(tmp_path)
-    with pytest.raises(ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, r1"):
+    with pytest.raises(
+        ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, think, r1"
+    ):
         opened(tmp_path, chat_template="gone.jinja")
 
 

@@ -31,8 +31,9 @@ class ModelSource(Config):
     max_pieces: int = 1024
     """Most whole pieces in a new model's tokenizer."""
     chat_template: str | None = None
-    """How messages become text: none is the model's own template, raw the text alone, r1 that of
-    R1-Distill with the thought kept, and anything else a jinja file. Checkpoints keep it."""
+    """How messages become text: none is the model's own template, raw the text alone, think Qwen's
+    with an open thought, r1 that of R1-Distill with the thought kept; anything else is a jinja
+    file. Checkpoints keep it."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 

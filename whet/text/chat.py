@@ -32,6 +32,15 @@ TEMPLATES: Mapping[str, str] = {
         "{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}"
         "{% endfor %}"
     ),
+    "think": (
+        "{% if messages[0].role != 'system' %}"
+        "{{ '<|im_start|>system\\nThink step by step inside <think> and </think>, then answer.'"
+        " + '<|im_end|>\\n' }}{% endif %}"
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+        "{{ '<think>' }}{% endif %}"
+    ),
     "r1": (
         "{{ bos_token }}{% for message in messages %}"
         "{% if message.role == 'assistant' %}"
@@ -44,9 +53,9 @@ TEMPLATES: Mapping[str, str] = {
         "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}"
     ),
 }
-"""Chat templates by name. raw is the text alone, for base models and prompts that are ready; r1 is
-that of DeepSeek-R1-Distill, which by itself drops the thought of an answer and cannot be trained
-on."""
+"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. think
+is Qwen's, and opens the thought (Reasoning360). r1 is that of DeepSeek-R1-Distill, which by itself
+drops the thought of an answer and cannot be trained on."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
 MAX_STEPS = 50_000
