@@ -36,7 +36,9 @@ def olympiadbench(row: Fields) -> ParsedRow:
     parts = [row.optional_text("context"), row.text("question")]
     allowed: dict[str, Json] = {"error": row.amount("error")} if row.get("error") else {}
     question = "\n\n".join(part for part in parts if part)
-    return math_problem(question, *row.texts("final_answer"), payload=allowed)
+    is_list = isinstance(row.get("final_answer"), list)
+    answers = row.texts("final_answer") if is_list else [row.scalar("final_answer")]
+    return math_problem(question, *answers, payload=allowed)
 
 
 def cloze(row: Fields) -> ParsedRow:
