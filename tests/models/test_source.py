@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import initialise
@@ -77,6 +77,18 @@ def test_a_raw_prompt_begins_with_the_token_that_begins_texts(tmp_path: Path) ->
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "bos_token": "<pad>"}))
 
     assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "<pad>1 + 2"
+
+
+def test_a_model_without_a_template_takes_one_by_its_setting(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    del settings["chat_template"]
+    file.write_text(json.dumps(settings))
+
+    with pytest.raises(DataError, match=r"set model\.chat_template, such as raw for a base model"):
+        opened(tmp_path)
+    assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "1 + 2"
 
 
 def test_the_r1_template_keeps_the_thought_so_that_it_can_be_learned(tmp_path: Path) -> None:

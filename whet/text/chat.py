@@ -86,8 +86,8 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.chat_template is None:
             raise DataError(
-                "the tokenizer has no chat template; "
-                "give one in chat_template.jinja of the model folder"
+                "the tokenizer has no chat template; set model.chat_template, such as raw for a "
+                "base model, or write chat_template.jinja in the model folder"
             )
         self.tokenizer = tokenizer
         self._template = Template(tokenizer.chat_template)

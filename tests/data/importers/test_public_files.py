@@ -45,6 +45,24 @@ def verdict(parsed: ParsedRow, response: str) -> Verdict:
         ("amc23", {"id": 3, "question": "What is it?", "answer": "116.0", "url": "u"}, "3"),
         # knoveleng/OlympiadBench
         ("olympiadbench", {"id": 5, "question": "What is it?", "answer": "$116$"}, "5"),
+        # zwhe99/DeepMath-103K, agentica-org/DeepScaleR-Preview-Dataset, SynthLabsAI's Big-Math
+        (
+            "deepmath",
+            {
+                **{"question": "What is it?", "final_answer": "116", "difficulty": 5.5},
+                **{"topic": "Algebra", "r1_solution_1": "a", "r1_solution_2": "b"},
+            },
+            None,
+        ),
+        ("deepscaler", {"problem": "What is it?", "answer": "116", "solution": "Long."}, None),
+        (
+            "bigmath",
+            {
+                **{"problem": "What is it?", "answer": "116", "source": "orca_math"},
+                **{"domain": ["Algebra"], "llama8b_solve_rate": 0.5},
+            },
+            None,
+        ),
         # HuggingFaceH4/MATH-500
         (
             "math500",
@@ -57,7 +75,7 @@ def verdict(parsed: ParsedRow, response: str) -> Verdict:
     ],
 )
 def test_a_competition_is_read_by_the_columns_of_its_public_file(
-    name: str, row: dict[str, Json], source_id: str
+    name: str, row: dict[str, Json], source_id: str | None
 ) -> None:
     parsed = parse(name, row)
 

@@ -81,8 +81,8 @@ def bbh_logic(row: Fields) -> ParsedRow:
 def strategyqa(row: Fields) -> ParsedRow:
     """Show the facts that a row has above its question, as RL-Tango does."""
     facts = row.get("facts") or ""
-    lines = row.texts("facts") if isinstance(facts, list) else [row.optional_text("facts")]
-    return yes_no("\n".join([*lines, row.text("question")]), row.flag("answer"))
+    shown = facts if isinstance(facts, str) else "\n".join(row.texts("facts"))
+    return yes_no(f"{shown}\n{row.text('question')}", row.flag("answer"))
 
 
 def bgqa(row: Fields) -> ParsedRow:
