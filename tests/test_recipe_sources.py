@@ -1,12 +1,14 @@
 """Recipes named after another system have the numbers of its scripts, as tests/sources.toml lists
 them, and say in their first lines where they depart."""
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from small import whet
 
 from whet.config import to_table
 from whet.pipeline.pipeline import load_pipeline
@@ -101,3 +103,30 @@ def test_every_source_has_a_file_and_a_commit_and_gives_recipes_their_optimiser(
     assert [
         name for name, keys in trained.items() if not {"lr", "beta2", "weight_decay"} <= keys
     ] == []
+
+
+QWEN_7B = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "hidden_act": "silu",
+}
+
+
+@pytest.mark.parametrize("name", ["tango_grpo_7b", "tango_deepmath_7b"])
+def test_two_models_of_7b_fit_on_the_card_that_the_recipe_names(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_7B))
+    models = ("--stages.sft.model.path", tmp_path, "--stages.tango.verifier.path", tmp_path)
+
+    said = whet(*("plan", EXPERIMENTS / f"{name}.toml", "--gpu", "h200", "--prompt", 512), *models)
+
+    assert said.code == 0, said.err
