@@ -44,8 +44,10 @@ PROMISED = {
         for name in ("grpo", "rloo", "reinforce_pp")
         for size in ("1.5b", "7b")
     ),
-    "tango_lrm_sft",
-    *(f"reasoning360_{name}" for name in ("grpo_7b", "grpo_32b", "ppo_3b", "dapo")),
+    *("tango_lrm_sft", "tango_deepmath_1.5b", "tango_deepmath_7b"),
+    *(f"reasoning360_{name}" for name in ("grpo_7b", "grpo_32b", "dapo", "ppo_3b", "ppo_32b")),
+    *(f"reasoning360_template_grpo_{size}" for size in ("7b", "32b")),
+    *(f"npg_mixed_binary_{volume}" for volume in ("750", "60k", "90k")),
     *(f"rlinf_math_{size}" for size in ("1.5b", "7b")),
     *(f"npg_{order}_{reward}" for order in ORDERS for reward in REWARDS),
 }
@@ -168,6 +170,7 @@ def test_the_sizes_of_a_tango_differ_in_the_generator_alone(name: str) -> None:
     [
         ("game24_grpo", "rl", "game24"),
         ("rlinf_math_7b", "rl", "rlinf"),
+        ("reasoning360_ppo_3b", "rl", "ppo"),
         ("tango_grpo_7b", "tango", "tango_grpo"),
         ("tango_rloo_7b", "tango", "tango_rloo"),
         ("tango_reinforce_pp_7b", "tango", "tango_reinforce_pp"),

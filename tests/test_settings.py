@@ -46,6 +46,20 @@ def test_a_minimal_grpo_file_has_at_most_sixty_settings(tmp_path: Path) -> None:
     assert len(shown(write(tmp_path / "x.toml", GRPO))) <= 60
 
 
+def test_a_table_in_which_all_but_one_value_are_none_is_shown_on_one_line(tmp_path: Path) -> None:
+    rows = shown(write(tmp_path / "x.toml", GRPO))
+    assert [key for key in rows if key.startswith(("model.", "curriculum."))] == [
+        "model.path",
+        "curriculum.kind",
+    ]
+    rows = shown(tmp_path / "x.toml", "--model.chat_template", "raw")
+    assert [key for key in rows if key.startswith("model.")] == [
+        "model.path",
+        "model.chat_template",
+        "model.lora",
+    ]
+
+
 @pytest.mark.parametrize("kind", ["rl", "sft", "eval", "teach"])
 def test_a_file_names_its_task(kind: str, tmp_path: Path) -> None:
     text = f'kind = "{kind}"\ndata = "d"\nmodel = {{ path = "m" }}\n'

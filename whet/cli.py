@@ -200,12 +200,15 @@ def import_(
     split: Annotated[
         str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
+    ] = False,
 ) -> None:
     """Turn rows of any known layout into problems."""
     from whet.commands.problem_files import import_file
 
     pairs = [*(map or ()), *ctx.args]
-    import_file(file, out, format=format, map=pairs, task=task, split=split)
+    import_file(file, out, format=format, map=pairs, task=task, split=split, is_strict=strict)
 
 
 @data.command()

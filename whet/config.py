@@ -244,12 +244,17 @@ def show_settings(loaded: Loaded[Config], *, explain: bool = False) -> str:
 
 
 def _fold(table: Table) -> Table:
-    """Turn a table in which everything is off into an empty one, which is shown on one line."""
+    """Shorten tables in which next to nothing is set, so that each is shown on one line.
+
+    One in which everything is off becomes empty, and one in which all but one value are none keeps
+    that one.
+    """
     folded: Table = {}
     for key, item in table.items():
         if isinstance(item, dict):
             is_off = all(part is None or part is False or part == [] for part in item.values())
-            item = {} if is_off and len(item) > 1 else _fold(item)
+            given: Table = {name: part for name, part in item.items() if part is not None}
+            item = {} if is_off and len(item) > 1 else _fold(given if len(given) == 1 else item)
         folded[key] = item
     return folded
 

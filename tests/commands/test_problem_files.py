@@ -80,14 +80,45 @@ def test_repeats_are_counted_and_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
-def test_a_bad_row_is_named_and_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+def test_bad_rows_are_counted_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [gsm("1 + 1?", 2), {"question": "1 + 2?"}, gsm("1 + 3?", 4), {"question": 5}]
+    file = lines(tmp_path / "a.jsonl", *rows)
+
+    counts = import_file(file, tmp_path / "p.jsonl", format="gsm8k_test")
+
+    assert (counts.num_problems, len(counts.unsupported)) == (2, 2)
+    listed = [
+        json.loads(line) for line in (tmp_path / "p.unsupported.jsonl").read_text().splitlines()
+    ]
+    assert [(row["place"], row["source_id"]) for row in listed] == [
+        ("line 2", "a.jsonl:2"),
+        ("line 4", "a.jsonl:4"),
+    ]
+    assert listed[0]["reason"] == "has no field 'answer'; its fields are question"
+    said = capsys.readouterr().err
+    assert "2 rows left out, listed in" in said
+    assert "has no field 'answer'; its fields are question (first: line 2, a.jsonl:2)" in said
+
+
+def test_a_file_of_bad_rows_alone_is_refused_with_the_first(tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", {"question": "1 + 2?"}, {"question": "1 + 3?"})
+    with pytest.raises(
+        DataError, match="none of 2 rows can be imported; the first, line 1: has no field 'answer'"
+    ):
+        import_file(file, tmp_path / "p.jsonl", format="gsm8k_test")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_strict_stops_at_a_bad_row_and_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
     out.write_text("old")
     file = lines(tmp_path / "a.jsonl", gsm("1 + 1?", 2), {"question": "1 + 2?"})
     with pytest.raises(
         DataError, match=r"a\.jsonl line 2: has no field 'answer'; its fields are question"
     ):
-        import_file(file, out, format="gsm8k_test")
+        import_file(file, out, format="gsm8k_test", is_strict=True)
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "p.jsonl"]
 
@@ -97,7 +128,7 @@ def test_a_bad_row_is_named_and_leaves_the_old_file_as_it_was(tmp_path: Path) ->
     [
         (
             '{"question": "\\ud800", "answer": "#### 1"}',
-            "line 1 holds what cannot be written as JSON",
+            "line 1: holds what cannot be written as JSON",
         ),
         (
             '{"question": "x", "answer": "#### 1", "level": 1e999}',
@@ -256,10 +287,8 @@ def test_unsupported_rows_are_left_out_and_listed(
         "reason": left.reason,
     }
     said = capsys.readouterr().err
-    assert "1 rows left out as unsupported" in said and "(first: line 2, cf-2)" in said
-    with pytest.raises(
-        DataError, match="has no row that can be graded here; the first, line 1: several outputs"
-    ):
+    assert "1 rows left out, listed in" in said and "(first: line 2, cf-2)" in said
+    with pytest.raises(DataError, match="line 1: several outputs"):
         import_file(
             lines(tmp_path / "b.jsonl", rows[1]), tmp_path / "q.jsonl", format="codeforces_stdin"
         )

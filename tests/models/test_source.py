@@ -1,16 +1,19 @@
 """Where weights come from."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
+from whet.text.chat import ChatFormat
+from whet.types import Message
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 
@@ -43,6 +46,96 @@ def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path)
 
     assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
     assert torch.equal(model.rope_CD, loaded.rope_CD)
+
+
+def opened(folder: Path, **settings: str) -> ChatFormat:
+    source = ModelSource(path=str(folder), **settings)
+    _, tokenizer = open_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
+    return ChatFormat(tokenizer)
+
+
+CHAT = (
+    Message(role="system", content="Add."),
+    Message(role="user", content="1 + 2"),
+    Message(role="assistant", content="<think>\n3?\n</think>\n\n3"),
+)
+
+
+def test_a_raw_prompt_is_the_text_of_its_messages_and_ends_in_the_answer(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    chat = opened(tmp_path, chat_template="raw")
+
+    assert chat.render(CHAT[1:2], True) == "1 + 2"
+    assert chat.render(CHAT[:2], True) == "Add.\n1 + 2"
+    assert chat.render(CHAT[1:], False) == "1 + 2<think>\n3?\n</think>\n\n3<eos>"
+
+
+def test_a_raw_prompt_begins_with_the_token_that_begins_texts(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "bos_token": "<pad>"}))
+
+    assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "<pad>1 + 2"
+
+
+def test_a_model_without_a_template_takes_one_by_its_setting(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    del settings["chat_template"]
+    file.write_text(json.dumps(settings))
+
+    with pytest.raises(DataError, match=r"set model\.chat_template, such as raw for a base model"):
+        opened(tmp_path)
+    assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "1 + 2"
+
+
+def test_the_r1_template_keeps_the_thought_so_that_it_can_be_learned(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    chat = opened(tmp_path, chat_template="r1")
+
+    prompt = "Add.<｜User｜>1 + 2<｜Assistant｜><think>\n"
+    assert chat.render(CHAT[:2], True) == prompt
+    assert chat.render(CHAT, False) == f"{prompt}3?\n</think>\n\n3<eos>"
+    plain = (*CHAT[:2], Message(role="assistant", content="3"))
+    assert chat.render(plain, False) == f"{prompt}3<eos>"
+    tokens, is_response = chat.conversation(CHAT)
+    assert tokens[~is_response].tolist() == chat.prompt(CHAT[:2]).tolist()
+
+
+def test_the_think_template_opens_the_thought_and_asks_for_it(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    chat = opened(tmp_path, chat_template="think")
+
+    asked = "<|im_start|>user\n1 + 2<|im_end|>\n<|im_start|>assistant\n<think>"
+    first, _, rest = chat.render(CHAT[1:2], True).partition("<|im_end|>\n")
+    assert first.startswith("<|im_start|>system\n") and "<think>" in first
+    assert rest == asked
+    assert chat.render(CHAT[:2], True) == f"<|im_start|>system\nAdd.<|im_end|>\n{asked}"
+    assert chat.render(CHAT, False).endswith("<think>\n3?\n</think>\n\n3<|im_end|>\n")
+
+
+def test_a_template_of_ones_own_is_a_file_and_stays_with_the_checkpoint(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path / "model")
+    file = tmp_path / "mine.jinja"
+    file.write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}{{ eos_token }}")
+
+    chat = opened(tmp_path / "model", chat_template=str(file))
+    chat.tokenizer.save(tmp_path / "model")
+
+    assert chat.render(CHAT[1:2], False) == "[1 + 2]<eos>"
+    assert opened(tmp_path / "model").render(CHAT[1:2], False) == "[1 + 2]<eos>"
+
+
+def test_a_template_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, think, r1"
+    ):
+        opened(tmp_path, chat_template="gone.jinja")
 
 
 def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:

@@ -102,3 +102,30 @@ def test_a_head_start_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -
 
 def test_the_metrics_of_a_run_are_those_documented(ppo: Path) -> None:
     check_metrics(ppo / "run", "rl")
+
+
+@pytest.mark.parametrize("name", ["ppo", "reinforce_pp"])
+def test_one_answer_a_problem_is_enough_where_answers_are_not_compared(
+    name: str, tiny: Pipeline, tmp_path: Path
+) -> None:
+    text = FILE.format(model=tiny.folder / "03-sft").replace("head_start = 2", "head_start = 0")
+    if name != "ppo":
+        text = text.replace("critic = { lr = 3e-3, head_start = 0 }\n", "")
+    file = write(tmp_path / "one.toml", text)
+    flags = ("--steps", 2, "--group_size", 1, "--algo.name", name)
+    said = whet("rl", file, "--out", tmp_path / "run", *flags)
+    assert said.code == 0, said.err
+    assert [row["step/empty"] for row in rows(tmp_path / "run")] == [0.0, 0.0]
+    assert all(row["train/grad_norm"] > 0 for row in rows(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "flags", [("--algo.name", "grpo"), ("--algo.name", "ppo", "--gather.refill", 2)]
+)
+def test_one_answer_a_problem_is_refused_where_answers_are_compared(
+    flags: tuple[object, ...], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "x.toml", 'kind = "rl"\ntask.name = "game24"\nmodel = { path = "m" }\n')
+    said = whet("show", file, "--group_size", 1, *flags)
+    assert said.code == 2
+    assert "group_size = 1 leaves nothing to compare" in said.err

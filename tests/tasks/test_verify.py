@@ -12,7 +12,7 @@ from whet.tasks.game24.task import Game24
 from whet.tasks.verify import Verify, VerifyConfig
 from whet.tasks.warmup.words import LastLetter, LastLetterConfig
 from whet.testing.fakes import rollout, sum_problem
-from whet.types import Message, Problem, Rollout, Score, Verdict
+from whet.types import Json, Message, Problem, Rollout, Score, Verdict
 
 JUDGE = Verify()
 TAGS = Verify(VerifyConfig(layout="tags"))
@@ -91,6 +91,26 @@ def test_the_problem_stands_behind_marks_too() -> None:
     assert problem.prompt[-1].content.startswith(
         "Problem:\n| 1 + 2\n| Solution:\n| 1| 3\nSolution:\n1| 3\n"
     )
+
+
+def test_a_verifier_is_shown_the_question_and_not_the_prompt_around_it() -> None:
+    prompt = (Message(role="user", content="Use <step> tags. Example: 2 + 2 = 4.\n1 + 2"),)
+    asked = replace(sum_problem(1, 2), prompt=prompt, payload={"question": "1 + 2\nin words"})
+    problem = JUDGE.mint(solution("3", problem=asked))
+
+    assert problem is not None
+    assert problem.prompt[-1].content == (
+        "Problem:\n| 1 + 2\n| in words\nSolution:\n1| 3\nSteps to verify: 1"
+    )
+
+
+@pytest.mark.parametrize("question", [None, "", " \n", 3, ["1 + 2"]])
+def test_a_question_that_is_no_text_leaves_the_prompt(question: Json) -> None:
+    asked = replace(sum_problem(1, 2), payload={"question": question})
+    problem = JUDGE.mint(solution("3", problem=asked))
+
+    assert problem is not None
+    assert problem.prompt[-1].content.startswith("Problem:\n| 1 + 2\nSolution:\n")
 
 
 @given(st.text(max_size=60))

@@ -54,6 +54,16 @@ def test_twenty_steps_equal_the_reference_adamw() -> None:
     assert (mine.vector - _drawn(0)[1]).abs().max() > 0.1
 
 
+def test_epsilon_is_added_to_the_root_of_the_second_moment() -> None:
+    # The first step is lr * g / (|g| + eps): a gradient as large as eps halves it.
+    model = Pair(torch.zeros(1, 2), torch.zeros(2))
+    optimizer = Optimizer(model, TrainConfig(eps=0.5, clip=1e9))
+    model.pull(torch.full((1, 2), 0.5), torch.full((2,), 0.5))
+    optimizer.step(0.1)
+
+    torch.testing.assert_close(model.matrix.detach(), torch.full((1, 2), -0.05))
+
+
 def test_the_first_step_is_worked_by_hand() -> None:
     # Both corrected moments are the gradient and its square, so the step is the rate times the
     # gradient's sign.

@@ -90,6 +90,8 @@ def format_value(value: Json) -> str:
     return f"{text[:MAX_VALUE]} … ({len(value):,} {kind})"
 
 
+MAX_REASONS = 10
+"""How many reasons for leaving rows out are printed; the file lists all."""
 LEVELS = 5
 MAX_DRAWS = 50
 """Draws for each problem asked for; a level with fewer different problems than that is said to be
@@ -104,11 +106,12 @@ def import_file(
     map: Sequence[str] = (),
     task: str | None = None,
     split: str | None = None,
+    is_strict: bool = False,
 ) -> ImportCounts:
     """Turn the rows of a file into problems: by the name of a layout, or by `field=column` pairs.
 
-    Nothing is written unless every row can be read. Answers that came with the rows go into a
-    rollout file beside it.
+    Rows that cannot be read are left out, or with `is_strict` nothing is written. Answers that came
+    with the rows go into a rollout file beside it.
     """
     if out.suffix != ".jsonl":
         raise ConfigError(f"--out {out} should end in .jsonl: problems are written as JSON lines")
@@ -116,7 +119,7 @@ def import_file(
         raise ConfigError(f"--out {out} is the file to import: choose another name")
     plan = _choose_plan(format, map, task, split)
     with bar("import", file.stat().st_size if file.is_file() else 0) as advance:
-        counts = import_rows(file, out, plan, advance=advance)
+        counts = import_rows(file, out, plan, is_strict=is_strict, advance=advance)
     _print_counts(counts, out)
     return counts
 
@@ -162,14 +165,13 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
             f"({counts.first_repeat}); they are kept"
         )
     if counts.unsupported:
-        say(
-            f"{len(counts.unsupported):>7,} rows left out as unsupported, listed in "
-            f"{unsupported_file(out)}:"
-        )
+        say(f"{len(counts.unsupported):>7,} rows left out, listed in {unsupported_file(out)}:")
         reasons = Counter(row.reason for row in counts.unsupported)
-        for reason, count in reasons.most_common():
+        for reason, count in reasons.most_common(MAX_REASONS):
             first = next(row for row in counts.unsupported if row.reason == reason)
             say(f"{count:>15,} {reason} (first: {first.place}, {first.source_id})")
+        if len(reasons) > MAX_REASONS:
+            say(f"{'':>15} and {len(reasons) - MAX_REASONS:,} more reasons")
 
 
 def _choose_plan(

@@ -1,6 +1,6 @@
 """Import a data file: rows become problems, and rollouts where they hold answers.
 
-Rows are streamed. A bad row stops the import.
+Rows are streamed. A bad row is left out and named, or stops the import where that is asked for.
 """
 
 import json
@@ -56,12 +56,17 @@ class ImportPlan:
 
 
 def import_rows(
-    file: Path, out: Path, plan: ImportPlan, *, advance: Advance | None = None
+    file: Path,
+    out: Path,
+    plan: ImportPlan,
+    *,
+    is_strict: bool = False,
+    advance: Advance | None = None,
 ) -> ImportCounts:
     """Write the problems of a file to `out`, and next to it their answers and the rows left out.
 
     Everything is written, or nothing. A row that answers the problem of an earlier row adds to its
-    answers.
+    answers. A bad row stops a strict import.
     """
     counts = ImportCounts()
     seen = dict[str, str]()
@@ -69,7 +74,15 @@ def import_rows(
     with atomic_path(out) as new:
         with new.open("wb") as lines:
             for row in iterate_rows(file, advance=advance):
-                problem, parsed, line = _parse_row(file, row, plan)
+                try:
+                    problem, parsed, line = _parse_row(file, row, plan)
+                except (ConfigError, DataError) as error:
+                    if is_strict:
+                        raise DataError(f"{file} {row.location}: {error}") from error
+                    id = _locate(file, row)
+                    bad = Unsupported(place=row.location, source_id=id, reason=str(error))
+                    counts.unsupported.append(bad)
+                    continue
                 if parsed.unsupported is not None:
                     left_out = {"source_id": problem.source_id or "", "reason": parsed.unsupported}
                     counts.unsupported.append(Unsupported(place=row.location, **left_out))
@@ -118,12 +131,14 @@ def unsupported_file(out: Path) -> Path:
 
 def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, ParsedRow, bytes]:
     """Read a row into a problem, and the line of strict JSON that is written for it."""
-    location = f"{file.name}:{row.location.split()[-1]}"
     source = plan.source or file.name
     try:
         parsed = plan.read(row.fields)
         problem = parsed.to_problem(
-            split=plan.default_split, override=plan.split, source=source, location=location
+            split=plan.default_split,
+            override=plan.split,
+            source=source,
+            location=_locate(file, row),
         )
         if parsed.unsupported is not None:
             return problem, parsed, b""
@@ -131,14 +146,15 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
         row_json = problem.to_json()
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"
-    except (ConfigError, DataError) as error:
-        raise DataError(f"{file} {row.location}: {error}") from error
     except (UnicodeError, RecursionError) as error:  # half a surrogate pair, too many brackets
         reason = str(error).split(":")[0]
         raise DataError(
-            f"{file} {row.location} holds what cannot be written as JSON ({reason}): "
-            "fix the row or leave it out"
+            f"holds what cannot be written as JSON ({reason}): fix the row or leave it out"
         ) from error
+
+
+def _locate(file: Path, row: SourceRow) -> str:
+    return f"{file.name}:{row.location.split()[-1]}"
 
 
 def _count(counts: ImportCounts, problem: Problem, location: str, seen: dict[str, str]) -> None:
@@ -154,7 +170,9 @@ def _explain_empty(file: Path, counts: ImportCounts) -> str:
     if not counts.unsupported:
         return f"{file} has no rows"
     first = counts.unsupported[0]
-    return f"{file} has no row that can be graded here; the first, {first.place}: {first.reason}"
+    rows = len(counts.unsupported)
+    where = f": none of {rows:,} rows can be imported; the first," if rows > 1 else ""
+    return f"{file}{where} {first.place}: {first.reason}"
 
 
 def _add_answers(rollouts: list[Rollout], problem: Problem, answers: Sequence[Answer]) -> None:

@@ -46,7 +46,7 @@ class SourceRow:
 
 
 def iterate_rows(file: Path, *, advance: Advance | None = None) -> Iterator[SourceRow]:
-    """Read the rows of a file by its ending; a list in a JSON list becomes the field `values`."""
+    """Read the rows of a file by its ending; lists and texts in a JSON list become fields."""
     reader = READERS.get(file_ending(file))
     if reader is None:
         raise DataError(f"{file} is not a data file: its name should end in {', '.join(READERS)}")
@@ -119,7 +119,8 @@ def _read_json(file: Path, advance: Advance) -> Iterator[SourceRow]:
     with file.open("rb") as binary:
         items = JsonList(io.TextIOWrapper(binary, encoding="utf-8-sig"), file, advance)
         for number, value in enumerate(items, start=1):
-            fields: Json = {"values": value} if isinstance(value, list) else value
+            name = "values" if isinstance(value, list) else "text"
+            fields: Json = {name: value} if isinstance(value, list | str) else value
             yield _to_row(file, f"row {number}", fields)
 
 
@@ -200,7 +201,7 @@ class JsonList:
             self._expect(",", number)
 
     def _item(self, number: int) -> Json:
-        if self._peek() not in ("{", "["):
+        if self._peek() not in ("{", "[", '"'):
             text = self._buffer[self._position : self._position + 40]
             raise DataError(
                 f"{self._file} row {number} is {text!r}, which should be an object like {{...}}"

@@ -14,7 +14,7 @@ from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, init_weights, rope_table
 from whet.rng import derive
 from whet.store.run import model_folder
-from whet.text.chat import ChatFormat
+from whet.text.chat import TEMPLATES, ChatFormat
 from whet.text.tokenizer import Tokenizer, train_tokenizer
 from whet.types import Dtype
 
@@ -30,6 +30,10 @@ class ModelSource(Config):
     """Longest context of a new model."""
     max_pieces: int = 1024
     """Most whole pieces in a new model's tokenizer."""
+    chat_template: str | None = None
+    """How messages become text: none is the model's own template, raw the text alone, think Qwen's
+    with an open thought, r1 that of R1-Distill with the thought kept; anything else is a jinja
+    file. Checkpoints keep it."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
@@ -49,8 +53,10 @@ class ModelSource(Config):
         return self
 
     def without_effect(self) -> dict[str, str]:
+        if self.new is not None:
+            return {"chat_template": "a new model has a template of its own"}
         reason = "it is for a model that starts from random weights, by `new`"
-        return dict.fromkeys(("positions", "max_pieces"), reason) if self.new is None else {}
+        return dict.fromkeys(("positions", "max_pieces"), reason)
 
 
 def torch_device() -> torch.device:
@@ -71,7 +77,11 @@ def open_model(
     if device.type != "cpu":
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
-        return _open_folder(source.path, source.lora, dtype=dtype, device=str(device), seed=seed)
+        template = _read_template(source.chat_template)
+        model, tokenizer = _open_folder(
+            source.path, source.lora, dtype=dtype, device=str(device), seed=seed
+        )
+        return model, tokenizer if template is None else tokenizer.with_template(template)
     assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError(
@@ -85,6 +95,19 @@ def open_model(
     model.to(device=device, dtype=dtype)
     model.rope_CD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
     return model, tokenizer
+
+
+def _read_template(name: str | None) -> str | None:
+    """Return the text of a chat template by its name or file."""
+    if name is None or name in TEMPLATES:
+        return None if name is None else TEMPLATES[name]
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"model.chat_template = {name!r} is neither {', '.join(TEMPLATES)} nor a jinja file "
+            f"that can be read: {error}"
+        ) from error
 
 
 def merge_adapters(adapters: Path, out: Path) -> None:

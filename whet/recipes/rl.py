@@ -42,8 +42,8 @@ class RLConfig(TrainingConfig):
     kind: Literal["rl"] = "rl"
     problems_per_step: int = Field(default=32, ge=1)
     """Problems asked in each step."""
-    group_size: int = Field(default=8, ge=2)
-    """Answers to each problem."""
+    group_size: int = Field(default=8, ge=1)
+    """Answers to each problem; 1 is for algorithms that compare none with another, such as ppo."""
     final_temperature: float | None = Field(default=None, gt=0.0)
     """Temperature of the last step, reached along an exponential path; None keeps it constant."""
     gather: GatherConfig = GatherConfig()
@@ -68,6 +68,13 @@ class RLConfig(TrainingConfig):
         if first is not None and first >= self.group_size:
             raise ValueError(
                 f"gather.first = {first} should be below group_size = {self.group_size}"
+            )
+        is_compared = resolve_algorithm(self.algo).advantage not in ("to_go", "gae")
+        if self.group_size == 1 and (is_compared or self.gather.refill is not None):
+            who = f'algo.name = "{name}"' if is_compared else "gather.refill"
+            raise ValueError(
+                f"group_size = 1 leaves nothing to compare, and {who} compares the answers to a "
+                "problem: set it to 2 or more"
             )
         if self.sampling.temperature == 0:
             raise ValueError(

@@ -147,8 +147,15 @@ class Verify(ConfiguredTask):
 
 
 def _write_question(problem: Problem, steps: Sequence[str]) -> str:
-    """Put the problem and the numbered steps behind marks, so that no line can pass for ours."""
-    question = _quote("\n".join(message.content for message in problem.prompt), "| ")
+    """Put the problem and the numbered steps behind marks, so that no line can pass for ours.
+
+    A problem whose prompt has more around the question, such as a worked example, has the question
+    by itself in its payload.
+    """
+    asked = problem.payload.get("question")
+    if not isinstance(asked, str) or not asked.strip():
+        asked = "\n".join(message.content for message in problem.prompt)
+    question = _quote(asked, "| ")
     solution = "\n".join(_quote(step, f"{number}| ") for number, step in enumerate(steps, start=1))
     return f"Problem:\n{question}\nSolution:\n{solution}\nSteps to verify: {len(steps)}"
 

@@ -25,6 +25,37 @@ from whet.errors import DataError
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Tokens
 
+TEMPLATES: Mapping[str, str] = {
+    "raw": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{% if not loop.first and message.role != 'assistant' %}{{ '\\n' }}{% endif %}"
+        "{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}"
+        "{% endfor %}"
+    ),
+    "think": (
+        "{% if messages[0].role != 'system' %}"
+        "{{ '<|im_start|>system\\nThink step by step inside <think> and </think>, then answer.'"
+        " + '<|im_end|>\\n' }}{% endif %}"
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+        "{{ '<think>' }}{% endif %}"
+    ),
+    "r1": (
+        "{{ bos_token }}{% for message in messages %}"
+        "{% if message.role == 'assistant' %}"
+        "{% set text = message.content %}"
+        "{% if text.startswith('<think>') %}{% set text = text[7:].lstrip('\\n') %}{% endif %}"
+        "{{ '<｜Assistant｜><think>\\n' + text + eos_token }}"
+        "{% else %}"
+        "{{ ('<｜User｜>' if message.role == 'user' else '') + message.content }}"
+        "{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}"
+    ),
+}
+"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. think
+is Qwen's, and opens the thought (Reasoning360). r1 is that of DeepSeek-R1-Distill, which by itself
+drops the thought of an answer and cannot be trained on."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
 MAX_STEPS = 50_000
@@ -55,8 +86,8 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.chat_template is None:
             raise DataError(
-                "the tokenizer has no chat template; "
-                "give one in chat_template.jinja of the model folder"
+                "the tokenizer has no chat template; set model.chat_template, such as raw for a "
+                "base model, or write chat_template.jinja in the model folder"
             )
         self.tokenizer = tokenizer
         self._template = Template(tokenizer.chat_template)

@@ -12,6 +12,7 @@ import string
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,12 @@ class Tokenizer:
         settings = _read_if_there(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
         return Tokenizer(core, settings, template, _read_eos(folder / "generation_config.json"))
+
+    def with_template(self, chat_template: str) -> "Tokenizer":
+        """Give the same vocabulary another chat template."""
+        tokenizer = copy(self)
+        tokenizer.chat_template = chat_template
+        return tokenizer
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json` in the form transformers reads."""

@@ -38,6 +38,8 @@ class TrainConfig(Config):
     """Adam's decay of the mean of gradients."""
     beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
     """Adam's decay of the mean of squared gradients."""
+    eps: float = Field(default=1e-8, gt=0.0)
+    """What Adam adds to the root of the second moment before it divides by it."""
     clip: float = Field(default=1.0, gt=0.0)
     """Largest norm of the whole gradient."""
     micro_tokens: int = Field(default=16384, ge=1)
@@ -239,7 +241,7 @@ class Optimizer:
             fused=True,
             amsgrad=False,
             maximize=False,
-            eps=1e-8,
+            eps=self.cfg.eps,
             lr=lr,
             beta1=self.cfg.beta1,
             beta2=self.cfg.beta2,

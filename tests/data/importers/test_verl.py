@@ -45,6 +45,19 @@ def test_a_row_keeps_prompt_id_and_split() -> None:
     assert draft.prompt[0].content == "What is it?"
 
 
+def test_the_bare_question_of_a_row_is_kept_beside_its_prompt() -> None:
+    asked = "Answer in steps. User: What is 8 * 9? Assistant:"
+    draft = FORMATS["tango"].parse(
+        row("Eurus-2-RL-Data", "72", asked=asked, extra={"question": "What is 8 * 9?"})
+    )
+    assert (draft.prompt[0].content, dict(draft.payload)) == (asked, {"question": "What is 8 * 9?"})
+
+
+@pytest.mark.parametrize("extra", [{}, {"question": ""}, {"question": None}, {"question": "It?"}])
+def test_a_question_that_says_no_more_than_the_prompt_is_not_kept(extra: dict[str, Json]) -> None:
+    assert FORMATS["tango"].parse(row("MATH500", "72", asked="It?", extra=extra)).payload == {}
+
+
 @pytest.mark.parametrize(
     ("source", "truth", "task", "right", "wrong"),
     [

@@ -181,23 +181,28 @@ class Format:
     about: str
     required: tuple[str, ...]
     optional: tuple[str, ...] | None
-    """None allows any."""
+    """Fields; `a/b` is called `a`, or `b` in the public file of that name. None allows any."""
     split: Split
     read: Reader
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
         """Read a row, once its fields are known to be those of the format."""
-        for name in self.required:
-            if name not in row:
-                raise DataError(f"has no field {name!r}; its fields are {', '.join(row)}")
-        names = (*self.required, *(row if self.optional is None else self.optional))
-        for name in row:
-            if name not in (*names, INDEX) and not name.endswith("_pass_rate"):
+        names = [name.split("/") for name in (*self.required, *(self.optional or ()))]
+        for own, *others in names[: len(self.required)]:
+            if not row.keys() & {own, *others}:
+                raise DataError(f"has no field {own!r}; its fields are {', '.join(row)}")
+        known = [name for group in names for name in group]
+        for name in row if self.optional is not None else ():
+            if name not in (*known, INDEX) and not name.endswith("_pass_rate"):
                 raise DataError(
-                    f"has the unknown field {name!r}; known are {', '.join(names)}; "
+                    f"has the unknown field {name!r}; known are {', '.join(dict.fromkeys(known))}; "
                     "for other columns use --map"
                 )
         fields = Fields(row)
+        for own, *others in names:
+            given = [name for name in others if name in row]
+            if own not in row and given:
+                fields[own] = row[given[0]]
         parsed = self.read(fields)
         return parsed if parsed.source_id else replace(parsed, source_id=fields.row_id(*IDS))
 

@@ -2,7 +2,7 @@
 
 import re
 
-from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, to_level, user
+from whet.data.importers.base import BOXED, Fields, ParsedRow, Reader, check_name, to_level, user
 from whet.errors import DataError
 from whet.types import Json
 
@@ -12,6 +12,8 @@ CHART = "the answer is a chart, which a program would have to draw"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _LABEL = re.compile(r"\s*\(?([A-Z])\s*[).:．]\s*")
+TRUTH = "Answer with True, False, or Uncertain, in \\boxed{}."
+LABELS = {"proved": "True", "disproved": "False", "unknown": "Uncertain"}
 
 
 def aqua(row: Fields) -> ParsedRow:
@@ -77,7 +79,16 @@ def bbh_logic(row: Fields) -> ParsedRow:
 
 
 def strategyqa(row: Fields) -> ParsedRow:
-    return yes_no(row.text("question"), row.flag("answer"))
+    """Show the facts that a row has above its question, as RL-Tango does."""
+    facts = row.get("facts") or ""
+    shown = facts if isinstance(facts, str) else "\n".join(row.texts("facts"))
+    return yes_no(f"{shown}\n{row.text('question')}", row.flag("answer"))
+
+
+def bgqa(row: Fields) -> ParsedRow:
+    """Read Boardgame-QA, whose labels say what becomes of a claim."""
+    label = LABELS[check_name("label", row.text("label"), LABELS)]
+    return ParsedRow(task="table", prompt=user(row.text("example"), TRUTH), answer=label)
 
 
 def choice(question: str, options: dict[str, str], answer: str) -> ParsedRow:
@@ -166,6 +177,7 @@ def markdown(grid: Fields) -> str:
 
 
 READERS: dict[str, Reader] = {
+    "bgqa": bgqa,
     "aqua": aqua,
     "sat_math": sat_math,
     "mmlu_stem": mmlu,

@@ -55,6 +55,20 @@ _FIRST = ("connectivity", "cycle", "bipartite", "shortest", "topology", "triplet
 _NEXT = ("flow", "hamilton", "substructure", "matching")
 KINDS = {kind: kind for kind in _FIRST + _NEXT} | {"shortest_path": "shortest", "GNN": "gnn"}
 """The tasks of GraphWiz and NLGraph, by their names in the payload."""
+WORDS = {
+    "gnn": r"embedding",
+    "matching": r"applicant",
+    "substructure": r"numbered from a to",
+    "flow": r"maximum flow|capacity",
+    "hamilton": r"hamilton|every node exactly once",
+    "triplet": r"three (?:connected )?nodes|three interconnected",
+    "bipartite": r"bipartite",
+    "topology": r"topolog|should be visited before",
+    "shortest": r"shortest path",
+    "cycle": r"cycle",
+    "connectivity": r"path between|connected",
+}
+"""What tells a kind of question from those below it."""
 LAYERS = {"one": 1, "two": 2, "three": 3}
 
 _EDGE = re.compile(r"\(\s*(\d+)\s*(?:,|->)\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -76,6 +90,8 @@ _LEG = re.compile(r"^\W*(\S+) to (\S+): ([0-9]+)\W*$", re.MULTILINE)
 def grapharena(row: Fields) -> ParsedRow:
     """Read a problem; a worked example has a statement that ends with the answer, which is cut."""
     task = TASKS[check_name("graph task", row.text("task"), TASKS)]
+    if "problem_text" in row:
+        return _from_node_link(task, row)
     graph = row.table("graph")
     row.number("optimal_value")
     if row.get("prompt") is None:
@@ -91,6 +107,23 @@ def grapharena(row: Fields) -> ParsedRow:
         answer=_write_list(row.entries("one_optimal_answer")),
         payload={**graph, "optimum": row["optimal_value"]},
         level=level(task, graph),
+    )
+
+
+def _from_node_link(task: str, row: Fields) -> ParsedRow:
+    """Read GraphArena's own columns; where the best value is not known, the problem is solved."""
+    payload = node_link(task, row)
+    if row.get("exact_answer") is not None:
+        best = row.amount("exact_answer")
+        payload["optimum"] = int(best) if best.is_integer() else best
+    else:
+        payload |= optimum(task, payload)
+    return ParsedRow(
+        task=task,
+        prompt=user(row.text("problem_text")),
+        answer=None,
+        payload=payload,
+        level=level(task, payload),
     )
 
 
@@ -155,7 +188,8 @@ def pair_in(problem: str, names: list[str]) -> list[str]:
 
 
 def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> ParsedRow:
-    kind = KINDS[check_name(f"{task} task", row.text("task"), KINDS)]
+    named = check_name(f"{task} task", row.text("task"), KINDS) if "task" in row else ""
+    kind = KINDS[named] if named else kind_in(question)
     payload = graph_in(kind, question)
     return ParsedRow(
         task=task,
@@ -164,6 +198,14 @@ def _numbered_graph(task: str, question: str, row: Fields, answer: str) -> Parse
         payload=payload,
         level=level("", {"nodes": [0] * read_integer(payload["nodes"])}),
     )
+
+
+def kind_in(question: str) -> str:
+    """Tell what a question asks about its graph, by the words that only such questions have."""
+    for kind, words in WORDS.items():
+        if re.search(words, question, re.IGNORECASE):
+            return kind
+    raise DataError(f"the question should ask for one of {', '.join(WORDS)}, not {show(question)}")
 
 
 def _molecule(value: Json, *, has_labels: bool) -> Json:
@@ -246,7 +288,8 @@ def graph_in(kind: str, question: str) -> dict[str, Json]:
         "edges": [list[Json](edge) for edge in edges],
     }
     if kind in ("connectivity", "shortest", "flow"):
-        payload["pair"] = _pair(asked)
+        pair = _pair(asked)
+        payload |= {"pair": list[Json](pair), "nodes": max(nodes, *(node + 1 for node in pair))}
     if kind == "triplet":
         payload["weights"] = [weights.get(node, 0) for node in range(nodes)]
     if kind == "gnn":
@@ -254,7 +297,7 @@ def graph_in(kind: str, question: str) -> dict[str, Json]:
     return payload
 
 
-def _pair(asked: str) -> Json:
+def _pair(asked: str) -> list[int]:
     pairs = _PAIR.findall(asked)
     if not pairs:
         raise DataError("the question should name the two nodes it asks about")

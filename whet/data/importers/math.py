@@ -36,7 +36,16 @@ def olympiadbench(row: Fields) -> ParsedRow:
     parts = [row.optional_text("context"), row.text("question")]
     allowed: dict[str, Json] = {"error": row.amount("error")} if row.get("error") else {}
     question = "\n\n".join(part for part in parts if part)
-    return math_problem(question, *row.texts("final_answer"), payload=allowed)
+    is_list = isinstance(row.get("final_answer"), list)
+    answers = row.texts("final_answer") if is_list else [row.scalar("final_answer")]
+    return math_problem(question, *answers, payload=allowed)
+
+
+def deepmath(row: Fields) -> ParsedRow:
+    """Read DeepMath's rows, whose difficulty goes from -1 to 10."""
+    grade = row.get("difficulty")
+    level = None if grade is None else min(max(row.number("difficulty") / 10, 0.0), 1.0)
+    return math_problem(row.text("question"), row.scalar("final_answer"), level=level)
 
 
 def cloze(row: Fields) -> ParsedRow:
@@ -116,6 +125,9 @@ READERS: dict[str, Reader] = {
     "aime24": question("problem"),
     "aime25": question("problem"),
     "amc23": question("problem"),
+    "deepmath": deepmath,
+    "deepscaler": question("problem"),
+    "bigmath": question("problem"),
     "minerva_math": question("problem", answer="solution", extract=last_box_text),
     "olympiadbench": olympiadbench,
     "gaokao2023en": question("question"),

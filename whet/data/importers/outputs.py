@@ -1,14 +1,17 @@
 """Answers of models with labels: questions become problems, answers become labelled rollouts."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from whet.data.importers.base import BOXED, Answer, Fields, ParsedRow, Reader, check_name, user
 from whet.data.importers.choice import bbh_logic, tablebench
 from whet.data.importers.logic import game24
+from whet.errors import DataError
 from whet.types import Message
 
+_CHAT = re.compile(r"(?:system\n.*?\n)?user\n([0-9 ]+)\s*\nassistant\n(.*)", re.DOTALL)
 LISTED = "End with a list of texts in quotes, in order, between answer tags: <answer>[...]</answer>"
 
 
@@ -65,6 +68,16 @@ def game24_search_outputs(row: Fields) -> ParsedRow:
     return replace(hand, answers=(answer,))
 
 
+def game24_results(row: Fields) -> ParsedRow:
+    """Read a result of LLM4Game24, the decoded chat as one text; the answer has no label."""
+    match = _CHAT.fullmatch(row.text("text"))
+    if match is None:
+        raise DataError(
+            "a result should be the text of a chat: system, user with a hand, assistant"
+        )
+    return replace(game24(Fields(input=match[1])), answers=(Answer(text=match[2]),))
+
+
 def tablebench_outputs(row: Fields) -> ParsedRow:
     answer = Answer(text=row.text("prediction"), model=row.text("model_name"))
     return replace(tablebench(row), answers=(answer,))
@@ -119,5 +132,6 @@ READERS: dict[str, Reader] = {
     "bigbench_mistake": bigbench_mistake,
     "game24_outputs": game24_outputs,
     "game24_search_outputs": game24_search_outputs,
+    "game24_results": game24_results,
     "tablebench_outputs": tablebench_outputs,
 }

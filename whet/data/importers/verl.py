@@ -16,12 +16,14 @@ from whet.data.importers.base import Answer, Fields, ParsedRow, Reader, check_na
 from whet.data.importers.mapped import parse_split
 from whet.data.importers.math import last_box_text
 from whet.errors import DataError
-from whet.tasks.code import code_tests, tests_text
+from whet.tasks.code import code_tests, prediction, tests_text
 from whet.types import Json, Message
 
 STYLES = ("rule", "rule-based", "model")
 PASS_RATES = ("low_pass_rate", "qwen2.5_7b_pass_rate")
 """How often a weak model solves the row; the rest is its level."""
+DEEPMATH_HARDEST = 10.0
+"""DeepMath grades difficulty from -1 to 10; Efficient RL-Tango keeps it as the level."""
 TESTS = ("functional", "pytest", "inputs", "outputs", "fn_name")
 MORE_TESTS = ("complete_inputs", "complete_outputs")
 SUBJECTS = (
@@ -33,6 +35,12 @@ METRICS = ("default", "prime_math", "math_llm_judge")
 YES_NO = {"true": "yes", "yes": "yes", "false": "no", "no": "no"}
 
 _ASKED_INPUT = re.compile(r"assert f\(\?\?\) == (.+)")
+_ASKED_OUTPUT = re.compile(r"assert f\((.*)\) == \?\?")
+_GIVEN_OUTPUT = re.compile(r"Given the following output: ?\n(.*?)\nCan you predict", re.DOTALL)
+_GIVEN_PROGRAM = re.compile(
+    r"not copy spans of code directly\.\s*\n(.*?)\s*(?:Please output the final answer[^\n]*)?$",
+    re.DOTALL,
+)
 _CHAT_MARKS = re.compile(
     r"<[|｜](?:begin[_▁]of[_▁]sentence|User|Assistant|im_start|im_end)[|｜]>"
     r"(?:user\n|assistant\n)?"
@@ -83,6 +91,7 @@ def by_source(builders: Mapping[str, Build]) -> Reader:
         return replace(
             parsed,
             prompt=prompt,
+            payload={**_question(extra, prompt), **parsed.payload},
             level=parsed.level if parsed.level is not None else _level(row),
             split=parse_split(split) if isinstance(split, str) else None,
             source_id=extra.row_id("index", "idx", "id"),
@@ -107,10 +116,21 @@ def _prompt(row: Fields) -> tuple[Message, ...]:
     return row.messages("prompt")
 
 
+def _question(extra: Fields, prompt: Sequence[Message]) -> dict[str, Json]:
+    """Keep the bare question, which a verifier or judge is shown, if the prompt says more."""
+    question = extra.get("question")
+    is_said = not isinstance(question, str) or question.strip() in ("", prompt[-1].content.strip())
+    return {} if is_said else {"question": question}
+
+
 def _level(row: Fields) -> float | None:
     rates = [row.get(name) for name in PASS_RATES]
     known = [rate for rate in rates if isinstance(rate, int | float) and 0 <= rate <= 1]
-    return 1.0 - float(known[0]) if known else None
+    if known:
+        return 1.0 - float(known[0])
+    if "DeepMath" in row.text("data_source") and isinstance(row.get("level"), int | float):
+        return min(max(row.number("level") / DEEPMATH_HARDEST, 0.0), 1.0)
+    return None
 
 
 def _check_fields(owner: str, table: Fields, known: Sequence[str]) -> None:
@@ -153,7 +173,7 @@ def program(row: Row) -> ParsedRow:
 
 
 def codeio(row: Row) -> ParsedRow:
-    """Read one pair, `"output": value`; the program itself is in the prompt only."""
+    """Read one pair, `"output": value`; the program and the given side are in the prompt only."""
     pair = parse_json("{" + row.truth.text("ground_truth") + "}")
     if not isinstance(pair, dict) or len(pair) != 1 or not pair.keys() <= {"input", "output"}:
         raise DataError(
@@ -161,22 +181,33 @@ def codeio(row: Row) -> ParsedRow:
         )
     ((direction, value),) = pair.items()
     answer = json.dumps(value, ensure_ascii=False)
-    reason = "the program to try a predicted input on is not in the row by itself"
-    return replace(
-        _to_row("codeio", answer, {"direction": direction, direction: value}),
-        unsupported=None if direction == "output" else reason,
-    )
+    payload: dict[str, Json] = {"direction": direction, direction: value}
+    if direction == "output":
+        return _to_row("codeio", answer, payload)
+    program = _GIVEN_PROGRAM.search(row.question)
+    output = _GIVEN_OUTPUT.search(row.question)
+    if program is None or output is None or "def main_solution" not in program[1]:
+        reason = "the prompt does not hold the program to try a predicted input on"
+        return replace(_to_row("codeio", answer, payload), unsupported=reason)
+    payload |= {"program": program[1], "output": parse_json(output[1].strip())}
+    parsed = _to_row("codeio", answer, payload)
+    return replace(parsed, unsupported=prediction.unsupported_reason(code.as_problem(parsed)))
 
 
 def cruxeval(row: Row) -> ParsedRow:
     """Read GURU's rows, which keep the function; the question is in the prompt."""
     source = row.truth.table("ground_truth").text("functional")
     outputs = _ASKED_INPUT.findall(row.question)
-    if not row.source.endswith("-i") or not outputs:
-        reason = "the row does not record the function's output"
-        return replace(_to_row("cruxeval", None), unsupported=reason)
-    payload: dict[str, Json] = {"program": source, "direction": "input", "input": ""}
-    return _to_row("cruxeval", None, {**payload, "output": outputs[-1].strip()})
+    inputs = _ASKED_OUTPUT.findall(row.question)
+    reference = row.extra.get("reference")
+    if outputs:
+        payload: dict[str, Json] = {"program": source, "direction": "input", "input": ""}
+        return _to_row("cruxeval", None, {**payload, "output": outputs[-1].strip()})
+    if inputs and isinstance(reference, str) and reference.strip():
+        payload = {"program": source, "direction": "output", "input": inputs[-1].strip()}
+        return _to_row("cruxeval", reference, {**payload, "output": reference})
+    reason = "the row does not record the function's output"
+    return replace(_to_row("cruxeval", None), unsupported=reason)
 
 
 def cruxeval_in_box(row: Row) -> ParsedRow:
@@ -241,6 +272,11 @@ def judge(row: Row) -> ParsedRow:
     question = row.extra.get("question")
     payload = {"question": question} if isinstance(question, str) else {}
     return _to_row("judge", row.truth.scalar("ground_truth"), payload)
+
+
+def ungraded(row: Row) -> ParsedRow:
+    reason = f"whet has no grader for {row.source}"
+    return replace(_to_row("judge", None), unsupported=reason)
 
 
 def graph(row: Row) -> ParsedRow:
@@ -326,6 +362,7 @@ GURU = _by_name(
         tabular: "table*",
         letter: "stem__gpqa* stem__supergpqa*",
         judge: "stem_web* stem__web*",
+        ungraded: "ood__* reasoning_gym*",
     }
 )
 NPG: dict[str, Build] = {
