@@ -90,10 +90,22 @@ ATTACKS = {
         "frame, marker = sys._getframe(1), '-'.join(['the', 'hidden', 'tests'])\n"
         "    while not any(marker in str(v) for v in frame.f_locals.values()): frame = frame.f_back"
     ),
-    "finds other open files": "assert any(map(is_open, range(4, 256)))",
+    "keeps memory in pipes": (
+        "pages = (ctypes.c_char * (1 << 21))()\n    vector = (ctypes.c_size_t * 2)(ctypes.addressof(pages), 1 << 21)\n"
+        "    done(libc.vmsplice(os.pipe()[1], vector, ctypes.c_ulong(1), 0))"
+    ),
+    "watches files of the host with fanotify": "done(libc.fanotify_init(0x200, 0))",
+    "watches files of the host with inotify": "done(libc.inotify_init())",
+    "watches files of the host with inotify too": "done(libc.inotify_init1(0))",
+    "asks its line for the host's interfaces": "any_line(lambda s: fcntl.ioctl(s, 0x8912, bytes(16)))",
+    "asks its line for the host's addresses": "any_line(lambda s: fcntl.ioctl(s, 0x8927, b'lo'.ljust(40, b'\\0')))",
+    "takes a name on the host": "any_line(lambda s: s.bind('\\0taken'))",
+    "asks its line for the grader": "any_line(lambda s: s.getsockopt(1, 77))",
+    "asks its line who is there": "any_line(lambda s: s.getsockopt(1, 17, 12))",
+    "finds other open files": "assert any(map(is_open, range(5, 256)))",
 }
 START = """
-import ctypes, gc, multiprocessing, os, resource, socket, subprocess, sys, threading, time
+import ctypes, fcntl, gc, multiprocessing, os, resource, socket, subprocess, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 
 def done(result):
@@ -105,6 +117,15 @@ def is_open(fd):
         return bool(os.fstat(fd))
     except OSError:
         return False
+
+def any_line(ask):
+    failures = []
+    for fd in range(5):
+        try:
+            return ask(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=os.dup(fd)))
+        except OSError as error:
+            failures.append(error)
+    raise failures[-1]
 
 def attack():
     """
@@ -137,9 +158,9 @@ CHEATS = {
     ),
     "forges answers": (
         "import os, struct\ndef f(x):\n    m = b'{\"value\": [17]}'\n"
-        "    os.write(3, 9 * (struct.pack('<I', len(m)) + m))"
+        "    os.write(4, 9 * (struct.pack('<I', len(m)) + m))"
     ),
-    "promises an endless message": "import os\nos.write(3, b'\\xff\\xff\\xff\\xff')\ndef f(x):\n    return 0",
+    "promises an endless message": "import os\nos.write(4, b'\\xff\\xff\\xff\\xff')\ndef f(x):\n    return 0",
     "prints every answer": "def f(x):\n    for n in range(5000):\n        print(n)",
     "sleeps": "import time\ntime.sleep(60)\ndef f(x):\n    return 0",
     "loops while deaf to signals": (
@@ -182,6 +203,45 @@ def test_a_program_is_not_believed_when_it(cheat: str, quick: CodeFunctionConfig
     )
 
     assert score.verdict == Verdict.WRONG, score.note
+
+
+LATE = {
+    "sleeps nearly until the limit": "import time\ntime.sleep({nearly})\ndef f(x):\n    return 0",
+    "sleeps past the limit": "import time\ntime.sleep({past})\ndef f(x):\n    return 7 * x + 3",
+    "sleeps in its call": "import time\ndef f(x):\n    time.sleep({past})\n    return 7 * x + 3",
+    "sleeps in each call": "import time\ndef f(x):\n    time.sleep({half})\n    return 7 * x + 3",
+    "burns its time in threads": (
+        "import threading\ndef burn():\n    while True: pass\n"
+        "for _ in range(8): threading.Thread(target=burn, daemon=True).start()\n"
+        "def f(x):\n    burn()"
+    ),
+    "sleeps while a thread burns": (
+        "import threading, time\ndef burn():\n    while True: pass\n"
+        "threading.Thread(target=burn, daemon=True).start()\ntime.sleep({past})\n"
+        "def f(x):\n    return 7 * x + 3"
+    ),
+}
+
+
+@pytest.mark.parametrize("program", LATE)
+def test_a_program_does_not_buy_a_missing_verdict_when_it(program: str) -> None:
+    config = CodeFunctionConfig(seconds=0.4)
+    wall = config.limits.wall
+    source = LATE[program].format(nearly=wall - 0.02, past=wall + 5, half=wall / 2)
+
+    score = CodeFunction(config).score(ADD, fence(source))
+
+    assert score.verdict == Verdict.WRONG, score.note
+
+
+def test_time_that_a_program_slept_is_not_taken_from_its_tests() -> None:
+    many = [f"assert f({number}) == {number}" for number in range(500)]
+    row = problem("code_function", {"entry": "f", "tests": list(many)})
+    source = "import time\ntime.sleep(2.0)\ndef f(x):\n    return x"
+
+    score = CodeFunction(CodeFunctionConfig(seconds=2.0)).score(row, fence(source))
+
+    assert score.verdict == Verdict.CORRECT, score.note
 
 
 def test_grading_goes_on_after_every_attack(quick: CodeFunctionConfig) -> None:
@@ -230,7 +290,7 @@ def test_nothing_is_left_for_the_next_program(quick: CodeFunctionConfig) -> None
         "import os, time\nos.write(1, b'8')\nos.close(1)\ntime.sleep(60)",
         "print('7')\nprint('8')\nprint('9')",
         "import sys\nprint('8', file=sys.stderr)",
-        "import os\nos.write(3, b'8')",
+        "import os\nos.write(4, b'8')",
         "print(open('/dev/stdin').read() + '8')",
     ],
 )
