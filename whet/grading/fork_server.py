@@ -21,7 +21,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from whet.errors import WhetError
-from whet.grading.limits import Limits, confine, describe_exit, describe_timeout
+from whet.grading.limits import (
+    Limits,
+    confine,
+    describe_exit,
+    describe_timeout,
+    is_cost_of_answer,
+)
 from whet.grading.worker import KILL, AnswerClock, work
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
@@ -128,13 +134,15 @@ class ForkServer:
                 _kill(pid)
             _, status = os.waitpid(pid, 0)
             if pid in self.clocks:
-                self._report_exit(pid, describe_exit(status, self.limits))
+                why = describe_exit(status, self.limits)
+                self._report_exit(pid, why, by_answer=is_cost_of_answer(status))
 
-    def _report_exit(self, pid: int, why: str) -> None:
+    def _report_exit(self, pid: int, why: str, *, by_answer: bool = False) -> None:
         """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
-        self._report({"slot": clock.slot, "answer": clock.number, "why": why})
+        report: dict[str, Json] = {"slot": clock.slot, "answer": clock.number, "why": why}
+        self._report({**report, "by_answer": by_answer})
 
     def _report(self, message: dict[str, Json]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):

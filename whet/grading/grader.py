@@ -5,8 +5,9 @@
         for id, score in grader.grade(answers):
             ...
 
-An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the
-reason; the answers that shared its process are graded again in another.
+An answer that takes too long or too much, or ends its process, comes back with the reason: WRONG
+where a grader of whet's own raised or ran out of processor time on it, UNSCORED otherwise. The
+answers that shared its process are graded again in another.
 """
 
 import time
@@ -18,7 +19,13 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, with_grace
-from whet.grading.worker import State, batch_line, score_safely, unscored_because
+from whet.grading.worker import (
+    State,
+    batch_line,
+    blame_response,
+    score_safely,
+    unscored_because,
+)
 from whet.grading.worker_pool import Died, Scored, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -179,7 +186,7 @@ class Grader:
             self._leaving.add(event.slot)
 
     def _take_death(self, event: Died) -> None:
-        """Leave the answer at fault UNSCORED and queue the rest of the batch again.
+        """Score the answer at fault and queue the rest of the batch again.
 
         Where a worker died at no answer, as in reading the batch, each is tried alone to find the
         one to blame.
@@ -194,8 +201,11 @@ class Grader:
             guilty = (n for n, job in out.items() if job.suspicions == MAX_SUSPICIONS)
             blamed = next(guilty, None)
         if blamed in out:
-            del out[blamed]
-            self._finished.append((blamed, unscored_because(event.why)))
+            problem = out.pop(blamed).problem
+            score = unscored_because(event.why)
+            if event.by_answer:
+                score = blame_response(self._task_of(problem), problem, event.why)
+            self._finished.append((blamed, score))
         self._queue.extendleft(reversed(out.values()))
         self.num_lost += event.slot not in self._leaving
         self._leaving.discard(event.slot)

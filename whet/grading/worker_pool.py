@@ -48,6 +48,8 @@ class Died:
     slot: int
     answer: int | None
     why: str
+    by_answer: bool
+    """The answer cost too much processor time or crashed it; nothing outside did."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -191,7 +193,9 @@ class WorkerPool:
         why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
         assert isinstance(why, str), "our own message"
-        return [*self._replace(slot), Died(slot=slot, answer=answer, why=why)]
+        by_answer = message["by_answer"] is True
+        died = Died(slot=slot, answer=answer, why=why, by_answer=by_answer)
+        return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[Scored | Died]:
         """Take what a dead worker had still sent, and have another forked."""

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.types import Finish, Group, Problem, Rollout, Score, Verdict
+from whet.types import RAISED, Finish, Group, Problem, Rollout, Score, Verdict
 
 Metrics = Mapping[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
@@ -148,6 +148,7 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
         "reward/mean": fmean(rewards) if rewards else 0.0,
         "reward/deviation": pstdev(rewards) if rewards else 0.0,
         "score/unscored": float(len(rollouts) - len(graded)),
+        "score/raised": float(sum(score.note.startswith(RAISED) for score in graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
         "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
         "groups/equal": fmean(len(set(_rewards(group))) <= 1 for group in groups),

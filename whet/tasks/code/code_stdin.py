@@ -15,6 +15,7 @@ import tempfile
 import time
 from itertools import chain
 from math import isfinite
+from pathlib import Path
 from typing import IO, Literal
 
 from whet.tasks.base import data_error
@@ -87,7 +88,7 @@ def _open_input(text: str) -> IO[bytes]:
     with tempfile.TemporaryFile() as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()
-        return open(f"/proc/self/fd/{file.fileno()}", "rb")
+        return Path(f"/proc/self/fd/{file.fileno()}").open("rb")
 
 
 def same_output(
