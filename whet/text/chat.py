@@ -8,7 +8,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, ItemsView, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import replace
 from datetime import datetime
 from typing import NoReturn, TypeVar
@@ -19,6 +19,8 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
 from numpy.typing import NDArray
 
 from whet.errors import DataError
@@ -31,11 +33,15 @@ MAX_STEPS = 50_000
 """Loop rounds and macro calls of one rendering; a thousand messages take a few thousand."""
 MAX_SECONDS = 10.0
 MAX_SIZE = 20_000_000
-"""Characters or items of any one value."""
+"""Characters or items of any one value, and characters of a rendering."""
+MAX_PARTS = 200_000
+"""Items of a value and of all values in it, each counted as often as it would be written."""
+_CONTAINERS = (list, tuple, dict, set, frozenset, KeysView, ValuesView, ItemsView)
 Value = TypeVar("Value")
 FAILURES = (
     TemplateError,
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     MemoryError,
@@ -161,10 +167,11 @@ class ChatFormat:
         return "".join(free)
 
     def _fence_specials(self, messages: Sequence[Message], fence: str) -> list[Message]:
+        cleaned = [replace(m, content=_replace_surrogates(m.content)) for m in messages]
         if not fence:
-            return list(messages)
+            return cleaned
         fenced = f"{fence[0]}\\g<0>{fence[1]}"
-        return [replace(m, content=self._special.sub(fenced, m.content)) for m in messages]
+        return [replace(m, content=self._special.sub(fenced, m.content)) for m in cleaned]
 
     def _encode(self, text: str, fence: str) -> Tokens:
         """Encode the template's words with special tokens, and what is fenced in as plain text."""
@@ -176,6 +183,11 @@ class ChatFormat:
             for index, part in enumerate(parts)
         ]
         return np.concatenate(tokens)
+
+
+def _replace_surrogates(text: str) -> str:
+    """Write a question mark for half a surrogate pair, which is no character."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _remove_space(text: str) -> str:
@@ -202,7 +214,7 @@ class Template:
         """Fill in the template; whatever goes wrong inside it becomes one sentence."""
         self._sandbox.start()
         try:
-            return self._compiled.render(variables)
+            return _replace_surrogates(self._compiled.render(variables))
         except FAILURES as error:
             raise DataError(
                 f"the chat template refuses these messages: {_first_line(error)}"
@@ -227,30 +239,70 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_Generation, loopcontrols],
+            finalize=self._write,
         )
-        self.filters = {name: _bound(action) for name, action in self.filters.items()}
         self.filters["tojson"] = _tojson
+        self.filters = {name: self._bound(action) for name, action in self.filters.items()}
         self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        self.globals["namespace"] = _Namespace
         del self.globals["lipsum"]
         self.start()
 
     def start(self) -> None:
         self.steps = 0
+        self.num_chars = 0
         self.deadline = time.monotonic() + MAX_SECONDS
 
     def step(self) -> None:
         self.steps += 1
+        self.check_time()
+
+    def check_time(self) -> None:
         if self.steps > MAX_STEPS or time.monotonic() > self.deadline:
             raise TemplateError(
                 f"it does not end within {MAX_STEPS:,} loop rounds and {MAX_SECONDS:.0f} s"
             )
 
     def join(self, *parts: object) -> str:
-        return _check_size("".join(str(part) for part in parts))
+        return self.check("".join(str(part) for part in parts))
+
+    def check(self, value: Value) -> Value:
+        """Refuse a value that is too large, or too large to write out."""
+        self.check_time()
+        _refuse(isinstance(value, str | list | tuple) and len(value) > MAX_SIZE)
+        waiting: list[object] = [value]
+        num_parts = 0
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, _CONTAINERS):
+                num_parts += len(item)
+                _refuse(num_parts > MAX_PARTS)
+                waiting += [*item, *item.values()] if isinstance(item, dict) else item
+        return value
+
+    def _write(self, value: object) -> str:
+        """Count what is written: a loop may write a large value many times."""
+        self.check_time()
+        text = str(value)
+        self.num_chars += len(text)
+        _refuse(self.num_chars > MAX_SIZE)
+        return text
+
+    def _bound(self, action: Callable[..., object]) -> Callable[..., object]:
+        """Keep a filter below the largest size: check its numbers first, and then its result."""
+
+        @functools.wraps(action)
+        def apply(*args: object, **kwargs: object) -> object:
+            _refuse(any(_number_above(value, MAX_SIZE) for value in (*args[1:], *kwargs.values())))
+            return self.check(action(*args, **kwargs))
+
+        return apply
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        """Make every loop round and macro call a step, and every ~ check the size of its result."""
+        """Make every loop round and macro call a step; check the results of ~, [], () and {}."""
         tree = super()._parse(source, name, filename)
         for block in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
             call = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
@@ -264,7 +316,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             )
             call.set_environment(self)
             join.nodes = [call]
-        return tree
+        checked: nodes.Template = _CheckLiterals(self).visit(tree)
+        return checked
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         for value, times in ((left, right), (right, left)):
@@ -275,7 +328,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             _refuse(not is_small or _number_above(left, MAX_SIZE))
         if operator == "%" and isinstance(left, str):
             _refuse_wide(left)
-        return _check_size(super().call_binop(context, operator, left, right))
+        return self.check(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: object) -> Callable[..., str] | None:
         """Check a format string before jinja2's own wrapper hides which string it belongs to."""
@@ -288,23 +341,37 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self, context: Context, called: Callable[..., object], /, *args: object, **kwargs: object
     ) -> object:
         _refuse(any(_number_above(value, MAX_SIZE) for value in (*args, *kwargs.values())))
-        return _check_size(super().call(context, called, *args, **kwargs))
+        return self.check(super().call(context, called, *args, **kwargs))
 
 
-def _bound(action: Callable[..., object]) -> Callable[..., object]:
-    """Keep a filter below the largest size: check its numbers beforehand, its result afterwards."""
+class _CheckLiterals(NodeTransformer):
+    """Check every list, tuple and table that a template writes: each may hold another twice."""
 
-    @functools.wraps(action)
-    def apply(*args: object, **kwargs: object) -> object:
-        _refuse(any(_number_above(value, MAX_SIZE) for value in (*args[1:], *kwargs.values())))
-        return _check_size(action(*args, **kwargs))
+    def __init__(self, sandbox: _Sandbox) -> None:
+        self._sandbox = sandbox
 
-    return apply
+    def visit_List(self, node: nodes.List) -> nodes.Node:
+        return self._check(node)
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        return self._check(node)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+        return self._check(node) if node.ctx == "load" else node
+
+    def _check(self, node: nodes.Literal) -> nodes.Node:
+        self.generic_visit(node)
+        check = nodes.EnvironmentAttribute("check", lineno=node.lineno)
+        call = nodes.Call(check, [node], [], None, None, lineno=node.lineno)
+        call.set_environment(self._sandbox)
+        return call
 
 
-def _check_size(value: Value) -> Value:
-    _refuse(isinstance(value, str | list | tuple) and len(value) > MAX_SIZE)
-    return value
+class _Namespace(Namespace):
+    """A namespace that does not write out what it holds, which may hold it in turn."""
+
+    def __repr__(self) -> str:
+        return "<Namespace>"
 
 
 def _refuse(is_too_large: bool) -> None:
