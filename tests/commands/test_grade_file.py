@@ -1,6 +1,8 @@
 """Grading files of responses: each row comes back in its place, and a broken one is named."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,7 +90,7 @@ class Failing(SumTask):
         return Score(verdict=Verdict.WRONG, parts={"correct": 0.0, "ratio": float("nan")})
 
 
-def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -> None:
+def test_failures_and_parts_that_are_no_numbers_have_no_reward(tmp_path: Path) -> None:
     rows = [{"id": n, "response": t, "task": "sums"} for n, t in enumerate(["fail", "x"] * 100)]
     write_rows(tmp_path / "in.jsonl", rows)
 
@@ -106,8 +108,9 @@ def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -
         "the grader raised ZeroDivisionError: on purpose",
     )
     assert first["reward"] is None
-    assert second["parts"] == {"correct": 0.0, "ratio": None}
-    assert counts == {Verdict.UNSCORED: 100, Verdict.WRONG: 100}
+    assert (second["verdict"], second["reward"]) == ("unscored", None)
+    assert "the part 'ratio' of a score is nan" in str(second["note"])
+    assert counts == {Verdict.UNSCORED: 200}
 
 
 def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
@@ -271,3 +274,22 @@ def test_a_task_that_a_file_names_must_be_known(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="there is no task 'chess'"):
         check_file(tmp_path / "problems-rl.jsonl", make=named)
+
+
+def test_one_row_loads_its_own_task_and_nothing_slow(tmp_path: Path) -> None:
+    """So that grading a row takes about a second, half of what loading all takes."""
+    row = {"id": 1, "task": "math", "answer": "12", "response": "So \\\\boxed{12}."}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from whet.commands.grade_file import grade_file\n"
+        f"grade_file(Path({str(tmp_path / 'rows.jsonl')!r}), Path({str(tmp_path / 'out')!r}))\n"
+        "slow = {'torch', 'sympy', 'scipy', 'networkx', 'whet.tasks.graphs.task', 'whet.tasks.task_config'}\n"
+        "print(sorted(slow & sys.modules.keys()))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert done.stdout == "[]\n", done.stderr
+    assert json.loads((tmp_path / "out").read_text())["verdict"] == "correct"

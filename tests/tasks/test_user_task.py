@@ -10,7 +10,7 @@ from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import TaskConfig, build_task
+from whet.tasks.task_config import TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 

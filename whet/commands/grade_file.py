@@ -18,7 +18,7 @@ from whet.tasks.base import Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say
-from whet.types import Json, Message, Problem, Role, Rollout, Score, Verdict
+from whet.types import RAISED, Json, Message, Problem, Role, Rollout, Score, Verdict
 from whet.user_code import is_reference
 
 MakeTask = Callable[[str], Task]
@@ -58,8 +58,9 @@ def grade_file(
         raise DataError(f"{source} has no rows")
     tasks = make_tasks(((f"{source} line {row.line}", row.problem.task) for row in rows), own, make)
     scores: dict[int, Score] = {}
+    limits = Limits(workers=workers, unscored_share=1.0)
     with (
-        Grader(list(tasks.values()), Limits(workers=workers, unscored_share=1.0)) as grader,
+        Grader(list(tasks.values()), limits, num_answers=len(rows)) as grader,
         bar("grading", len(rows)) as advance,
     ):
         for index, score in grader.grade(
@@ -75,7 +76,9 @@ def grade_file(
         file.writelines(_line(row, scores[index], spec) for index, row in enumerate(rows))
     counts = Counter(score.verdict for score in scores.values())
     named = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
-    say(f"{len(rows):,} responses: {named}, in {out}")
+    num_raised = sum(score.note.startswith(RAISED) for score in scores.values())
+    raised = f" ({num_raised:,} of the wrong ones broke their grader)" if num_raised else ""
+    say(f"{len(rows):,} responses: {named}{raised}, in {out}")
     return counts
 
 

@@ -159,7 +159,8 @@ def main() -> None:
             load_file(Path(file))
         tasks = [_make_task(**recipe) for recipe in hello["tasks"]]
         for task in tasks:
-            task.warm()  # here, so that forked workers find it loaded
+            if hello["warm"] or not task.warms_slowly:
+                task.warm()  # here, so that forked workers find it loaded
     except Exception as error:
         reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")

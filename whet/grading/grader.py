@@ -36,6 +36,8 @@ DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
 """A batch holds about this much work: sending it costs little, and batches share out evenly."""
 MAX_BATCH = 512
+FEW_ANSWERS = 4
+"""So few are graded by one worker, which loads what is slow to load only where it needs it."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -55,14 +57,27 @@ class _Job:
 class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
-    def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Task | Sequence[Task],
+        limits: Limits | None = None,
+        num_answers: int | None = None,
+    ) -> None:
+        """Take tasks, limits, and how many answers will come, where that is known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         parts = [part for task in listed for part in task.parts]
         longest = max((task.seconds for task in parts), default=0.0)
         self.limits = with_grace(limits or Limits(), longest)
         self._tasks = {task.name: task for task in parts}
         self.workers = _num_workers(parts, self.limits)
-        self._pool = WorkerPool(parts, self.limits, self.workers) if self.workers else None
+        is_short = num_answers is not None and num_answers <= FEW_ANSWERS
+        if is_short:
+            self.workers = min(self.workers, 1)
+        self._pool = (
+            WorkerPool(parts, self.limits, self.workers, warm=not is_short)
+            if self.workers
+            else None
+        )
         self._numbers = count()
         self._is_grading = False
         self._queue: deque[_Job] = deque()

@@ -8,7 +8,7 @@ from pydantic import Field
 from whet.data.problems import problem_file, write_problems
 from whet.recipes.training import StageConfig
 from whet.store.run import RunStore
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.progress import say
 from whet.types import SPLITS, Json, Split
 

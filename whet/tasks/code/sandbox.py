@@ -249,8 +249,8 @@ class Launcher:
             self._process.kill()
             self._process.wait()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        setting = {"mode": self._mode, "packages": _find_packages()}
-        setting["bwrap"] = shutil.which("bwrap") or ""
+        bwrap = shutil.which("bwrap") or ""
+        setting = {"mode": self._mode, "packages": _find_packages(), "bwrap": bwrap}
         with other:
             self._process = subprocess.Popen(  # noqa: S603  # our own launcher
                 [sys.executable, "-S", "-P", "-B", "-c", _START, str(other.fileno())],
