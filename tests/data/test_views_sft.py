@@ -26,7 +26,7 @@ def test_an_example_is_prompt_then_answer_then_stop() -> None:
         np.testing.assert_array_equal(item.tokens[: item.start], chat.prompt(source.problem.prompt))
         assert chat.tokenizer.decode(item.tokens[item.start : -1]) == source.text
         assert int(item.tokens[-1]) in chat.stop_tokens
-        assert (item.rollout, item.group) == (source.id, source.group)
+        assert (item.rollout_id, item.group_id) == (source.id, source.group)
 
 
 def test_a_number_is_one_target_and_the_stop_another() -> None:

@@ -163,14 +163,14 @@ def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
 def _from_tokens(rollout: Rollout) -> Example:
     tokens = np.concatenate([rollout.prompt_tokens, rollout.completion.tokens])
     start = len(rollout.prompt_tokens)
-    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
     answer = Message(role="assistant", content=rollout.text)
     tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
     start = int(np.argmax(is_response))
-    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
 
 
 def _draw_pairs(

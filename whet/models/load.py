@@ -83,7 +83,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     cfg = from_json(read_json(folder / CONFIG))
     model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
     with torch.device(device):
-        model.rope_PD = rope_table(cfg)
+        model.rope_CD = rope_table(cfg)
     load_weights(model, folder)
     return model
 

@@ -2,8 +2,8 @@
 result is there.
 
 `@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
-a model is wanted. A stage is up to date when its settings and all that it was made from are
-unchanged.
+a model is wanted. A stage is up to date when its settings, the user's code that they name and the
+stages it refers to are unchanged.
 """
 
 import hashlib
@@ -39,6 +39,7 @@ from whet.store.run import Lock, RunStore
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
+from whet.user_code import find_references, hash_code
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
     MakeConfig: make,
@@ -193,7 +194,8 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
 def _run_one(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
-    key_file = folder / "stage.json"
+    earlier = RunStore(folder, lock=None)
+    key_file = earlier.stage_file
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
@@ -203,12 +205,12 @@ def _run_one(
             f"the old result moves to {aside}"
         )
         before = {}
-    if before.get("seconds") is not None and (folder / "summary.json").is_file():
+    if before.get("seconds") is not None and earlier.is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
-    spent = _spent(before, folder)
+    spent = _spent(before, earlier.metrics_file)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*_irrelevant(stage), *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flat(to_table(stage))}
@@ -245,12 +247,11 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         ) from None
 
 
-def _spent(before: Mapping[str, Json], folder: Path) -> float:
+def _spent(before: Mapping[str, Json], metrics: Path) -> float:
     """Add up the seconds of earlier tries; one that was killed lasted until its last written
     metric."""
     spent = float(str(before.get("spent", 0.0)))
     began = before.get("began")
-    metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)
     return spent
@@ -266,11 +267,12 @@ def _retire(folder: Path) -> Path:
 
 
 def _key(stage: StageConfig, keys: dict[str, str]) -> str:
-    """Hash a stage's settings with the keys of the stages it refers to."""
+    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _irrelevant(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
     used = {name: keys[name] for name in _references(stage)}
-    text = json.dumps([table, used], sort_keys=True, default=str)
+    files = {name: hash_code(name) for name in find_references(table)}
+    text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

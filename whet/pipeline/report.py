@@ -63,8 +63,9 @@ def write_results(
     seconds = {name: _seconds(path) for name, path in folders.items()}
     rows = [_row(_eval_name(name, stage), folders[name]) for name, stage in evals.items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
-    write_json(folder / "summary.json", summary)
-    write_report(_report(seed, evals, runs, seconds, folder, settings), folder / "report.html")
+    pipeline = RunStore(folder, lock=None)
+    write_json(pipeline.summary_file, summary)
+    write_report(_report(seed, evals, runs, seconds, folder, settings), pipeline.report_file)
 
 
 def describe_results(
@@ -225,5 +226,5 @@ def _eval_name(name: str, stage: EvalConfig) -> str:
 
 
 def _seconds(folder: Path) -> float:
-    facts = read_json(folder / "stage.json")
+    facts = read_json(RunStore.view(folder).stage_file)
     return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0

@@ -16,7 +16,7 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.recipes.checkpointing import (
     CheckpointManager,
     CollapseGuard,
@@ -191,6 +191,7 @@ def open_session(
     model, tokenizer = open_model(
         cfg.model,
         dtype=torch_dtype(cfg.train.dtype),
+        device=torch_device(),
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
