@@ -32,8 +32,9 @@ class CodeConfig(Config):
     """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed,
     or "bubblewrap" alone. "none" runs them unprotected, with the rights of the grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Processor time for one response, all its tests together; three times as much by the clock. A
-    program not done by then is wrong. Tests have as much again for themselves."""
+    """Processor time for one response, all its tests together. By the clock, three times as much to
+    load and again for all calls. A program not done by then is wrong; its tests have a clock of
+    their own."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -50,7 +51,7 @@ class CodeTask(FileTask):
 
     @property
     def seconds(self) -> float:
-        return 2 * self.config.limits.wall
+        return 3 * self.config.limits.wall  # to load, to be called, and for the tests
 
     def warm(self) -> None:
         """Refuse, in one sentence, to run on a machine that does not allow the sandbox."""
@@ -118,11 +119,10 @@ def check_call(
     """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
     data = plain.encode(args)
     limits = config.limits
-    allowance = Allowance(limits.wall)
     with open_process(config.sandbox, "program", limits) as model:
-        load_program(model, {"setup": "", **job}, allowance, limits)
+        load_program(model, {"setup": "", **job}, limits)
         message = b"C" + json.dumps({"call": [""], "data": data}).encode()
-        reply = ask_program(model, message, allowance, limits)
+        reply = ask_program(model, message, Allowance(limits.wall), limits)
     try:
         value = plain.decode(json.loads(reply)["value"])
     except (ValueError, TypeError, KeyError, RecursionError, plain.NotPlainError):
@@ -132,11 +132,13 @@ def check_call(
     return "gives the output"
 
 
-def load_program(
-    model: Process, job: dict[str, str], allowance: Allowance, limits: ProgramLimits
-) -> None:
-    """Give a program to its process; one that does not load is wrong."""
-    reply = ask_program(model, json.dumps({"kind": "function", **job}).encode(), allowance, limits)
+def load_program(model: Process, job: dict[str, str], limits: ProgramLimits) -> None:
+    """Give a program to its process; one that does not load is wrong.
+
+    Loading has a clock of its own, apart from that of the calls.
+    """
+    message = json.dumps({"kind": "function", **job}).encode()
+    reply = ask_program(model, message, Allowance(limits.wall), limits)
     if reply[:1] != b"R":
         fault = reply[1:].decode("utf-8", "replace")[:300]
         raise WrongError(fault or "the program does not load")

@@ -124,24 +124,22 @@ def _score_tests(config: CodeConfig, tests: Tests, source: str | None) -> Score:
 def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
     """Run tests against a program; all but an answer in time, as plain data, is a failure."""
     limits = config.limits
-    allowance = Allowance(limits.wall)
     with (
         open_process(config.sandbox, "program", limits) as model,
         open_process(config.sandbox, "referee", limits) as referee,
     ):
         job = {"setup": tests.setup, "program": source, "entry": tests.entry}
-        load_program(model, job, allowance, limits)
-        return _relay(model, referee, tests, allowance, limits)
+        load_program(model, job, limits)
+        return _relay(model, referee, tests, limits)
 
 
-def _relay(
-    model: Process, referee: Process, tests: Tests, allowance: Allowance, limits: ProgramLimits
-) -> str:
+def _relay(model: Process, referee: Process, tests: Tests, limits: ProgramLimits) -> str:
     """Pass the calls of the tests to the program and its answers back, until there is a verdict.
 
     The tests have time of their own: a program that uses up its time leaves them theirs.
     """
     num_calls = 0
+    allowance = Allowance(limits.wall)
     tests_allowance = Allowance(limits.wall)
     reply = json.dumps(asdict(tests)).encode()
     try:

@@ -149,8 +149,13 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
     poll = select.poll()
     poll.register(request.watch, select.POLLIN)
     poll.register(woken, select.POLLIN)
-    poll.poll()
-    pid, status, usage = os.wait4(child, os.WNOHANG)
+    pid = 0
+    has_left = False
+    while not pid and not has_left:
+        has_left = request.watch in dict(poll.poll())
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if not pid and not has_left:
+            os.read(woken, 4096)  # a program that stops itself wakes us too, and has not ended
     for kill in (os.kill, os.killpg):
         try:
             kill(child, signal.SIGKILL)
