@@ -1,16 +1,20 @@
 """Where weights come from."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from whet.errors import ConfigError
+from whet.errors import ConfigError, DataError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import initialise
 from whet.testing.tiny import tiny_model, tiny_policy
+from whet.text.chat import RAW_TEMPLATE, ChatFormat
+from whet.text.tokenizer import Tokenizer
+from whet.types import Message
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 
@@ -59,6 +63,48 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
 
     assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
     assert tokenizer.vocab_size == policy.tokenizer.vocab_size
+
+
+def open_with(folder: Path, template: str | None) -> Tokenizer:
+    source = ModelSource(path=str(folder), chat_template=template)
+    _, tokenizer = open_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
+    return tokenizer
+
+
+def test_the_chat_template_of_the_settings_goes_before_the_models_and_is_saved_with_it(
+    tmp_path: Path,
+) -> None:
+    tiny_policy().save(tmp_path)
+    file = tmp_path / "own.jinja"
+    file.write_text("{{ messages[0].content }}!{{ eos_token }}")
+
+    open_with(tmp_path, str(file)).save(tmp_path / "saved")
+
+    assert Tokenizer.load(tmp_path / "saved").chat_template == file.read_text()
+    assert open_with(tmp_path, "raw").chat_template == RAW_TEMPLATE
+    assert open_with(tmp_path, None).chat_template == tiny_policy().tokenizer.chat_template
+
+
+def test_a_base_model_without_a_template_reads_raw_prompts(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    del settings["chat_template"]
+    file.write_text(json.dumps(settings))
+
+    with pytest.raises(DataError, match=r'set model.chat_template to a jinja file, or to "raw"'):
+        ChatFormat(open_with(tmp_path, None))
+    chat = ChatFormat(open_with(tmp_path, "raw"))
+
+    question = Message(role="user", content="1 + 2 =")
+    assert chat.message(chat.prompt([question])) == "1 + 2 ="
+
+
+def test_a_chat_template_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+
+    with pytest.raises(ConfigError, match=r"model.chat_template = 'none.jinja' should be a jinja"):
+        open_with(tmp_path, "none.jinja")
 
 
 @pytest.mark.parametrize(

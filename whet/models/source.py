@@ -14,7 +14,7 @@ from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise, rope_table
 from whet.rng import derive
 from whet.store.run import model_folder
-from whet.text.chat import ChatFormat
+from whet.text.chat import RAW, RAW_TEMPLATE, ChatFormat
 from whet.text.tokenizer import Tokenizer, train_pieces
 from whet.types import Dtype
 
@@ -30,6 +30,9 @@ class ModelSource(Config):
     """Longest context of a new model."""
     max_pieces: int = 1024
     """Most whole pieces in a new model's tokenizer."""
+    chat_template: str | None = None
+    """A jinja file, or "raw": messages without turns, as base models read them. None takes the
+    model's own. What is set here is saved with the model."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
@@ -49,8 +52,10 @@ class ModelSource(Config):
         return self
 
     def without_effect(self) -> dict[str, str]:
+        if self.new is not None:
+            return {"chat_template": "a model that starts from random weights has one of its own"}
         reason = "it is for a model that starts from random weights, by `new`"
-        return dict.fromkeys(("positions", "max_pieces"), reason) if self.new is None else {}
+        return dict.fromkeys(("positions", "max_pieces"), reason)
 
 
 def torch_device() -> torch.device:
@@ -71,7 +76,12 @@ def open_model(
     if device.type != "cpu":
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
-        return _open_folder(source.path, source.lora, dtype=dtype, device=str(device), seed=seed)
+        model, tokenizer = _open_folder(
+            source.path, source.lora, dtype=dtype, device=str(device), seed=seed
+        )
+        if source.chat_template is not None:
+            tokenizer.chat_template = _read_template(source.chat_template)
+        return model, tokenizer
     assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError(
@@ -113,6 +123,15 @@ def _open_folder(
         base = str(location.absolute()) if location.is_dir() else path
         model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
     return model, Tokenizer.load(folder)
+
+
+def _read_template(name: str) -> str:
+    try:
+        return RAW_TEMPLATE if name == RAW else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"model.chat_template = {name!r} should be a jinja file, or {RAW!r}: {error}"
+        ) from error
 
 
 def _open_adapters(

@@ -8,12 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.text.chat_template import Template, replace_surrogates
+from whet.text.chat_template import Template
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Tokens
 
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
+_OPEN_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>(\s*)\Z")
+RAW = "raw"
+RAW_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{{ message.content }}"
+    "{% if message.role == 'assistant' %}{{ eos_token }}"
+    "{% elif message.role == 'system' %}{{ '\\n\\n' }}{% endif %}{% endfor %}"
+)
+"""Prompts without turns: what the messages say, a blank line after a system message, and <eos>."""
 
 
 class ChatFormat:
@@ -26,14 +34,15 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.chat_template is None:
             raise DataError(
-                "the tokenizer has no chat template; "
-                "give one in chat_template.jinja of the model folder"
+                "the tokenizer has no chat template; set model.chat_template to a jinja file, "
+                'or to "raw" for prompts without turns, as base models read them'
             )
         self.tokenizer = tokenizer
         self._template = Template(tokenizer.chat_template)
         longest_first = sorted(tokenizer.special_texts, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(text) for text in longest_first) or "(?!)")
-        self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._end_of_turn()
+        self._turn_ends = self._find_turn_end()
+        self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._turn_ends
         if not self.stop_tokens:
             raise DataError(
                 "the model has no stop token: "
@@ -61,7 +70,9 @@ class ChatFormat:
         """Encode a whole conversation for SFT, with a mask of its last message and stop token.
 
         The tokens begin with exactly what `prompt` returns for the messages before it. What the
-        template adds to the response, such as an empty thought, is part of the response.
+        template adds to the response, such as an empty thought, is part of the response. Where the
+        template would drop part of it, as R1's drops thoughts, or rewrites the prompt once it is
+        answered, the response follows the prompt word by word, as a model would sample it.
         """
         if not messages or messages[-1].role != "assistant":
             raise DataError("a conversation to learn from must end with an assistant message")
@@ -69,18 +80,13 @@ class ChatFormat:
         fenced = self._fence_specials(messages, fence)
         before = self.render(fenced[:-1], True, **kwargs)
         whole = self.render(fenced, False, **kwargs)
-        if not whole.startswith(before):
-            raise DataError(
-                "the chat template rewrites the prompt once it is answered: "
-                + _first_difference(before, whole)
-            )
-        response = whole[len(before) :]
-        content = _remove_space(fenced[-1].content)
+        response = whole.removeprefix(before)
         # The opening of the turn may already hold the start of the content, such as <think>.
-        if content not in _remove_space(before)[-len(content) :] + _remove_space(response):
-            raise DataError(
-                f"the chat template drops part of the response {messages[-1].content[:80]!r}"
-            )
+        content = _remove_space(fenced[-1].content)
+        start = _remove_space(before)[-len(content) :]
+        if not whole.startswith(before) or content not in start + _remove_space(response):
+            opening, rest = _continue_turn(before, messages[-1])
+            response = opening + self._fence_specials([rest], fence)[0].content
         prompt = self._encode(before, fence)
         answer = self._cut_at_stop(self._encode(response, fence))
         is_response = np.repeat([False, True], [len(prompt), len(answer)])
@@ -98,7 +104,7 @@ class ChatFormat:
         is_stopped = len(tokens) > 0 and int(tokens[-1]) in self.stop_tokens
         return tokens[:-1] if is_stopped else tokens
 
-    def _end_of_turn(self) -> frozenset[int]:
+    def _find_turn_end(self) -> frozenset[int]:
         """Find the special token that the template writes after an assistant's content, if any."""
         turns = (Message(role="user", content="?"), Message(role="assistant", content=PROBE))
         try:
@@ -115,8 +121,8 @@ class ChatFormat:
             return tokens[: stops[0] + 1]
         # A template that leaves the turn open, as GLM's does, ends it with the next role; an answer
         # has to end itself.
-        last = self.tokenizer.eos if self.tokenizer.eos is not None else min(self.stop_tokens)
-        return np.append(tokens, np.int32(last))
+        eos = self.stop_tokens if self.tokenizer.eos is None else [self.tokenizer.eos]
+        return np.append(tokens, np.int32(min(self._turn_ends or eos)))
 
     def _choose_fence(self, messages: Sequence[Message]) -> str:
         """Choose two unused characters to fence special tokens in; "" if no message has any."""
@@ -132,11 +138,10 @@ class ChatFormat:
         return "".join(free)
 
     def _fence_specials(self, messages: Sequence[Message], fence: str) -> list[Message]:
-        cleaned = [replace(m, content=replace_surrogates(m.content)) for m in messages]
         if not fence:
-            return cleaned
+            return list(messages)
         fenced = f"{fence[0]}\\g<0>{fence[1]}"
-        return [replace(m, content=self._special.sub(fenced, m.content)) for m in cleaned]
+        return [replace(m, content=self._special.sub(fenced, m.content)) for m in messages]
 
     def _encode(self, text: str, fence: str) -> Tokens:
         """Encode the template's words with special tokens, and what is fenced in as plain text."""
@@ -154,7 +159,15 @@ def _remove_space(text: str) -> str:
     return "".join(text.split())
 
 
-def _first_difference(before: str, after: str) -> str:
-    pairs = enumerate(zip(before, after, strict=False))
-    start = next((index for index, (old, new) in pairs if old != new), len(after))
-    return f"{before[start : start + 40]!r} becomes {after[start : start + 40]!r}"
+def _continue_turn(before: str, message: Message) -> tuple[str, Message]:
+    """Write a message after the opening of its turn, where a thought may be open already.
+
+    Returns what closes the thought where the message has none, and the rest of the message.
+    """
+    opened = _OPEN_THOUGHT.search(before)
+    if opened is None:
+        return "", message
+    if f"</{opened[1]}>" not in message.content:
+        return f"\n</{opened[1]}>\n\n", message
+    start = re.match(rf"\s*<{opened[1]}>{opened[2]}|\s*<{opened[1]}>", message.content)
+    return "", replace(message, content=message.content[start.end() if start else 0 :])
