@@ -99,7 +99,7 @@ ATTACKS = {
     "watches files of the host with inotify too": "done(libc.inotify_init1(0))",
     "asks its line for the host's interfaces": "any_line(lambda s: fcntl.ioctl(s, 0x8912, bytes(16)))",
     "asks its line for the host's addresses": "any_line(lambda s: fcntl.ioctl(s, 0x8927, b'lo'.ljust(40, b'\\0')))",
-    "takes a name on the host": "any_line(lambda s: s.bind('\\0taken'))",
+    "takes a name on the host": "any_line(lambda s: s.getsockname() or s.bind('\\0taken'))",
     "asks its line for the grader": "any_line(lambda s: s.getsockopt(1, 77))",
     "asks its line who is there": "any_line(lambda s: s.getsockopt(1, 17, 12))",
     "passes an open file to the grader": "any_line(lambda s: socket.send_fds(s, [b'x'], [0]))",
