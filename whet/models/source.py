@@ -55,7 +55,10 @@ class ModelSource(Config):
         if self.new is not None:
             return {"chat_template": "a model that starts from random weights has one of its own"}
         reason = "it is for a model that starts from random weights, by `new`"
-        return dict.fromkeys(("positions", "max_pieces"), reason)
+        reasons = dict.fromkeys(("positions", "max_pieces"), reason)
+        if self.chat_template is None:
+            reasons["chat_template"] = "none takes the model's own, as leaving it out does"
+        return reasons
 
 
 def torch_device() -> torch.device:
