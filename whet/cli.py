@@ -101,7 +101,7 @@ def plan(
     """Predict memory, step and run time on a GPU, and run nothing. Exits with 1 where something
     does not fit."""
     from whet.pipeline.pipeline import load_stages
-    from whet.pipeline.predict import print_plan
+    from whet.plan.predict import print_plan
 
     if not print_plan(load_stages(file, ctx.args), gpu=gpu, prompt=prompt, tokens=tokens):
         raise typer.Exit(1)
@@ -162,7 +162,13 @@ def grade(
 
     judge = make_judge(url=judge_url, model=judge_model, key_env=judge_key_env, prompt=judge_prompt)
     grade_file(
-        source, out, problems=problems, workers=workers, reward=reward, own=task or (), judge=judge
+        source,
+        out,
+        problems=problems,
+        workers=workers,
+        reward=reward,
+        custom=task or (),
+        judge=judge,
     )
 
 
@@ -205,7 +211,9 @@ def import_(
     ctx: typer.Context,
     file: Annotated[Path, _argument(help="JSONL, JSON, CSV or Parquet.")],
     out: Annotated[Path, _required(help="The file of problems to write.")],
-    format: Annotated[str | None, typer.Option(help="The layout of the rows, by name.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="The layout of the rows, or my_rows.py:read.")
+    ] = None,
     map: Annotated[list[str] | None, typer.Option(help="field=column, as often as needed.")] = None,
     task: Annotated[str | None, typer.Option(help="The task of mapped rows.")] = None,
     split: Annotated[

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from whet.errors import ConfigError, DataError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import initialise
+from whet.models.transformer import init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.text.chat import RAW_TEMPLATE, ChatFormat
 from whet.text.tokenizer import Tokenizer
@@ -140,7 +140,7 @@ def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
 
 def test_new_residual_outputs_are_scaled_down_by_depth() -> None:
     model = tiny_model()
-    initialise(model, 0)
+    init_weights(model, 0)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for weight, scale in (
         (model.layers[0].qkv.weight, 1.0),

@@ -10,9 +10,9 @@ from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge, open_model, torch_device, torch_dtype
+from whet.models.source import ModelSource, merge_adapters, open_model, torch_device, torch_dtype
 from whet.rng import derive
-from whet.store.files import writing
+from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task, read_task_config
@@ -40,14 +40,7 @@ ADAPTERS = "adapter_config.json"
 def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
     """Print the model's answers to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
-    model, tokenizer = open_model(
-        ModelSource(path=location),
-        dtype=torch_dtype("auto"),
-        device=torch_device(),
-        texts=[],
-        seed=0,
-    )
-    policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=location)
+    policy = open_policy(location, slots=samples)
     task = _task(location)
     problem = task.parse_question(question) if task is not None else None
     messages = [Message(role="user", content=question)] if problem is None else problem.prompt
@@ -70,6 +63,18 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
                 f"[{STYLES[score.verdict]}]{score.verdict.replace('_', ' ')}[/]: "
                 f"{escape(visible(score.note))}\n"
             )
+
+
+def open_policy(location: str, *, slots: int) -> Policy:
+    """Load a model from a run folder, a model folder or the hub."""
+    model, tokenizer = open_model(
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
+    )
+    return build_policy(model, tokenizer, NativeConfig(slots=slots), name=location)
 
 
 def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
@@ -118,10 +123,10 @@ def export_model(location: Path, out: Path) -> None:
             "or one with config.json and model.safetensors"
         )
     new = out.absolute().with_name(f".{out.absolute().name}.new")
-    with writing(out):
+    with write_errors(out):
         try:
             if is_adapted:
-                merge(source, new)
+                merge_adapters(source, new)
             else:
                 shutil.copytree(
                     source, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*TRAINING_FILES)

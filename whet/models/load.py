@@ -21,6 +21,7 @@ from torch import Tensor
 from whet.errors import DataError
 from whet.models.config import ModelConfig, from_json, to_json
 from whet.models.transformer import Transformer, rope_table
+from whet.text.tokenizer import read_json
 from whet.types import Json
 
 WEIGHTS = "model.safetensors"
@@ -28,7 +29,7 @@ INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
-"""What a hub id brings here. Pickled weights are never fetched."""
+"""Files downloaded for a hub id. Pickled weights are never downloaded."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
@@ -89,7 +90,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Fill a model in place from a folder of its own shape, for all that share its memory."""
+    """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
     wanted = dict(model.named_views())
     files = _weight_files(folder)
     if not files:
@@ -107,21 +108,16 @@ def save_model(
     model: Transformer,
     folder: Path,
     *,
-    dtype: torch.dtype | None = None,
     eos_tokens: Collection[int] = (),
 ) -> None:
     """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
 
-    `dtype` None keeps the model's own; `eos_tokens` go to `generation_config.json`, so that others
-    stop there too.
+    `eos_tokens` go to `generation_config.json`, so that others stop there too.
     """
-    kept = dtype or model.dtype
-    tensors = {
-        name: view.to(device="cpu", dtype=kept).contiguous() for name, view in model.named_views()
-    }
+    tensors = {name: view.to("cpu", model.dtype).contiguous() for name, view in model.named_views()}
     config: dict[str, Json] = {
         **to_json(model.cfg),
-        "torch_dtype": str(kept).removeprefix("torch."),
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
     partial = folder / f"{WEIGHTS}.partial"
@@ -193,16 +189,6 @@ def fill_weights(
                 view.copy_(tensor)
     except (SafetensorError, OSError) as error:
         raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
-
-
-def read_json(file: Path) -> dict[str, Json]:
-    try:
-        row: Json = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{str(file)!r} must hold a JSON object")
-    return row
 
 
 def write_json(file: Path, row: dict[str, Json]) -> None:

@@ -7,20 +7,20 @@ from pathlib import Path
 from rich.markup import escape
 
 from whet.data.problems import problems_of
-from whet.evals.page import write_report
+from whet.evals.formatting import describe_change, percent_interval
+from whet.evals.html_report import write_report
 from whet.evals.report_data import (
+    AnswerLine,
     Curve,
-    Line,
     NamedEval,
     ReportData,
     Sample,
     StageTime,
     Unit,
-    draw_samples,
+    pick_samples,
 )
 from whet.evals.stats import Estimate, paired_difference
 from whet.evals.summary import EvalSummary, solved_shares
-from whet.evals.wording import describe_change, percent_interval
 from whet.recipes.evaluate import GREEDY, SAMPLED, EvalConfig
 from whet.recipes.training import EXACTNESS_EVENT, StageConfig, TrainingConfig
 from whet.rollout.collect import siblings
@@ -29,7 +29,7 @@ from whet.store.run import RunStore
 from whet.tasks.base import solvable
 from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
-from whet.types import Group, Json, Rollout
+from whet.types import Group, Json, Rollout, read_number
 
 CURVES: tuple[tuple[str, str, Unit], ...] = (
     ("score/correct", "Solved while sampling", Unit.SHARE),
@@ -171,13 +171,13 @@ def _samples(
         return ()
     task = build_task(next(iter(stages.values())).task)
 
-    def notes(rollout: Rollout) -> list[Line]:
+    def notes(rollout: Rollout) -> list[AnswerLine]:
         return [
-            Line(text=note.line, ok=note.ok, note=note.note)
+            AnswerLine(text=note.line, ok=note.ok, note=note.note)
             for note in task.notes(rollout.problem, rollout.text)
         ]
 
-    return draw_samples(before, after, notes)
+    return pick_samples(before, after, notes)
 
 
 def _curves(stage: str, run: RunStore) -> list[Curve]:
@@ -227,4 +227,4 @@ def _eval_name(name: str, stage: EvalConfig) -> str:
 
 def _seconds(folder: Path) -> float:
     facts = read_json(RunStore.view(folder).stage_file)
-    return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
+    return read_number(facts["seconds"]) if isinstance(facts, dict) else 0.0

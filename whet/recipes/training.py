@@ -37,7 +37,7 @@ from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.memory import peak_counter
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, build_policy, set_determinism
+from whet.train.policy import LOCAL, LearnerFactory, Policy, build_policy, set_determinism
 from whet.train.selftest import Exactness, check_exact
 from whet.types import Json, Rollout
 
@@ -130,6 +130,11 @@ class TrainingConfig(ModelStageConfig):
     def is_deterministic(self) -> bool:
         return self.train.deterministic
 
+    @property
+    def learners(self) -> LearnerFactory:
+        """Decides where all models of the stage train and score; see docs/add_a_learner.md."""
+        return LOCAL
+
     def without_effect(self) -> dict[str, str]:
         unused = {"train.offload_reference": "there is no model beside the one that trains"}
         return unused if self.starts_anew else unused | {"model.new": NEW_MODEL}
@@ -151,11 +156,11 @@ class Session:
         learner: Learner,
         *,
         others: Others | None = None,
-        parts: Mapping[str, Stateful] | None = None,
+        stateful: Mapping[str, Stateful] | None = None,
         guard: CollapseGuard | None = None,
         critic: Critic | None = None,
     ) -> CheckpointManager:
-        """Make what validates the policy and writes checkpoints of it, its learner and `parts`."""
+        """Make what validates the policy, and writes checkpoints of it and all that has a state."""
         cfg = self.cfg
         problems = problems_of(self.task, cfg.problems, cfg.validation.split)
         validator = Validator(cfg.validation, self.grader, problems, cfg.sampling, seed=cfg.seed)
@@ -167,10 +172,23 @@ class Session:
             validator,
             steps=cfg.steps,
             others=others,
-            parts=parts,
+            stateful=stateful,
             guard=guard,
             critic=critic,
         )
+
+
+class StoredValue:
+    """A JSON value that checkpoints keep."""
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+
+    def save(self, folder: Path) -> Json:
+        return self.value
+
+    def load(self, folder: Path, state: Json) -> None:
+        self.value = state
 
 
 def open_session(
@@ -195,7 +213,7 @@ def open_session(
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name)
+    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, learners=cfg.learners)
     task = build_task(cfg.task) if task is None else task
     return Session(
         cfg=cfg,
@@ -226,7 +244,7 @@ def record_exactness(
     """Print the result, write it to the run's ledger, and return the settings to train with."""
     sentence = exactness.sentence(algo, lag=lag)
     say(f"{name}: {sentence}")
-    run.ledger(
+    run.log_event(
         EXACTNESS_EVENT,
         model=name,
         exact=exactness.is_exact,
