@@ -366,11 +366,8 @@ def _cells(rollout: Rollout) -> list[str]:
 
 
 def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rows = [
-        list(ANSWER_COLUMNS),
-        ["---"] * len(ANSWER_COLUMNS),
-        *(_cells(rollout) for rollout in rollouts),
-    ]
+    rule = ["---"] * len(ANSWER_COLUMNS)
+    rows = [list(ANSWER_COLUMNS), rule, *map(_cells, rollouts)]
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
 
