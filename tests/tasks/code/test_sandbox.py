@@ -150,11 +150,12 @@ def test_a_killed_program_leaves_no_zombie_to_the_process_that_adopts_orphans() 
     """In a child of its own, which adopts as grading workers do and never waits."""
     program = (
         "import ctypes, os, sys, time\n"
+        "from contextlib import closing\n"
         "from pathlib import Path\n"
-        "from whet.tasks.code.sandbox import ProgramLimits, open_process, launcher_for\n"
+        "from whet.tasks.code.sandbox import ProgramLimits, launcher_for\n"
         "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
         "for _ in range(5):\n"
-        "    with open_process('namespaces', 'program', ProgramLimits()) as process:\n"
+        "    with closing(launcher_for('namespaces').spawn('program', ProgramLimits())) as process:\n"
         '        process.send(b\'{"kind": "function", "setup": "", "program": "", "entry": "f"}\', time.monotonic() + 5)\n'
         "        process.receive(time.monotonic() + 5)\n"
         "launcher = launcher_for('namespaces')._process.pid\n"
