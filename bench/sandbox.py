@@ -1,21 +1,23 @@
-"""What the sandbox for model code costs: milliseconds to run nothing, bare and contained, and to
-grade a function.
+"""What grading model code costs: milliseconds to run nothing, bare and contained, to grade a
+function, and to start `whet grade` for a single row.
 
 python bench/sandbox.py [--count 200]
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median, quantiles
 
 from whet.tasks.code.code_tests import CodeFunction
 from whet.tasks.code.program import fence
 from whet.tasks.code.sandbox import ProgramLimits, run_script
-from whet.types import Problem, Verdict
+from whet.types import Json, Problem, Verdict
 
 PROBLEM = Problem(
     id="code_function/bench",
@@ -29,6 +31,15 @@ PROBLEM = Problem(
 )
 
 
+ROWS: dict[str, dict[str, Json]] = {
+    "math": {"answer": "12", "response": "So \\boxed{12}."},
+    "code_function": {
+        "payload": dict(PROBLEM.payload),
+        "response": fence("def f(x):\n    return x + 1"),
+    },
+}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--count", type=int, default=200)
@@ -37,6 +48,8 @@ def main() -> None:
     show("a new Python that does nothing, no sandbox", count, bare)
     show("a script that does nothing, in the sandbox", count, script)
     show("a function and seven tests, two sandboxes", count, function)
+    for task, row in ROWS.items():
+        show(f"whet grade, one row of {task}", max(5, count // 20), lambda row=row: grade(row))
 
 
 def show(what: str, count: int, run: Callable[[], None]) -> None:
@@ -61,6 +74,16 @@ def script() -> None:
 def function() -> None:
     score = CodeFunction().score(PROBLEM, fence("def f(x):\n    return x + 1"))
     assert score.verdict is Verdict.CORRECT, score.note
+
+
+def grade(row: dict[str, Json]) -> None:
+    task = "code_function" if "payload" in row else "math"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "rows.jsonl")
+        source.write_text(json.dumps({"id": 1, "task": task, **row}))
+        command = [sys.executable, "-m", "whet", "grade", str(source), "--out", f"{folder}/out"]
+        subprocess.run(command, check=True, capture_output=True)
+        assert '"correct"' in Path(folder, "out").read_text()
 
 
 if __name__ == "__main__":

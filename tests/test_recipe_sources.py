@@ -12,7 +12,7 @@ from small import whet
 
 from whet.config import to_table
 from whet.pipeline.pipeline import load_pipeline
-from whet.toml import Table, flat
+from whet.toml import Table, flatten
 from whet.types import Json
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ CASES = [(source, name) for source in SOURCES for name in sorted(source.recipes)
 
 def settings_of(name: str) -> dict[str, Json]:
     table: Table = to_table(load_pipeline(EXPERIMENTS / f"{name}.toml", []).config)
-    return dict(flat(table))
+    return dict(flatten(table))
 
 
 def header_of(name: str) -> str:

@@ -146,11 +146,30 @@ def grade(
     task: Annotated[
         list[str] | None, typer.Option(help="A task of your own, my_task.py:Name.")
     ] = None,
+    judge_url: Annotated[
+        str | None, typer.Option(help="Where the judge of `judge` rows listens, http://HOST/v1.")
+    ] = None,
+    judge_model: Annotated[str | None, typer.Option(help="The judge's name there.")] = None,
+    judge_key_env: Annotated[
+        str | None, typer.Option(help="The environment variable with the judge's key.")
+    ] = None,
+    judge_prompt: Annotated[
+        str | None, typer.Option(help="What it is asked: nonce or general_verifier.")
+    ] = None,
 ) -> None:
     """Grade a file of responses."""
-    from whet.commands.grade_file import grade_file
+    from whet.commands.grade_file import grade_file, make_judge
 
-    grade_file(source, out, problems=problems, workers=workers, reward=reward, custom=task or ())
+    judge = make_judge(url=judge_url, model=judge_model, key_env=judge_key_env, prompt=judge_prompt)
+    grade_file(
+        source,
+        out,
+        problems=problems,
+        workers=workers,
+        reward=reward,
+        custom=task or (),
+        judge=judge,
+    )
 
 
 @app.command()

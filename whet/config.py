@@ -63,6 +63,7 @@ class Config(BaseModel):
         use_attribute_docstrings=True,
         protected_namespaces=(),
         ser_json_inf_nan="constants",
+        allow_inf_nan=False,
     )
 
     @classmethod

@@ -27,7 +27,8 @@ from whet.store.files import Row
 from whet.store.rollouts import read_columns
 from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task, list_problems
-from whet.tasks.registry import TaskConfig, build_task, make_task
+from whet.tasks.registry import make_task
+from whet.tasks.task_config import TaskConfig, build_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
 from whet.user_code import read_settings
 

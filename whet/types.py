@@ -37,6 +37,10 @@ class Verdict(StrEnum):
     UNSCORED = "unscored"
 
 
+RAISED = "the response broke its grader: "
+"""How the note of a WRONG score begins where grading raised or ran out of processor time."""
+
+
 class Finish(StrEnum):
     """Why a completion ended: a stop token or string, or the length limit."""
 

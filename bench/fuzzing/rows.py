@@ -18,7 +18,7 @@ from random import Random
 from fuzzing import spoil as spoils
 from fuzzing.written import WRITTEN
 from whet.tasks.base import Task
-from whet.tasks.registry import build_task, read_task_config
+from whet.tasks.task_config import build_task, read_task_config
 from whet.types import Json, Message, Problem, content_id
 
 NUM_PROBLEMS = 24

@@ -176,7 +176,7 @@ def _cut_the_stop_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def _overlook_the_end_of_turn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ChatFormat, "_end_of_turn", lambda self: frozenset())
+    patch.setattr(ChatFormat, "_find_turn_end", lambda self: frozenset())
 
 
 def _drop_the_last_micro_batch(patch: pytest.MonkeyPatch) -> None:

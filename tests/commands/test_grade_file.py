@@ -1,11 +1,18 @@
 """Grading files of responses: each row comes back in its place, and a broken one is named."""
 
 import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from whet.commands.grade_file import grade_file
+from whet.cli import app
+from whet.commands.grade_file import grade_file, make_judge
 from whet.commands.task_list import check_file, check_task
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
@@ -88,7 +95,7 @@ class Failing(SumTask):
         return Score(verdict=Verdict.WRONG, parts={"correct": 0.0, "ratio": float("nan")})
 
 
-def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -> None:
+def test_failures_and_parts_that_are_no_numbers_have_no_reward(tmp_path: Path) -> None:
     rows = [{"id": n, "response": t, "task": "sums"} for n, t in enumerate(["fail", "x"] * 100)]
     write_rows(tmp_path / "in.jsonl", rows)
 
@@ -106,8 +113,9 @@ def test_failures_have_no_reward_and_no_number_is_not_a_number(tmp_path: Path) -
         "the grader raised ZeroDivisionError: on purpose",
     )
     assert first["reward"] is None
-    assert second["parts"] == {"correct": 0.0, "ratio": None}
-    assert counts == {Verdict.UNSCORED: 100, Verdict.WRONG: 100}
+    assert (second["verdict"], second["reward"]) == ("unscored", None)
+    assert "the part 'ratio' of a score is nan" in str(second["note"])
+    assert counts == {Verdict.UNSCORED: 200}
 
 
 def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
@@ -271,3 +279,110 @@ def test_a_task_that_a_file_names_must_be_known(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="there is no task 'chess'"):
         check_file(tmp_path / "problems-rl.jsonl", make=named)
+
+
+def test_one_row_loads_its_own_task_and_nothing_slow(tmp_path: Path) -> None:
+    """So that grading a row takes about a second, half of what loading all takes."""
+    row = {"id": 1, "task": "math", "answer": "12", "response": "So \\\\boxed{12}."}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from whet.commands.grade_file import grade_file\n"
+        f"grade_file(Path({str(tmp_path / 'rows.jsonl')!r}), Path({str(tmp_path / 'out')!r}))\n"
+        "slow = {'torch', 'sympy', 'scipy', 'networkx', 'whet.tasks.graphs.task', 'whet.tasks.task_config'}\n"
+        "print(sorted(slow & sys.modules.keys()))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert done.stdout == "[]\n", done.stderr
+    assert json.loads((tmp_path / "out").read_text())["verdict"] == "correct"
+
+
+@pytest.fixture
+def verifier(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve a general-verifier that accepts what begins with `the cell`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            is_right = "### Student Answer: the cell" in body["messages"][0]["content"]
+            word = "Yes" if is_right and body["model"] == "verifier" else "No"
+            message = {"role": "assistant", "content": f"Final Decision: {word}"}
+            content = json.dumps({"choices": [{"message": message}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_endpoint_and_the_prompt_of_the_judge_are_flags(tmp_path: Path, verifier: str) -> None:
+    texts = ("the cell's powerhouse", "a planet")
+    rows = [
+        {
+            "id": text,
+            "task": "judge",
+            "answer": "mitochondria",
+            "response": f"<answer>{text}</answer>",
+        }
+        for text in texts
+    ]
+    write_rows(tmp_path / "in.jsonl", rows)
+    files = [str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.jsonl")]
+    flags = ["--judge-url", verifier, "--judge-model", "verifier"]
+    flags += ["--judge-prompt", "general_verifier"]
+
+    done = CliRunner().invoke(app, ["grade", *files, *flags])
+
+    assert done.exit_code == 0, done.output
+    graded = read_rows(tmp_path / "out.jsonl")
+    assert [row["verdict"] for row in graded] == ["correct", "wrong"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"model": "x"}, "--judge-model needs --judge-url"),
+        ({"key_env": "KEY"}, "--judge-key-env needs --judge-url"),
+        ({"url": "file:///x"}, "should start with http:// or https://"),
+        ({"url": "http://x/v1", "prompt": "mine"}, "general_verifier"),
+    ],
+)
+def test_flags_of_a_judge_that_make_no_judge_are_refused(
+    flags: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_judge(**flags)
+
+
+def test_a_judge_that_no_row_needs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no row of .* is of the task 'judge'"):
+        run(tmp_path, [{"id": 1, "response": RIGHT, **HAND}], judge=make_judge(url="http://x/v1"))
+
+
+def test_a_judge_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    row: dict[str, Json] = {
+        "id": 1,
+        "task": "judge",
+        "answer": "a",
+        "response": "<answer>b</answer>",
+    }
+
+    with pytest.raises(ConfigError, match=r"the judge at http://127.0.0.1:9/v1 cannot be reached"):
+        run(tmp_path, [row], judge=make_judge(url="http://127.0.0.1:9/v1"))

@@ -143,6 +143,14 @@ def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Pat
         import_file(tmp_path / "a.jsonl", tmp_path / "p.jsonl", format="gsm8k_test")
 
 
+def test_a_response_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"q": "x", "r": "\\udfff y"}')
+    with pytest.raises(DataError, match="line 1 holds what cannot be written as JSON"):
+        import_file(
+            tmp_path / "a.jsonl", tmp_path / "p.jsonl", map=["prompt=q", "response=r"], task="math"
+        )
+
+
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"q": "x", "n": 1e999}')
     with pytest.raises(DataError, match="line 1: 1e999 is more than a number can be"):

@@ -18,6 +18,7 @@ from troublesome import (
     Loud,
     LoudConfig,
     Patient,
+    Shipped,
     Slow,
     Trouble,
     Unloadable,
@@ -30,9 +31,10 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.grading.grader import BATCH_SECONDS, BatchSizer, Grader
 from whet.grading.limits import Limits
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
+from whet.tasks.math.task import Math
 from whet.tasks.qa.judge import Judge, JudgeConfig
 from whet.testing.fakes import sum_problem
-from whet.types import Problem, Score, Verdict
+from whet.types import RAISED, Problem, Score, Verdict
 from whet.user_code import load_file
 
 HERE = Path(__file__).parent
@@ -107,6 +109,53 @@ def test_a_failure_is_unscored_with_its_reason_and_its_neighbours_are_graded(
     assert scores[2] == Score(verdict=Verdict.UNSCORED, parts={}, note=note)
     right = [Verdict.CORRECT, Verdict.WRONG, Verdict.WRONG, Verdict.CORRECT]
     assert [score.verdict for score in (*scores[:2], *scores[3:])] == right
+
+
+@pytest.mark.parametrize("text", ["part nan", "part inf", "part -inf", "part 1e308", "part -1e10"])
+def test_a_part_that_no_mean_survives_is_refused(text: str) -> None:
+    with Grader(Wrong(), Limits(workers=0, unscored_share=1.0)) as grader:
+        (score,) = graded(grader, text, of=problem(task="wrong"))
+
+    assert score.verdict is Verdict.UNSCORED
+    assert "the part 'correct' of a score is" in score.note
+
+
+def test_half_a_surrogate_pair_and_an_endless_note_do_not_leave_the_grader() -> None:
+    with Grader(Wrong(), LIMITS) as grader:
+        half, long = graded(grader, "surrogate", "long", of=problem(task="wrong"))
+
+    assert half == Score(verdict=Verdict.WRONG, parts={"?": 1.0}, answer="?", note="?")
+    assert len(long.note) == 10_000
+
+
+@pytest.mark.parametrize("text", ["raise", "deep", "exit"])
+def test_what_a_response_makes_a_shipped_grader_raise_is_wrong(text: str) -> None:
+    with Grader(Shipped(), Limits(workers=0)) as grader:
+        (score,) = graded(grader, text, of=problem(task="shipped"))
+
+    assert (score.verdict, dict(score.parts)) == (Verdict.WRONG, {"correct": 0.0})
+    assert score.note.startswith(f"{RAISED}the grader raised ")
+
+
+def test_a_problem_that_no_response_can_be_graded_on_is_unscored() -> None:
+    with Grader(Shipped(), Limits(workers=0, unscored_share=1.0)) as grader:
+        broken, raising = (
+            graded(grader, text, of=problem(answer, task="shipped"))[0]
+            for text, answer in (("refuse", "yes"), ("raise", "raise"))
+        )
+
+    assert broken.note == "the problem cannot be graded: it has no numbers"
+    assert (broken.verdict, raising.verdict) == (Verdict.UNSCORED, Verdict.UNSCORED)
+
+
+def test_a_response_that_takes_a_shipped_grader_too_much_processor_time_is_wrong() -> None:
+    row = replace(problem("7", task="math"), payload={})
+    costly = "so " + "\\boxed{" + "(x+1)^{2}+" * 30_000 + "7}"
+    with Grader(Math(), Limits(workers=1, cpu=0.004)) as grader:
+        (score,) = graded(grader, costly, of=row)
+
+    assert score.verdict is Verdict.WRONG
+    assert score.note == f"{RAISED}grading took more than 0.004 s of processor time"
 
 
 def test_a_grader_that_forks_or_prints_is_graded_like_any_other(pool: Grader) -> None:
@@ -353,7 +402,7 @@ def test_a_batch_is_sized_by_the_time_of_one_answer_however_many_come_together()
 
 
 def test_every_character_survives_the_way(pool: Grader) -> None:
-    text = "a\n\x00\ud800\u2028é漢\\\"'\t"
+    text = "a\n\x00\U0010ffff\u2028é漢\\\"'\t"
 
     (score,) = graded(pool, text, of=replace(problem(), answer=text))
 

@@ -123,12 +123,32 @@ class Trouble(Task):
 
 
 class Wrong(Trouble):
-    """Gives back what is no score."""
+    """Gives back what is no score, or one that no file can hold."""
 
     name = "wrong"
 
     def score(self, problem: Problem, text: str) -> Score:
-        return None if text == "none" else Score(verdict=Verdict.WRONG, parts={}, answer=5)  # type: ignore
+        if text == "none":
+            return None  # type: ignore
+        if text == "surrogate":
+            return Score(
+                verdict=Verdict.WRONG, parts={"\udfff": 1.0}, answer="\ud800", note="\udfff"
+            )
+        if text == "long":
+            return Score(verdict=Verdict.WRONG, parts={}, note="x" * 10_000_000)
+        if text.startswith("part "):
+            part = float(text.removeprefix("part "))
+            return Score(verdict=Verdict.CORRECT, parts={"correct": part})
+        return Score(verdict=Verdict.WRONG, parts={}, answer=5)  # type: ignore
+
+
+class Shipped(Trouble):
+    """The same trouble in a grader that comes with whet."""
+
+    name = "shipped"
+
+
+Shipped.__module__ = "whet.tasks.shipped"
 
 
 class Bounded(Trouble):

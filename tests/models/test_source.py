@@ -13,6 +13,7 @@ from whet.models.source import ModelSource, open_model, torch_device, torch_dtyp
 from whet.models.transformer import init_weights
 from whet.testing.tiny import tiny_model, tiny_policy
 from whet.text.chat import ChatFormat
+from whet.text.tokenizer import Tokenizer
 from whet.types import Message
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
@@ -67,7 +68,7 @@ def test_a_raw_prompt_is_the_text_of_its_messages_and_ends_in_the_answer(tmp_pat
     chat = opened(tmp_path, chat_template="raw")
 
     assert chat.render(CHAT[1:2], True) == "1 + 2"
-    assert chat.render(CHAT[:2], True) == "Add.\n1 + 2"
+    assert chat.render(CHAT[:2], True) == "Add.\n\n1 + 2"
     assert chat.render(CHAT[1:], False) == "1 + 2<think>\n3?\n</think>\n\n3<eos>"
 
 
@@ -77,32 +78,6 @@ def test_a_raw_prompt_begins_with_the_token_that_begins_texts(tmp_path: Path) ->
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "bos_token": "<pad>"}))
 
     assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "<pad>1 + 2"
-
-
-def test_a_model_without_a_template_takes_one_by_its_setting(tmp_path: Path) -> None:
-    tiny_policy().save(tmp_path)
-    file = tmp_path / "tokenizer_config.json"
-    settings = json.loads(file.read_text())
-    del settings["chat_template"]
-    file.write_text(json.dumps(settings))
-
-    with pytest.raises(DataError, match=r"set model\.chat_template, such as raw for a base model"):
-        opened(tmp_path)
-    assert opened(tmp_path, chat_template="raw").render(CHAT[1:2], True) == "1 + 2"
-
-
-def test_the_r1_template_keeps_the_thought_so_that_it_can_be_learned(tmp_path: Path) -> None:
-    tiny_policy().save(tmp_path)
-
-    chat = opened(tmp_path, chat_template="r1")
-
-    prompt = "Add.<｜User｜>1 + 2<｜Assistant｜><think>\n"
-    assert chat.render(CHAT[:2], True) == prompt
-    assert chat.render(CHAT, False) == f"{prompt}3?\n</think>\n\n3<eos>"
-    plain = (*CHAT[:2], Message(role="assistant", content="3"))
-    assert chat.render(plain, False) == f"{prompt}3<eos>"
-    tokens, is_response = chat.conversation(CHAT)
-    assert tokens[~is_response].tolist() == chat.prompt(CHAT[:2]).tolist()
 
 
 def test_the_think_template_opens_the_thought_and_asks_for_it(tmp_path: Path) -> None:
@@ -133,7 +108,7 @@ def test_a_template_of_ones_own_is_a_file_and_stays_with_the_checkpoint(tmp_path
 def test_a_template_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     tiny_policy().save(tmp_path)
     with pytest.raises(
-        ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, think, r1"
+        ConfigError, match=r"model.chat_template = 'gone.jinja' is neither raw, think nor a jinja"
     ):
         opened(tmp_path, chat_template="gone.jinja")
 
@@ -152,6 +127,27 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
 
     assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
     assert tokenizer.vocab_size == policy.tokenizer.vocab_size
+
+
+def open_with(folder: Path, template: str | None) -> Tokenizer:
+    source = ModelSource(path=str(folder), chat_template=template)
+    _, tokenizer = open_model(source, dtype=torch.float32, device=torch_device(), texts=[], seed=0)
+    return tokenizer
+
+
+def test_a_base_model_without_a_template_reads_raw_prompts(tmp_path: Path) -> None:
+    tiny_policy().save(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    del settings["chat_template"]
+    file.write_text(json.dumps(settings))
+
+    with pytest.raises(DataError, match=r'set model.chat_template to a jinja file, or to "raw"'):
+        ChatFormat(open_with(tmp_path, None))
+    chat = ChatFormat(open_with(tmp_path, "raw"))
+
+    question = Message(role="user", content="1 + 2 =")
+    assert chat.message(chat.prompt([question])) == "1 + 2 ="
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from whet.pipeline.report import write_results
 from whet.recipes.rl import RLConfig, make_request, sampling_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.metrics import MACHINE_AREAS
 
 RL = """kind = "rl"

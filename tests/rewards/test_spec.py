@@ -362,6 +362,18 @@ def test_a_reward_that_is_no_number_is_named(code: Path) -> None:
         load_spec(f"{code}:words").apply_to(rollout(score=score, text="a 42"))
 
 
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e308"])
+@pytest.mark.parametrize(
+    "table", ["weights = {{ correct = {} }}", '[[terms]]\nkind = "outcome"\nwrong = {}']
+)
+def test_a_weight_that_no_mean_survives_is_refused(tmp_path: Path, number: str, table: str) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text(table.format(number))
+
+    with pytest.raises(ConfigError, match=r"finite|1e\+?09|1000000000"):
+        load_spec(str(file))
+
+
 def test_a_reward_that_raises_is_one_sentence_with_its_line(code: Path) -> None:
     score = Score(verdict=Verdict.CORRECT, parts={})
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from whet.tasks.registry import TASKS, build_task, read_task_config
+from whet.tasks.registry import TASKS
+from whet.tasks.task_config import build_task, read_task_config
 from whet.testing.contracts import check_task
 from whet.testing.fakes import SumTask
 from whet.types import Problem, Score, Verdict

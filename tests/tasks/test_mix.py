@@ -9,7 +9,8 @@ import pytest
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import Mix, build_task, read_task_config
+from whet.tasks.registry import Mix
+from whet.tasks.task_config import build_task, read_task_config
 from whet.testing.contracts import check_task
 from whet.types import Verdict
 

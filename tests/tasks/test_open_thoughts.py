@@ -6,7 +6,8 @@ from itertools import islice
 import pytest
 
 from whet.tasks.base import Task
-from whet.tasks.registry import TASKS, build_task, read_task_config
+from whet.tasks.registry import TASKS
+from whet.tasks.task_config import build_task, read_task_config
 from whet.types import Json, Message, Problem, Verdict
 
 TAGS = ("think", "thinking", "thought", "reasoning")

@@ -12,7 +12,8 @@ from whet.errors import ConfigError
 from whet.grading.check_task import check_grader
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.tasks.registry import Mix, TaskConfig, build_task
+from whet.tasks.registry import Mix
+from whet.tasks.task_config import TaskConfig, build_task
 from whet.tasks.user_task import UserTaskConfig, load_user_task
 from whet.types import Verdict
 
@@ -212,6 +213,28 @@ def test_settings_are_written_and_read_again(file: Path, tmp_path: Path) -> None
 def test_wrong_settings_are_named(file: Path, tmp_path: Path, table: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         settings(tmp_path, table.format(file=file))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("name = 5", "should have a text as its name, not 5"),
+        ("name = ''", "should have a text as its name, not ''"),
+        ("name = 'x'\n    def __init__(self): 1 / 0", "cannot be made: ZeroDivisionError"),
+        ("name = 'x'\n    def __init__(self): open('/none')", "cannot be made: FileNotFoundError"),
+    ],
+)
+def test_a_class_that_cannot_be_made_or_has_no_name_is_a_sentence(
+    tmp_path: Path, body: str, reason: str
+) -> None:
+    rest = "problems = score = solve = lambda self, *given: None"
+    file = tmp_path / "broken.py"
+    file.write_text(
+        f"from whet.tasks.base import Task\nclass Broken(Task):\n    {body}\n    {rest}\n"
+    )
+
+    with pytest.raises(ConfigError, match=reason):
+        load_user_task(f"{file}:Broken")
 
 
 def line_of(code: str) -> int:

@@ -2,16 +2,19 @@
 text."""
 
 import re
+from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Core
 from transformers import PreTrainedTokenizerFast
 
 from whet.errors import DataError
+from whet.text import chat as chat_module
 from whet.text.chat import PRIVATE_USE, ChatFormat
 from whet.text.tokenizer import PLAIN_TEMPLATE, Tokenizer, train_tokenizer
 from whet.types import Message
@@ -73,11 +76,17 @@ def _foreign() -> PreTrainedTokenizerFast:
 
 
 def _foreign_tokens(name: str, messages: list[Message], **options: bool) -> list[int] | None:
-    """Ask transformers; None where the template refuses the messages."""
+    """Ask transformers on the day that we write; None where the template refuses the messages."""
     rows = [{"role": message.role, "content": message.content} for message in messages]
+    day = datetime(2024, 7, 26)
+    source = re.sub(
+        r"""strftime_now\((["'])(.*?)\1\)""",
+        lambda call: repr(day.strftime(call[2])),
+        _source(name),
+    )
     try:
         found = _foreign().apply_chat_template(
-            rows, chat_template=_source(name), return_dict=False, **options
+            rows, chat_template=source, return_dict=False, **options
         )
     except Exception:
         return None
@@ -200,12 +209,58 @@ def test_words_for_the_template_reach_it() -> None:
     assert rendered.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
 
 
-def test_a_template_that_drops_the_thought_cannot_be_learned_from() -> None:
-    with pytest.raises(DataError, match="rewrites the prompt once it is answered: '<think>"):
-        _format(_source("deepseek_r1_distill")).conversation(_chat(("u", "1"), ("a", "2")))
-    forgetful = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"
-    with pytest.raises(DataError, match="drops part of the response 'a</think>b'"):
-        _format(forgetful).conversation(_chat(("u", "1"), ("a", "a</think>b")))
+FORGETFUL = (
+    "{% for m in messages %}{{ m.content.split('</think>')[-1] }}"
+    "{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}"
+)
+REWRITING = "{% if add_generation_prompt %}Now: {% endif %}{{ messages[-1].content }}</s>"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "response"),
+    [
+        (
+            "deepseek_r1_distill",
+            "<think>\nadd\n</think>\n\n5",
+            "add\n</think>\n\n5<｜end▁of▁sentence｜>",
+        ),
+        ("deepseek_r1_distill", "<think>add</think>5", "add</think>5<｜end▁of▁sentence｜>"),
+        ("deepseek_r1_distill", "add\n</think>\n\n5", "add\n</think>\n\n5<｜end▁of▁sentence｜>"),
+        ("deepseek_r1_distill", "5", "\n</think>\n\n5<｜end▁of▁sentence｜>"),
+        (FORGETFUL, "a</think>b", "a</think>b<|im_end|>"),
+        (FORGETFUL, "a</think>b</s>", "a</think>b</s><|im_end|>"),
+        (REWRITING, "5", "5</s>"),
+    ],
+)
+def test_a_response_that_the_template_would_change_follows_the_prompt_word_by_word(
+    name: str, content: str, response: str
+) -> None:
+    chat = _format(_source(name) if name.isidentifier() else name)
+    messages = _chat(("u", "2+3?"))
+
+    tokens, is_response = chat.conversation([*messages, *_chat(("a", content))])
+
+    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == response
+    assert np.isin(tokens[is_response], list(chat.stop_tokens)).sum() == 1
+
+
+def test_raw_prompts_are_what_the_messages_say() -> None:
+    chat = _format(chat_module.TEMPLATES["raw"])
+    messages = _chat(("s", "Be brief."), ("u", "User: 2+3? Assistant:"))
+
+    tokens, is_response = chat.conversation([*messages, *_chat(("a", " 5"))])
+
+    assert chat.render(messages, True) == "<s>Be brief.\n\nUser: 2+3? Assistant:"
+    assert tokens[~is_response].tolist() == chat.prompt(messages).tolist()
+    assert chat.tokenizer.decode(tokens[is_response], keep_special=True) == " 5</s>"
+    assert chat.stop_tokens == {chat.tokenizer.id("</s>")}
+
+
+def test_half_a_surrogate_pair_in_a_message_is_a_question_mark() -> None:
+    chat = _format(PLAIN_TEMPLATE)
+
+    assert chat.message(chat.prompt(_chat(("u", "a\ud800\udfffb")))) == "a??b\n"
 
 
 @pytest.mark.parametrize("messages", [[], _chat(("u", "1"))])

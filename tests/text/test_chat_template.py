@@ -6,7 +6,7 @@ import time
 import pytest
 
 from whet.errors import DataError
-from whet.text.chat import Template
+from whet.text.chat_template import Template
 
 
 def _render(source: str, **variables: str) -> str:
@@ -26,7 +26,7 @@ def test_the_language_is_that_of_transformers() -> None:
         _render("{% macro f(x) %}[{{ x ~ caller() }}]{% endmacro %}{% call f(3) %}!{% endcall %}")
         == "[3!]"
     )
-    assert len(_render("{{ strftime_now('%Y') }}")) == 4
+    assert _render("{{ strftime_now('%d %b %Y') }}") == "26 Jul 2024"
     assert _render("{{ '%s-%5d' % ('a', 7) + 'b' * 3 }}") == "a-    7bbb"
     assert _render("{{ '{:>4}'.format('a') }}") == "   a"
 
@@ -57,6 +57,21 @@ def test_a_large_message_is_no_bomb() -> None:
         "{{ '{:>{}}'.format(1, 999999) }}",
         "{{ '%*d' % (99999999999, 1) }}",
         "{{ lipsum(99999) }}",
+        *[
+            "{% set n = namespace(d='x', e='y') %}{% for i in range(60) %}{% set n.d = "
+            + double
+            + " %}{% endfor %}"
+            + use
+            for double in ("[n.d, n.d]", "(n.d, n.d)", "{'a': n.d, 'b': n.d}", "[n.d] * 2")
+            for use in ("{{ n.d }}", "{{ n.d | tojson }}", "{{ n.d | string }}", "{{ n.d ~ 1 }}")
+        ],
+        "{% set n = namespace(d='x') %}{% for i in range(60) %}{% set n.d = dict(a=n.d, b=n.d) %}{% endfor %}{{ n.d }}",
+        "{% set n = namespace(d=[1]) %}{% for i in range(60) %}{% set n.d = [[n.d], [n.d]] | map('list') | list %}{% endfor %}{{ '%s' % n.d }}",
+        "{% set n = namespace(d={}) %}{% for i in range(60) %}{% set n.d = {'a': n.d.items(), 'b': n.d.values(), 'c': n.d} %}{% endfor %}{{ n.d }}",
+        "{% set n = namespace(d=1) %}{% for i in range(60) %}{% set n.d = (n.d, n.d) %}{% endfor %}{{ {n.d: 1} | length }}",
+        "{% set s = 'x' * 1000000 %}{% for i in range(1000) %}{{ s }}{% endfor %}",
+        "{% set d = range(100000) | list %}{% for i in range(40000) %}{{ d }}{% endfor %}",
+        "{{ 'a' | truncate(-5) }}",
     ],
 )
 def test_a_bomb_is_a_sentence_within_seconds(source: str) -> None:
@@ -66,6 +81,12 @@ def test_a_bomb_is_a_sentence_within_seconds(source: str) -> None:
         _render(source)
 
     assert time.monotonic() - start < 15
+
+
+def test_nested_namespaces_are_not_written_out() -> None:
+    layers = "".join(f"{{% set n{i + 1} = namespace(a=n{i}, b=n{i}) %}}" for i in range(60))
+
+    assert _render("{% set n0 = namespace() %}" + layers + "{{ n60 }}") == "<Namespace>"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from whet.track.metrics import (
     open_trackers,
     rollup,
 )
-from whet.types import Finish, Score, Verdict
+from whet.types import RAISED, Finish, Score, Verdict
 
 WANDB = """
 import json
@@ -235,6 +235,7 @@ def test_the_metrics_of_a_step_are_worked_by_hand() -> None:
             "score/correct": 0.5,
             "score/process": 0.8 / 3,
             "score/unscored": 1.0,
+            "score/raised": 0.0,
             "length/mean": 5.0,
             "length/unfinished": 0.25,
             "groups/equal": 0.5,
@@ -282,3 +283,10 @@ def test_several_tasks_and_sources_have_figures_of_their_own() -> None:
         "reward/mean/source/book": 0.0,
         "score/correct/source/book": 0.0,
     }
+
+
+def test_responses_that_broke_their_grader_are_counted() -> None:
+    broke = Score(verdict=Verdict.WRONG, parts={"correct": 0.0}, note=f"{RAISED}ZeroDivisionError")
+    groups = [(rollout(reward=0.0, score=broke), rollout(reward=0.0, score=_score(0.0)))]
+
+    assert rollup(groups)["score/raised"] == 1.0

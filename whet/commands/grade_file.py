@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whet.config import load_settings
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError, WhetError
 from whet.grading.grader import Grader
@@ -18,7 +19,7 @@ from whet.tasks.base import Task
 from whet.tasks.registry import make_task
 from whet.tasks.user_task import load_user_task
 from whet.track.progress import bar, say
-from whet.types import Json, Message, Problem, Role, Rollout, Score, Verdict
+from whet.types import RAISED, Json, Message, Problem, Role, Rollout, Score, Verdict
 from whet.user_code import is_reference
 
 MakeTask = Callable[[str], Task]
@@ -41,6 +42,7 @@ def grade_file(
     workers: int | None = None,
     reward: str | None = None,
     custom: Sequence[str] = (),
+    judge: Task | None = None,
     make: MakeTask = make_task,
 ) -> Counter[Verdict]:
     """Grade the rows of `source` into `out` and count the verdicts; nothing is written where a row
@@ -48,7 +50,7 @@ def grade_file(
 
     A row has an "id", a "response", and either "problem", an id or source_id in the file of
     problems, or "task", "answer" and "payload". `reward` is a TOML file or the name of a spec;
-    `custom` are tasks such as "my_task.py:Name".
+    `custom` are tasks such as "my_task.py:Name"; `judge` grades the rows of that task.
     """
     spec = _load_reward(reward)
     _check_flags(source, out, problems, workers)
@@ -56,11 +58,16 @@ def grade_file(
     rows = list(_read_rows(source, _ProblemIndex(problems) if problems else None))
     if not rows:
         raise DataError(f"{source} has no rows")
-    task_names = ((f"{source} line {row.line}", row.problem.task) for row in rows)
-    tasks = make_tasks(task_names, custom, make)
+    task_names = [(f"{source} line {row.line}", row.problem.task) for row in rows]
+    if judge is not None and judge.name not in {name for _, name in task_names}:
+        raise ConfigError(f"there is a judge, but no row of {source} is of the task {judge.name!r}")
+    tasks = make_tasks(
+        task_names, custom, lambda name: judge if judge and name == judge.name else make(name)
+    )
     scores: dict[int, Score] = {}
+    limits = Limits(workers=workers, unscored_share=1.0)
     with (
-        Grader(list(tasks.values()), Limits(workers=workers, unscored_share=1.0)) as grader,
+        Grader(list(tasks.values()), limits, num_answers=len(rows)) as grader,
         bar("grading", len(rows)) as advance,
     ):
         for index, score in grader.grade(
@@ -75,8 +82,10 @@ def grade_file(
     with atomic_path(out) as new, new.open("wb") as file:
         file.writelines(_to_graded_line(row, scores[index], spec) for index, row in enumerate(rows))
     counts = Counter(score.verdict for score in scores.values())
-    named = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
-    say(f"{len(rows):,} responses: {named}, in {out}")
+    listed = ", ".join(f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict)
+    num_raised = sum(score.note.startswith(RAISED) for score in scores.values())
+    raised = f" ({num_raised:,} of the wrong ones broke their grader)" if num_raised else ""
+    say(f"{len(rows):,} responses: {listed}{raised}, in {out}")
     return counts
 
 
@@ -195,6 +204,21 @@ def make_tasks(
         except WhetError as error:
             raise DataError(f"{row}: {error}") from error
     return tasks
+
+
+def make_judge(**flags: str | None) -> Task | None:
+    """Make the judge of the flags `--judge-url`, `-model`, `-key-env` and `-prompt`, if any."""
+    endpoint: dict[str, Json] = {name: flag for name, flag in flags.items() if flag is not None}
+    if not endpoint:
+        return None
+    if "url" not in endpoint:
+        flag = f"--judge-{next(iter(endpoint)).replace('_', '-')}"
+        raise ConfigError(f"{flag} needs --judge-url, where the judge listens")
+    from whet.tasks.qa.judge import Judge, JudgeConfig  # noqa: PLC0415  # most files need no judge
+
+    prompt = {"prompt": endpoint.pop("prompt")} if "prompt" in endpoint else {}
+    table: dict[str, Json] = {"endpoint": endpoint, **prompt}
+    return Judge(load_settings(JudgeConfig, None, (), defaults=table).config)
 
 
 def _load_reward(reward: str | None) -> RewardSpec | None:

@@ -15,7 +15,7 @@ from whet.rng import derive
 from whet.store.files import write_errors
 from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
-from whet.tasks.registry import build_task, read_task_config
+from whet.tasks.task_config import build_task, read_task_config
 from whet.track.progress import console
 from whet.train.policy import Policy, build_policy
 from whet.types import Message, Verdict

@@ -143,6 +143,8 @@ def _parse_row(file: Path, row: SourceRow, plan: ImportPlan) -> tuple[Problem, P
         if parsed.unsupported is not None:
             return problem, parsed, b""
         check_gradable(problem)
+        for answer in parsed.answers:
+            f"{answer.text}{answer.note}{answer.model}".encode()
         row_json = problem.to_json()
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"

@@ -20,7 +20,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from whet.errors import WhetError
-from whet.grading.limits import Limits, describe_exit, describe_timeout, limit_memory
+from whet.grading.limits import (
+    Limits,
+    describe_exit,
+    describe_timeout,
+    is_cost_of_answer,
+    limit_memory,
+)
 from whet.grading.worker import KILL_OFFSET, AnswerClock, run_worker
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
@@ -126,13 +132,15 @@ class ForkServer:
                 _kill(pid)
             _, status = os.waitpid(pid, 0)
             if pid in self.clocks:
-                self._report_exit(pid, describe_exit(status, self.limits))
+                why = describe_exit(status, self.limits)
+                self._report_exit(pid, why, by_answer=is_cost_of_answer(status))
 
-    def _report_exit(self, pid: int, why: str) -> None:
+    def _report_exit(self, pid: int, why: str, *, by_answer: bool = False) -> None:
         """Kill whatever a worker left running, then report its end; its socket is closed by now."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
-        self._report({"slot": clock.slot, "answer": clock.number, "why": why})
+        report: dict[str, Json] = {"slot": clock.slot, "answer": clock.number, "why": why}
+        self._report({**report, "by_answer": by_answer})
 
     def _report(self, message: dict[str, Json]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -149,7 +157,8 @@ def main() -> None:
             load_file(Path(file))
         tasks = [_make_task(**description) for description in setup["tasks"]]
         for task in tasks:
-            task.warm()  # here, so that forked workers find it loaded
+            if setup["warm"] or not task.warms_slowly:
+                task.warm()  # here, so that forked workers find it loaded
     except Exception as error:
         reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")

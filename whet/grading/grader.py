@@ -5,8 +5,9 @@
         for id, score in grader.grade(answers):
             ...
 
-An answer that takes too long or too much, or ends its process, comes back as UNSCORED with the
-reason; the answers that shared its process are graded again in another.
+An answer that takes too long or too much, or ends its process, comes back with the reason: WRONG
+where a grader of whet's own raised or ran out of processor time on it, UNSCORED otherwise. The
+answers that shared its process are graded again in another.
 """
 
 import time
@@ -18,7 +19,13 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import Limits, extend_wall_limit
-from whet.grading.worker import WorkerState, encode_batch, score_safely, unscored_with
+from whet.grading.worker import (
+    WorkerState,
+    blame_response,
+    encode_batch,
+    score_safely,
+    unscored_with,
+)
 from whet.grading.worker_pool import BatchScored, WorkerDied, WorkerPool
 from whet.tasks.base import Task
 from whet.types import Problem, Score, Verdict
@@ -29,6 +36,8 @@ DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
 """Work in a batch: enough that sending it is cheap, little enough that workers end together."""
 MAX_BATCH = 512
+FEW_ANSWERS = 4
+"""So few are graded by one worker, which loads what is slow to load only where it needs it."""
 GATHER_SECONDS = 0.002
 """Answers that come slower than a batch in this time are sent as they come."""
 MAX_SUSPICIONS = 3
@@ -63,14 +72,27 @@ class BatchSizer:
 class Grader:
     """Grades answers to problems of one or several tasks; `Problem.task` names the task."""
 
-    def __init__(self, tasks: Task | Sequence[Task], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Task | Sequence[Task],
+        limits: Limits | None = None,
+        num_answers: int | None = None,
+    ) -> None:
+        """Take tasks, limits, and how many answers will come, where that is known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         parts = [part for task in listed for part in task.parts]
         longest = max((task.seconds for task in parts), default=0.0)
         self.limits = extend_wall_limit(limits or Limits(), longest)
         self._tasks = {task.name: task for task in parts}
         self.workers = _num_workers(parts, self.limits)
-        self._pool = WorkerPool(parts, self.limits, self.workers) if self.workers else None
+        is_short = num_answers is not None and num_answers <= FEW_ANSWERS
+        if is_short:
+            self.workers = min(self.workers, 1)
+        self._pool = (
+            WorkerPool(parts, self.limits, self.workers, warm=not is_short)
+            if self.workers
+            else None
+        )
         self._numbers = count()
         self._is_grading = False
         self._queue: deque[_Job] = deque()
@@ -192,7 +214,7 @@ class Grader:
             self._exiting.add(event.slot)
 
     def _handle_death(self, event: WorkerDied) -> None:
-        """Leave the answer at fault UNSCORED and queue the rest of the batch again.
+        """Score the answer at fault and queue the rest of the batch again.
 
         If a worker died between answers, such as when it read the batch, each answer is tried
         alone to find the one at fault.
@@ -208,8 +230,11 @@ class Grader:
             at_fault = (n for n, job in in_flight.items() if job.suspicions == MAX_SUSPICIONS)
             blamed = next(at_fault, None)
         if blamed in in_flight:
-            del in_flight[blamed]
-            self._finished.append((blamed, unscored_with(event.why)))
+            problem = in_flight.pop(blamed).problem
+            score = unscored_with(event.why)
+            if event.by_answer:
+                score = blame_response(self._task_of(problem), problem, event.why)
+            self._finished.append((blamed, score))
         self._queue.extendleft(reversed(in_flight.values()))
         self.num_lost += event.slot not in self._exiting
         self._exiting.discard(event.slot)

@@ -20,11 +20,12 @@ class Limits(Config):
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Grading processes; 0 grades in this process, without limits. None takes two, or 0 where the
     tasks bound themselves."""
-    wall: float = Field(default=10.0, gt=0)
+    wall: float = Field(default=30.0, gt=0)
     """Seconds an answer may take, from the moment a worker takes it up. A task that keeps time
     itself, such as one that runs programs, always has a little more than its own time."""
     cpu: float = Field(default=10.0, gt=0, json_schema_extra=CONSTANT)
-    """Seconds of processor time an answer may take."""
+    """Seconds of processor time an answer may take: fewer than `wall`, so that a busy machine and
+    a costly answer can be told apart."""
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
     """Bytes an answer may take beyond what the worker holds when it starts."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
@@ -76,6 +77,12 @@ def address_space() -> int:
 
 def describe_timeout(limits: Limits) -> str:
     return f"grading took more than {limits.wall:g} s"
+
+
+def is_cost_of_answer(status: int) -> bool:
+    """Tell a worker that an answer used up or crashed from one that was ended from outside."""
+    crashes = (signal.SIGPROF, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE)
+    return -os.waitstatus_to_exitcode(status) in crashes
 
 
 def describe_exit(status: int, limits: Limits) -> str:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from whet.errors import DataError
 from whet.grading.limits import Limits, address_space, start_cpu_clock, stop_cpu_clock
 from whet.tasks.base import Task
-from whet.types import Json, Problem, Score, Verdict
+from whet.types import RAISED, Json, Problem, Score, Verdict
 
 FLUSH_SECONDS = 0.005
 """Scores are sent once they have cost this much, so that a kill loses little finished work."""
@@ -23,6 +23,9 @@ KILL_OFFSET = 128
 UNGRADABLE = "the problem cannot be graded: "
 """Start of the note if the problem itself cannot be graded."""
 NO_MEMORY = "grading ran out of the memory it may take"
+MAX_PART = 1e9
+"""Sums and deviations of larger score parts would not stay finite."""
+MAX_NOTE_CHARS = 10_000
 
 
 class WorkerState(StrEnum):
@@ -65,15 +68,32 @@ def unscored_with(note: str) -> Score:
 
 
 def score_safely(task: Task, problem: Problem, text: str) -> Score:
-    """Score an answer; a grader that fails gives UNSCORED and the reason, never a zero."""
+    """Score an answer, whatever the grader does; the note says what went wrong."""
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
         return unscored_with(f"{UNGRADABLE}{error}")
     except MemoryError:
-        return unscored_with(NO_MEMORY)
+        reason = NO_MEMORY
     except (Exception, SystemExit) as error:
-        return unscored_with(f"the grader raised {type(error).__name__}: {_first_line(error)}")
+        reason = f"the grader raised {type(error).__name__}: {_first_line(error)}"
+    return blame_response(task, problem, reason)
+
+
+def blame_response(task: Task, problem: Problem, reason: str) -> Score:
+    """Score a response that a grader failed on: WRONG where the grader is whet's own and can grade
+    the problem, or else a policy could learn to have no verdict. A user's task that fails is
+    UNSCORED."""
+    if type(task).__module__.partition(".")[0] != "whet":
+        return unscored_with(reason)
+    try:
+        usual = _check_score(task.score(problem, task.solve(problem, 0) or ""))
+    except (Exception, SystemExit):
+        return unscored_with(reason)
+    if usual.verdict is Verdict.UNSCORED:
+        return usual
+    parts = dict.fromkeys(usual.parts, 0.0)
+    return Score(verdict=Verdict.WRONG, parts=parts, note=f"{RAISED}{reason}")
 
 
 def run_worker(
@@ -100,7 +120,7 @@ def run_worker(
                     os._exit(0)
                 parts: dict[str, Json] = {**score.parts}
                 rows.append([number, score.verdict.value, parts, score.answer, score.note])
-                has_room = score.note != NO_MEMORY
+                has_room = not score.note.endswith(NO_MEMORY)
                 if not has_room:
                     break
             stop_cpu_clock()
@@ -136,17 +156,29 @@ def _send(channel: socket.socket, rows: list[Json], seconds: float, state: Worke
 
 
 def _check_score(score: Score) -> Score:
-    """Convert parts to plain floats, and refuse anything that is not a valid score."""
+    """Convert a score to plain values, and refuse anything that is not a valid score.
+
+    Half a surrogate pair, which no file can hold, becomes a question mark.
+    """
     if not isinstance(score, Score):
         raise TypeError(f"score gave {type(score).__name__}, not a Score")
     if not isinstance(score.answer, str | None) or not isinstance(score.note, str):
         raise TypeError("a score's answer must be text or None, and its note text")
-    parts = {str(name): float(part) for name, part in score.parts.items()}
-    return Score(verdict=Verdict(score.verdict), parts=parts, answer=score.answer, note=score.note)
+    parts = {_clean(str(name)): float(part) for name, part in score.parts.items()}
+    for name, part in parts.items():
+        if not abs(part) <= MAX_PART:
+            raise ValueError(f"the part {name!r} of a score is {part}, beyond ±{MAX_PART:g}")
+    answer = None if score.answer is None else _clean(score.answer)
+    note = _clean(score.note)[:MAX_NOTE_CHARS]
+    return Score(verdict=Verdict(score.verdict), parts=parts, answer=answer, note=note)
+
+
+def _clean(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _first_line(error: BaseException) -> str:
     try:
-        return str(error).partition("\n")[0][:200]
+        return _clean(str(error).partition("\n")[0][:200])
     except Exception:  # an exception written to hurt may raise again when it is read
         return "(no message)"

@@ -48,6 +48,8 @@ class WorkerDied:
     slot: int
     answer: int | None
     why: str
+    by_answer: bool
+    """The answer cost too much processor time or crashed it; nothing outside did."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -74,8 +76,11 @@ class _Channel:
 class WorkerPool:
     """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
 
-    def __init__(self, tasks: Sequence[Task], limits: Limits, num_workers: int) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], limits: Limits, num_workers: int, *, warm: bool = True
+    ) -> None:
         setup = {
+            "warm": warm,
             "user_files": loaded_files(map(type, tasks)),
             "limits": limits.model_dump(),
             "tasks": [_describe_task(task) for task in tasks],
@@ -191,7 +196,9 @@ class WorkerPool:
         why = message["why"]
         assert isinstance(slot, int) and isinstance(answer, int | None), "our own message"
         assert isinstance(why, str), "our own message"
-        return [*self._replace(slot), WorkerDied(slot=slot, answer=answer, why=why)]
+        by_answer = message["by_answer"] is True
+        died = WorkerDied(slot=slot, answer=answer, why=why, by_answer=by_answer)
+        return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[BatchScored | WorkerDied]:
         """Read what a dead worker has still sent, and fork another."""

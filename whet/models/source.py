@@ -32,8 +32,7 @@ class ModelSource(Config):
     """Most whole pieces in a new model's tokenizer."""
     chat_template: str | None = None
     """How messages become text: none is the model's own template, raw the text alone, think Qwen's
-    with an open thought, r1 that of R1-Distill with the thought kept; anything else is a jinja
-    file. Checkpoints keep it."""
+    with an open thought; anything else is a jinja file. Checkpoints keep it."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; None trains the weights themselves."""
 
@@ -54,9 +53,12 @@ class ModelSource(Config):
 
     def without_effect(self) -> dict[str, str]:
         if self.new is not None:
-            return {"chat_template": "a new model has a template of its own"}
+            return {"chat_template": "a model that starts from random weights has one of its own"}
         reason = "it is for a model that starts from random weights, by `new`"
-        return dict.fromkeys(("positions", "max_pieces"), reason)
+        reasons = dict.fromkeys(("positions", "max_pieces"), reason)
+        if self.chat_template is None:
+            reasons["chat_template"] = "none takes the model's own, as leaving it out does"
+        return reasons
 
 
 def torch_device() -> torch.device:

@@ -27,7 +27,7 @@ from whet.rollout.collect import siblings
 from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.metrics import TIMES
 from whet.types import Group, Json, Rollout, read_number
 

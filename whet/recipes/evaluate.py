@@ -12,7 +12,7 @@ from whet.recipes.training import ModelStageConfig
 from whet.rng import derive
 from whet.rollout.collect import collect
 from whet.store.run import RunStore
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.progress import console
 from whet.train.policy import build_policy
 from whet.types import Dtype, Split

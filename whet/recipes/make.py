@@ -9,7 +9,7 @@ from whet.data.problems import problem_file, write_problems
 from whet.recipes.training import StageConfig
 from whet.store.run import RunStore
 from whet.tasks.base import list_problems
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.progress import say
 from whet.types import SPLITS, Json, Split
 

@@ -18,7 +18,7 @@ from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.gather import GatherConfig, RolloutQueue, join_groups
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
 from whet.train.critic import CriticConfig

@@ -43,7 +43,7 @@ from whet.rollout.verification import (
     with_steps,
 )
 from whet.store.run import RunStore
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen

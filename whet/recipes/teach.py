@@ -17,7 +17,7 @@ from whet.recipes.training import StageConfig
 from whet.rng import derive
 from whet.store.run import RunStore
 from whet.tasks.base import Task, name_user_code
-from whet.tasks.registry import build_task
+from whet.tasks.task_config import build_task
 from whet.track.progress import bar, console
 from whet.types import Group, Problem, Rollout, Split, Verdict
 

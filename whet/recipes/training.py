@@ -29,7 +29,7 @@ from whet.rng import stream
 from whet.store.rollouts import read_rollouts
 from whet.store.run import RunStore
 from whet.tasks.base import Task
-from whet.tasks.registry import TaskConfig, build_task
+from whet.tasks.task_config import TaskConfig, build_task
 from whet.track.metrics import Clock, TrackConfig
 from whet.track.progress import say
 from whet.train.checkpoint import Others

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from math import cos, isfinite, pi
+from math import cos, pi
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -22,11 +22,15 @@ from whet.user_code import (
     read_settings,
 )
 
+MAX_WEIGHT = 1e9
+"""Deviations of larger rewards would not stay finite."""
+Weight = Annotated[float, Field(ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
+
 
 class Shaping(Config):
     """What every term has: a weight, and the verdicts it counts for."""
 
-    weight: float = 1.0
+    weight: Weight = 1.0
     """Multiplies the term's value."""
     when: Literal["always", "correct", "wrong", "answered"] = "always"
     """Count the term only for right answers, for others, or wherever an answer was found."""
@@ -43,11 +47,11 @@ class Shaping(Config):
 
 class Outcome(Shaping):
     kind: Literal["outcome"]
-    correct: float = 1.0
+    correct: Weight = 1.0
     """Value of a right answer."""
-    wrong: float = 0.0
+    wrong: Weight = 0.0
     """Value of a wrong answer."""
-    no_answer: float | None = None
+    no_answer: Weight | None = None
     """None treats a missing answer as a wrong one."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
@@ -62,11 +66,11 @@ class Quality(Shaping):
     """How near a solution is to the optimum: `exact`, `feasible` × the ratio, or `other`."""
 
     kind: Literal["quality"]
-    exact: float = 1.0
+    exact: Weight = 1.0
     """Value of an optimum."""
-    feasible: float = 0.5
+    feasible: Weight = 0.5
     """Multiplies the ratio to the optimum of a feasible solution."""
-    other: float = 0.0
+    other: Weight = 0.0
     """Value of anything else."""
     squared: tuple[str, ...] = ()
     """Tasks whose ratio is squared."""
@@ -107,9 +111,9 @@ class WeightedTags(Shaping):
     """NeMo RL's rule: a weight for each of two blocks that is present and closed."""
 
     kind: Literal["weighted_tags"]
-    think_weight: float = 0.25
+    think_weight: Weight = 0.25
     """Value of a closed block of thought."""
-    answer_weight: float = 0.75
+    answer_weight: Weight = 0.75
     """Value of a closed block with the answer."""
     think_tag: str = "think"
     """Name of the tag around the thought."""
@@ -172,13 +176,13 @@ class Cosine(Shaping):
     kind: Literal["cosine"]
     max_tokens: int = Field(ge=1)
     """Length from which on an answer counts as long."""
-    correct_short: float = 1.0
+    correct_short: Weight = 1.0
     """Value of a right answer of no length."""
-    correct_long: float = 0.5
+    correct_long: Weight = 0.5
     """Value of a right answer at the limit."""
-    wrong_short: float = -1.0
+    wrong_short: Weight = -1.0
     """Value of a wrong answer of no length."""
-    wrong_long: float = -0.5
+    wrong_long: Weight = -0.5
     """Value of a wrong answer at the limit."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
@@ -268,8 +272,9 @@ class UserTerm(Shaping):
         except Exception as error:  # a user's function may raise anything
             files = [str(Path(self.path.rpartition(":")[0]).resolve())]
             raise explain_exception(f"reward = {self.path!r}", error, files) from error
-        if not isinstance(number, int | float) or not isfinite(number):
-            raise ConfigError(f"{self.path} gave {number!r} for {rollout.id}, not a finite number")
+        if not isinstance(number, int | float) or not abs(number) <= MAX_WEIGHT:
+            needs = f"not a number from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
+            raise ConfigError(f"{self.path} gave {number!r} for {rollout.id}, {needs}")
         return float(number)
 
 

@@ -16,7 +16,7 @@ from whet import config
 from whet.config import Config
 from whet.config_errors import find_models, list_tags
 from whet.errors import ConfigError
-from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm
+from whet.rewards.shaping import TOKEN_KINDS, Term, UserTerm, Weight
 from whet.types import Group, Rollout, Score, Step, Verdict
 from whet.user_code import is_reference
 
@@ -31,11 +31,11 @@ class RewardSpec(Config):
     0.3
     """
 
-    weights: dict[str, float] = Field(default={"correct": 1.0})
+    weights: dict[str, Weight] = Field(default={"correct": 1.0})
     """Part name -> weight; their weighted sum is the reward before shaping."""
     terms: list[Term] = Field(default=[])
     """Shaping terms, each with its own weight and parameters."""
-    step_weight: float | None = None
+    step_weight: Weight | None = None
     """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
     None leaves them."""
 

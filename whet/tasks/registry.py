@@ -1,21 +1,12 @@
-"""Tasks by name: one line registers a task, and its constructor tells its settings.
-
-A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
-Several tasks at once are a mix:
-`task = { name = "mix", tasks = ["math", { name = "zebra", count = 50 }] }`.
-"""
+"""Tasks by name: one line registers a task, and its constructor tells its settings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 
-from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
-
-from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.tasks.base import StepNote, Task, list_problems, settings_class
-from whet.tasks.user_task import UserTaskConfig, load_user_task
+from whet.tasks.user_task import load_user_task
 from whet.types import Problem, Score, Split
 from whet.user_code import is_reference
 
@@ -53,76 +44,27 @@ TASKS = {
 """The tasks of the package: name -> module and class."""
 
 
-def _load(entry: str) -> type[Task]:
+def load_class(entry: str) -> type[Task]:
+    """Load a class of the table, given as its module and name."""
     module, _, name = entry.partition(":")
     kind: type[Task] = getattr(import_module(module), name)
     return kind
 
 
-_CLASSES = {settings_class(kind): kind for kind in map(_load, TASKS.values())}
-
-if TYPE_CHECKING:
-    PartConfig: TypeAlias = Config
-else:
-    PartConfig = Union[*_CLASSES, UserTaskConfig]
-
-
-def _expand_name(given: object) -> object:
-    """Let a bare name stand for a task with its defaults, and a file and class for a user's own."""
-    table = {"name": given} if isinstance(given, str) else given
-    if isinstance(table, dict) and is_reference(str(table.get("name"))):
-        return {**table, "name": "own", "path": table["name"]}
-    return table
-
-
-class MixConfig(Config):
-    name: Literal["mix"]
-    tasks: list[
-        Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_expand_name)]
-    ] = Field(min_length=1)
-    """The tasks of the mix, each a name or a table, none of them twice."""
-
-    @field_validator("tasks")
-    @classmethod
-    def _differ(cls, tasks: list[PartConfig]) -> list[PartConfig]:
-        names = [
-            task.path if isinstance(task, UserTaskConfig) else str(dict(task)["name"])
-            for task in tasks
-        ]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"{twice} is in the mix twice")
-        return tasks
-
-
-if TYPE_CHECKING:
-    TaskConfig: TypeAlias = Config
-else:
-    TaskConfig = Annotated[
-        PartConfig | MixConfig, Field(discriminator="name"), BeforeValidator(_expand_name)
-    ]
-
-
-def build_task(cfg: TaskConfig) -> Task:
-    """Make the task that the settings name."""
-    if isinstance(cfg, MixConfig):
-        return Mix([build_task(part) for part in cfg.tasks])
-    if isinstance(cfg, UserTaskConfig):
-        return load_user_task(cfg.path, cfg.settings)
-    make: Callable[..., Task] = _CLASSES[type(cfg)]
-    return make(cfg)
-
-
 def make_task(name: str) -> Task:
-    """Make a task with its default settings by its name, or by a user's file and class."""
-    if name not in TASKS and not is_reference(name):
+    """Make a task with its default settings by its name, or by a user's file and class.
+
+    Only the task's own module is loaded.
+    """
+    if is_reference(name):
+        return load_user_task(name)
+    if name not in TASKS:
         raise ConfigError(f"there is no task {name!r}; known are {', '.join(TASKS)}")
-    return build_task(read_task_config(name))
-
-
-def read_task_config(given: object) -> TaskConfig:
-    """Read a task's settings from a table, or from its bare name."""
-    cfg: TaskConfig = TypeAdapter(TaskConfig).validate_python(given)
-    return cfg
+    kind = load_class(TASKS[name])
+    settings = settings_class(kind)
+    assert settings is not None, "every shipped task has settings"
+    make: Callable[..., Task] = kind
+    return make(settings.model_validate({"name": name}))
 
 
 class Mix(Task):

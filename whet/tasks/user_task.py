@@ -51,10 +51,15 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
             f"the task {path} should be made without arguments, or of `config` alone, annotated "
             f"with a class of settings: {error}"
         ) from error
+    except Exception as error:  # code of a user's own
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"the task {path} cannot be made: {reason}") from error
     if missing := [part for part in ("name", "problems", "score", "solve") if not _has(kind, part)]:
         raise ConfigError(
             f"the task {path} lacks {', '.join(missing)}; whet/tasks/base.py describes each"
         )
+    if not isinstance(task.name, str) or not task.name:
+        raise ConfigError(f"the task {path} should have a text as its name, not {task.name!r}")
     return task
 
 

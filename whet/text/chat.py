@@ -1,36 +1,22 @@
-"""Messages to tokens and back, by a model's own chat template.
+"""Messages to tokens and back, by a model's own chat template."""
 
-Templates are jinja2 programs by strangers. They are rendered as transformers renders them, in a
-sandbox that keeps them from reaching anything and from running or growing without bound.
-"""
-
-import functools
-import json
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import NoReturn, TypeVar
 
 import numpy as np
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
 
 from whet.errors import DataError
+from whet.text.chat_template import Template
 from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Tokens
 
 TEMPLATES: Mapping[str, str] = {
     "raw": (
-        "{{ bos_token }}{% for message in messages %}"
-        "{% if not loop.first and message.role != 'assistant' %}{{ '\\n' }}{% endif %}"
-        "{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}"
-        "{% endfor %}"
+        "{{ bos_token }}{% for message in messages %}{{ message.content }}"
+        "{% if message.role == 'assistant' %}{{ eos_token }}"
+        "{% elif message.role == 'system' %}{{ '\\n\\n' }}{% endif %}{% endfor %}"
     ),
     "think": (
         "{% if messages[0].role != 'system' %}"
@@ -41,39 +27,12 @@ TEMPLATES: Mapping[str, str] = {
         "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
         "{{ '<think>' }}{% endif %}"
     ),
-    "r1": (
-        "{{ bos_token }}{% for message in messages %}"
-        "{% if message.role == 'assistant' %}"
-        "{% set text = message.content %}"
-        "{% if text.startswith('<think>') %}{% set text = text[7:].lstrip('\\n') %}{% endif %}"
-        "{{ '<｜Assistant｜><think>\\n' + text + eos_token }}"
-        "{% else %}"
-        "{{ ('<｜User｜>' if message.role == 'user' else '') + message.content }}"
-        "{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<｜Assistant｜><think>\\n' }}{% endif %}"
-    ),
 }
 """Chat templates by name. raw is the text alone, for base models and prompts that are ready. think
-is Qwen's, and opens the thought (Reasoning360). r1 is that of DeepSeek-R1-Distill, which by itself
-drops the thought of an answer and cannot be trained on."""
+is Qwen's, and opens the thought (Reasoning360)."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
-MAX_STEPS = 50_000
-"""Loop rounds and macro calls of one rendering; a thousand messages take a few thousand."""
-MAX_SECONDS = 10.0
-MAX_SIZE = 20_000_000
-"""Characters or items of any one value."""
-Value = TypeVar("Value")
-FAILURES = (
-    TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_OPEN_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>(\s*)\Z")
 
 
 class ChatFormat:
@@ -86,14 +45,15 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.chat_template is None:
             raise DataError(
-                "the tokenizer has no chat template; set model.chat_template, such as raw for a "
-                "base model, or write chat_template.jinja in the model folder"
+                "the tokenizer has no chat template; set model.chat_template to a jinja file, "
+                'or to "raw" for prompts without turns, as base models read them'
             )
         self.tokenizer = tokenizer
         self._template = Template(tokenizer.chat_template)
         longest_first = sorted(tokenizer.special_texts, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(text) for text in longest_first) or "(?!)")
-        self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._end_of_turn()
+        self._turn_ends = self._find_turn_end()
+        self.stop_tokens: frozenset[int] = tokenizer.eos_tokens | self._turn_ends
         if not self.stop_tokens:
             raise DataError(
                 "the model has no stop token: "
@@ -121,7 +81,9 @@ class ChatFormat:
         """Encode a whole conversation for SFT, with a mask of its last message and stop token.
 
         The tokens begin with exactly what `prompt` returns for the messages before it. What the
-        template adds to the response, such as an empty thought, is part of the response.
+        template adds to the response, such as an empty thought, is part of the response. Where the
+        template would drop part of it, as R1's drops thoughts, or rewrites the prompt once it is
+        answered, the response follows the prompt word by word, as a model would sample it.
         """
         if not messages or messages[-1].role != "assistant":
             raise DataError("a conversation to learn from must end with an assistant message")
@@ -129,18 +91,13 @@ class ChatFormat:
         fenced = self._fence_specials(messages, fence)
         before = self.render(fenced[:-1], True, **kwargs)
         whole = self.render(fenced, False, **kwargs)
-        if not whole.startswith(before):
-            raise DataError(
-                "the chat template rewrites the prompt once it is answered: "
-                + _first_difference(before, whole)
-            )
-        response = whole[len(before) :]
-        content = _remove_space(fenced[-1].content)
+        response = whole.removeprefix(before)
         # The opening of the turn may already hold the start of the content, such as <think>.
-        if content not in _remove_space(before)[-len(content) :] + _remove_space(response):
-            raise DataError(
-                f"the chat template drops part of the response {messages[-1].content[:80]!r}"
-            )
+        content = _remove_space(fenced[-1].content)
+        start = _remove_space(before)[-len(content) :]
+        if not whole.startswith(before) or content not in start + _remove_space(response):
+            opening, rest = _continue_turn(before, messages[-1])
+            response = opening + self._fence_specials([rest], fence)[0].content
         prompt = self._encode(before, fence)
         answer = self._cut_at_stop(self._encode(response, fence))
         is_response = np.repeat([False, True], [len(prompt), len(answer)])
@@ -158,7 +115,7 @@ class ChatFormat:
         is_stopped = len(tokens) > 0 and int(tokens[-1]) in self.stop_tokens
         return tokens[:-1] if is_stopped else tokens
 
-    def _end_of_turn(self) -> frozenset[int]:
+    def _find_turn_end(self) -> frozenset[int]:
         """Find the special token that the template writes after an assistant's content, if any."""
         turns = (Message(role="user", content="?"), Message(role="assistant", content=PROBE))
         try:
@@ -175,8 +132,8 @@ class ChatFormat:
             return tokens[: stops[0] + 1]
         # A template that leaves the turn open, as GLM's does, ends it with the next role; an answer
         # has to end itself.
-        last = self.tokenizer.eos if self.tokenizer.eos is not None else min(self.stop_tokens)
-        return np.append(tokens, np.int32(last))
+        eos = self.stop_tokens if self.tokenizer.eos is None else [self.tokenizer.eos]
+        return np.append(tokens, np.int32(min(self._turn_ends or eos)))
 
     def _choose_fence(self, messages: Sequence[Message]) -> str:
         """Choose two unused characters to fence special tokens in; "" if no message has any."""
@@ -213,165 +170,15 @@ def _remove_space(text: str) -> str:
     return "".join(text.split())
 
 
-def _first_difference(before: str, after: str) -> str:
-    pairs = enumerate(zip(before, after, strict=False))
-    start = next((index for index, (old, new) in pairs if old != new), len(after))
-    return f"{before[start : start + 40]!r} becomes {after[start : start + 40]!r}"
+def _continue_turn(before: str, message: Message) -> tuple[str, Message]:
+    """Write a message after the opening of its turn, where a thought may be open already.
 
-
-class Template:
-    """A compiled chat template, with the variables of transformers: messages, bos_token, ..."""
-
-    def __init__(self, source: str) -> None:
-        self._sandbox = _Sandbox()
-        try:
-            self._compiled = self._sandbox.from_string(source)
-        except (*FAILURES, SyntaxError) as error:
-            raise DataError(f"the chat template does not compile: {_first_line(error)}") from error
-
-    def render(self, variables: Mapping[str, Json]) -> str:
-        """Fill in the template; whatever goes wrong inside it becomes one sentence."""
-        self._sandbox.start()
-        try:
-            return self._compiled.render(variables)
-        except FAILURES as error:
-            raise DataError(
-                f"the chat template refuses these messages: {_first_line(error)}"
-            ) from error
-
-
-class _Generation(Extension):
-    """Accept {% generation %} around what the assistant wrote; here it only opens a scope."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Transformers' environment with counted loop rounds and macro calls, and bounded values."""
-
-    intercepted_binops = frozenset(("*", "**", "+", "%"))
-
-    def __init__(self) -> None:
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-        )
-        self.filters = {name: _bound(action) for name, action in self.filters.items()}
-        self.filters["tojson"] = _tojson
-        self.globals |= {"raise_exception": _raise, "strftime_now": _now}
-        del self.globals["lipsum"]
-        self.start()
-
-    def start(self) -> None:
-        self.steps = 0
-        self.deadline = time.monotonic() + MAX_SECONDS
-
-    def step(self) -> None:
-        self.steps += 1
-        if self.steps > MAX_STEPS or time.monotonic() > self.deadline:
-            raise TemplateError(
-                f"it does not end within {MAX_STEPS:,} loop rounds and {MAX_SECONDS:.0f} s"
-            )
-
-    def join(self, *parts: object) -> str:
-        return _check_size("".join(str(part) for part in parts))
-
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        """Make every loop round and macro call a step, and every ~ check the size of its result."""
-        tree = super()._parse(source, name, filename)
-        for block in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
-            call = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
-            assert isinstance(block, nodes.For | nodes.Macro | nodes.CallBlock), "as searched for"
-            statement = nodes.ExprStmt(call, lineno=block.lineno)
-            statement.set_environment(self)
-            block.body.insert(0, statement)
-        for join in tree.find_all(nodes.Concat):
-            call = nodes.Call(
-                nodes.EnvironmentAttribute("join"), join.nodes, [], None, None, lineno=join.lineno
-            )
-            call.set_environment(self)
-            join.nodes = [call]
-        return tree
-
-    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        for value, times in ((left, right), (right, left)):
-            if operator == "*" and isinstance(times, int) and isinstance(value, str | list | tuple):
-                _refuse(len(value) * times > MAX_SIZE)
-        if operator == "**":
-            is_small = isinstance(right, int | float) and abs(right) <= 64
-            _refuse(not is_small or _number_above(left, MAX_SIZE))
-        if operator == "%" and isinstance(left, str):
-            _refuse_wide(left)
-        return _check_size(super().call_binop(context, operator, left, right))
-
-    def wrap_str_format(self, value: object) -> Callable[..., str] | None:
-        """Check a format string before jinja2's own wrapper hides which string it belongs to."""
-        wrapper = super().wrap_str_format(value)
-        if wrapper is not None:
-            _refuse_wide(getattr(value, "__self__", ""))
-        return wrapper
-
-    def call(
-        self, context: Context, called: Callable[..., object], /, *args: object, **kwargs: object
-    ) -> object:
-        _refuse(any(_number_above(value, MAX_SIZE) for value in (*args, *kwargs.values())))
-        return _check_size(super().call(context, called, *args, **kwargs))
-
-
-def _bound(action: Callable[..., object]) -> Callable[..., object]:
-    """Keep a filter below the largest size: check its numbers beforehand, its result afterwards."""
-
-    @functools.wraps(action)
-    def apply(*args: object, **kwargs: object) -> object:
-        _refuse(any(_number_above(value, MAX_SIZE) for value in (*args[1:], *kwargs.values())))
-        return _check_size(action(*args, **kwargs))
-
-    return apply
-
-
-def _check_size(value: Value) -> Value:
-    _refuse(isinstance(value, str | list | tuple) and len(value) > MAX_SIZE)
-    return value
-
-
-def _refuse(is_too_large: bool) -> None:
-    if is_too_large:
-        raise TemplateError(f"it makes a value of more than {MAX_SIZE:,} characters or items")
-
-
-def _refuse_wide(pattern: str) -> None:
-    """Refuse format strings that could pad: a width of seven digits, or one from an argument."""
-    _refuse(re.search(r"[0-9]{7}|%[-+ #0]*\*|:[^{}]*\{", pattern) is not None)
-
-
-def _number_above(value: object, limit: int) -> bool:
-    return isinstance(value, int | float) and abs(value) > limit
-
-
-def _raise(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
-
-
-def _tojson(
-    value: Json,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Write JSON for a model to read: unlike in jinja2's own filter, no HTML escapes."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).partition("\n")[0][:300]
+    Returns what closes the thought where the message has none, and the rest of the message.
+    """
+    opened = _OPEN_THOUGHT.search(before)
+    if opened is None:
+        return "", message
+    if f"</{opened[1]}>" not in message.content:
+        return f"\n</{opened[1]}>\n\n", message
+    start = re.match(rf"\s*<{opened[1]}>{opened[2]}|\s*<{opened[1]}>", message.content)
+    return "", replace(message, content=message.content[start.end() if start else 0 :])

@@ -128,7 +128,11 @@ class Tokenizer:
         return int(index)
 
     def encode(self, text: str, *, special: bool = False) -> Tokens:
-        """Turn text into tokens; special tokens written in it count as such only with `special`."""
+        """Turn text into tokens; special tokens written in it count as such only with `special`.
+
+        Half a surrogate pair, which is no character, becomes a question mark.
+        """
+        text = text.encode("utf-8", "replace").decode()
         with self._lock:
             self._core.encode_special_tokens = not special
             encodings = self._core.encode_batch_fast([text], add_special_tokens=False)

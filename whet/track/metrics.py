@@ -22,6 +22,7 @@ from rich.text import Text
 from whet.config import Config
 from whet.errors import ConfigError
 from whet.types import (
+    RAISED,
     Finish,
     Group,
     Metrics,
@@ -155,6 +156,7 @@ def rollup(groups: Sequence[Group]) -> dict[str, float]:
         "reward/mean": fmean(rewards) if rewards else 0.0,
         "reward/deviation": pstdev(rewards) if rewards else 0.0,
         "score/unscored": float(len(rollouts) - len(graded)),
+        "score/raised": float(sum(score.note.startswith(RAISED) for score in graded)),
         "length/mean": fmean(len(r.completion.tokens) for r in rollouts),
         "length/unfinished": fmean(r.completion.finish == Finish.LENGTH for r in rollouts),
         "groups/equal": fmean(are_equal(rewards_of(group)) for group in groups),
@@ -364,11 +366,8 @@ def _cells(rollout: Rollout) -> list[str]:
 
 
 def _markdown(rollouts: Sequence[Rollout]) -> str:
-    rows = [
-        list(ANSWER_COLUMNS),
-        ["---"] * len(ANSWER_COLUMNS),
-        *(_cells(rollout) for rollout in rollouts),
-    ]
+    rule = ["---"] * len(ANSWER_COLUMNS)
+    rows = [list(ANSWER_COLUMNS), rule, *map(_cells, rollouts)]
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
 

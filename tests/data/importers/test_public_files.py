@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-from whet.data.sources import read_source
 
 from whet.data.importers import FORMATS
 from whet.data.importers.base import ParsedRow
 from whet.data.importers.graphs import kind_in
+from whet.data.row_files import iterate_rows
 from whet.tasks.registry import make_task
 from whet.types import Json, Verdict
 
@@ -200,7 +200,7 @@ RESULT = (
 def test_result_files_of_llm4game24_are_hands_with_answers(tmp_path: Path) -> None:
     file = tmp_path / "short.json"
     file.write_text(json.dumps([RESULT, RESULT]))
-    parsed, again = (parse("game24_results", row.fields) for row in read_source(file))
+    parsed, again = (parse("game24_results", row.fields) for row in iterate_rows(file))
     assert again == parsed
 
     assert parsed.prompt[0].content == "13 2 2 2"

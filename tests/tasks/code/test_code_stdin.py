@@ -1,4 +1,7 @@
+import os
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from code_rows import make, read
@@ -8,6 +11,7 @@ from whet.grading.worker import score_safely
 from whet.tasks.code.code_stdin import (
     CodeStdin,
     CodeStdinConfig,
+    _open_input,
     policies,
     same_output,
     unsupported_reason,
@@ -195,3 +199,15 @@ def test_a_response_without_a_program_has_no_answer() -> None:
     assert (
         CodeStdin(CodeStdinConfig(whitespace="tokens")).score(SUM, "").verdict == Verdict.NO_ANSWER
     )
+
+
+def test_an_input_has_no_name_that_a_killed_grader_could_leave_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    with _open_input("5 é\n") as file:
+        assert list(tmp_path.iterdir()) == []
+        assert file.read() == "5 é\n".encode()
+        with pytest.raises(OSError):
+            os.write(file.fileno(), b"8")

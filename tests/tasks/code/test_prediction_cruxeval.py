@@ -147,7 +147,8 @@ def test_a_function_that_does_not_end_on_an_input_is_wrong() -> None:
 
     score = task.score(loop, "f(5)")
 
-    assert (score.verdict, score.note) == (Verdict.WRONG, "not done after 1 s")
+    assert score.verdict == Verdict.WRONG
+    assert "not done after" in score.note
 
 
 def test_rows_that_cannot_be_graded_are_refused() -> None:

@@ -9,6 +9,40 @@ def test_blocks_are_those_of_python_or_of_no_language_that_are_closed() -> None:
     assert blocks(text) == [("python", "x = 1"), ("", "z"), ("py", "w")]
 
 
+CODE = "def f(x):\n    if x:\n        return 1\n\n    return 2"
+
+
+def indented(text: str, space: str) -> str:
+    return "\n".join(space + line if line else line for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        indented(f"```python\n{CODE}\n```", "    "),
+        indented(f"```python\n{CODE}\n```", "\t"),
+        f"1. So:\n\n{indented(fence(CODE), '   ')}\n2. Done.",
+        f"- ```python\n{indented(CODE, '  ')}\n  ```",
+        f"2) ~~~py\n{indented(CODE, '   ')}\n   ~~~",
+        f"```python\n{CODE}\n  ```",
+        f"````python\n{CODE}\n````",
+        f"```python\n{CODE}\n`````",
+        f"```python title=solution.py\n{CODE}\n```",
+        f"``` {{.python}}\n{CODE}\n```",
+        f"Call ```f(x)``` so:\n```Python\n{CODE}\n```",
+        f"```f(x)```\n```python\n{CODE}\n```",
+    ],
+)
+def test_a_block_is_read_wherever_markdown_allows_it(text: str) -> None:
+    assert last_program(text) == CODE
+    assert last_definition(text, "f") == CODE
+
+
+def test_a_longer_fence_holds_shorter_ones_and_other_languages_stay_out() -> None:
+    assert last_program("````python\nx = 1\n```\ny = 2\n````") == "x = 1\n```\ny = 2"
+    assert last_program("```{.c}\nint x;\n```") is None
+
+
 def test_reasoning_is_not_read() -> None:
     draft, final = fence("draft"), fence("final")
 

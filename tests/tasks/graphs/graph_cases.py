@@ -1,6 +1,6 @@
 """Tasks by name, problems by hand, and small graphs whose optima one can see."""
 
-from whet.tasks.registry import build_task, read_task_config
+from whet.tasks.task_config import build_task, read_task_config
 from whet.types import Message, Problem
 
 NP_HARD = ("tsp", "ged", "mcp", "mis", "mvc", "mcs")

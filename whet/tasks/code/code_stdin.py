@@ -16,7 +16,7 @@ import time
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from whet.tasks.base import data_error
 from whet.tasks.code import program
@@ -60,15 +60,17 @@ class CodeStdin(CodeTask):
     def _run_cases(self, problem: Problem, cases: list[tuple[str, str]], source: str) -> str:
         limits = self.config.limits
         tolerance = problem.payload.get("tolerance")
-        deadline = time.monotonic() + limits.seconds
+        deadline = time.monotonic() + limits.wall
+        cpu_seconds = 0.0
         for number, (stdin, wanted) in enumerate(cases, 1):
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(stdin.encode("utf-8", "replace"))
-                file.flush()
-                with Path(file.name).open("rb") as read_only:
-                    result = run_script(source, read_only, limits, deadline, self.config.sandbox)
+            with _open_input(stdin) as file:
+                result = run_script(source, file, limits, deadline, self.config.sandbox)
             if result.fault:
                 raise WrongError(f"case {number}: {result.fault}")
+            cpu_seconds += result.cpu_seconds
+            if cpu_seconds > limits.seconds:
+                late = f"not done after {limits.seconds:g} s of processor time"
+                raise WrongError(f"case {number}: {late}")
             is_same = same_output(
                 result.output.decode("utf-8", "replace"),
                 wanted,
@@ -79,6 +81,14 @@ class CodeStdin(CodeTask):
             if not is_same:
                 raise WrongError(f"case {number}: wrong output")
         return f"{len(cases)} cases pass"
+
+
+def _open_input(text: str) -> IO[bytes]:
+    """Open a file without a name, so that none stays behind, for reading only."""
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode("utf-8", "replace"))
+        file.flush()
+        return Path(f"/proc/self/fd/{file.fileno()}").open("rb")
 
 
 def same_output(

@@ -1,8 +1,9 @@
 """What tasks that run programs share: settings, and calls of a program in its sandbox."""
 
+import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from whet.tasks.code.sandbox import (
     Process,
     ProgramLimits,
     choose_mode,
+    describe_fault,
     open_process,
 )
 from whet.types import Problem, Score, Verdict
@@ -30,7 +32,9 @@ class CodeConfig(Config):
     """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed,
     or "bubblewrap" alone. "none" runs them unprotected, with the rights of the grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Wall time for one response, all its tests together; a program not done by then is wrong."""
+    """Processor time for one response, all its tests together. By the clock, three times as much to
+    load and again for all calls. A program not done by then is wrong; its tests have a clock of
+    their own."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -47,7 +51,7 @@ class CodeTask(FileTask):
 
     @property
     def seconds(self) -> float:
-        return self.config.seconds
+        return 3 * self.config.limits.wall  # to load, to be called, and for the tests
 
     def warm(self) -> None:
         """Refuse, in one sentence, to run on a machine that does not allow the sandbox."""
@@ -60,6 +64,22 @@ class CodeTask(FileTask):
 
 class WrongError(Exception):
     """The response is wrong; the text says why."""
+
+
+class Allowance:
+    """Time by the clock that a process may take, counted only while it is waited for."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    @contextlib.contextmanager
+    def spend(self) -> Iterator[float]:
+        """Count from here to the end of the block, which gets a deadline."""
+        began = time.monotonic()
+        try:
+            yield began + self._left
+        finally:
+            self._left -= time.monotonic() - began
 
 
 def score_run(run: Callable[[], str], answer: str) -> Score:
@@ -99,11 +119,10 @@ def check_call(
     """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
     data = plain.encode(args)
     limits = config.limits
-    deadline = time.monotonic() + limits.seconds
     with open_process(config.sandbox, "program", limits) as model:
-        load_program(model, {"setup": "", **job}, deadline, limits)
+        load_program(model, {"setup": "", **job}, limits)
         message = b"C" + json.dumps({"call": [""], "data": data}).encode()
-        reply = ask_program(model, message, deadline, limits)
+        reply = ask_program(model, message, Allowance(limits.wall), limits)
     try:
         value = plain.decode(json.loads(reply)["value"])
     except (ValueError, TypeError, KeyError, RecursionError, plain.NotPlainError):
@@ -113,24 +132,31 @@ def check_call(
     return "gives the output"
 
 
-def load_program(
-    model: Process, job: dict[str, str], deadline: float, limits: ProgramLimits
-) -> None:
-    """Give a program to its process; one that does not load is wrong."""
-    reply = ask_program(model, json.dumps({"kind": "function", **job}).encode(), deadline, limits)
+def load_program(model: Process, job: dict[str, str], limits: ProgramLimits) -> None:
+    """Give a program to its process; one that does not load is wrong.
+
+    Loading has a clock of its own, apart from that of the calls.
+    """
+    message = json.dumps({"kind": "function", **job}).encode()
+    reply = ask_program(model, message, Allowance(limits.wall), limits)
     if reply[:1] != b"R":
         fault = reply[1:].decode("utf-8", "replace")[:300]
         raise WrongError(fault or "the program does not load")
 
 
-def ask_program(model: Process, message: bytes, deadline: float, limits: ProgramLimits) -> bytes:
+def ask_program(
+    model: Process, message: bytes, allowance: Allowance, limits: ProgramLimits
+) -> bytes:
     """Send a message to a program's process and wait for the answer; without one it is wrong."""
     try:
-        model.send(message, deadline)
-        return model.receive(deadline)
+        with allowance.spend() as deadline:
+            model.send(message, deadline)
+            return model.receive(deadline)
     except frames.LateError:
-        raise WrongError(f"not done after {limits.seconds:g} s") from None
+        raise WrongError(describe_fault(model, None, limits)) from None
     except frames.ClosedError as error:
         status = model.status(time.monotonic() + 0.2)
-        ended = f"the program's process ended with status {status}"
-        raise WrongError(str(error) if status is None else ended) from None
+        if status is None:
+            raise WrongError(str(error)) from None
+        fault = describe_fault(model, status, limits)
+        raise WrongError(f"the program's process: {fault}") from None

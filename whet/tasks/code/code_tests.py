@@ -25,6 +25,7 @@ from typing import Literal
 from whet.tasks.base import data_error
 from whet.tasks.code import frames, program, tests_text
 from whet.tasks.code.code_task import (
+    Allowance,
     CodeConfig,
     CodeTask,
     WrongError,
@@ -123,28 +124,35 @@ def _score_tests(config: CodeConfig, tests: Tests, source: str | None) -> Score:
 def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
     """Run tests against a program; all but an answer in time, as plain data, is a failure."""
     limits = config.limits
-    deadline = time.monotonic() + limits.seconds
     with (
         open_process(config.sandbox, "program", limits) as model,
         open_process(config.sandbox, "referee", limits) as referee,
     ):
         job = {"setup": tests.setup, "program": source, "entry": tests.entry}
-        load_program(model, job, deadline, limits)
-        return _relay(model, referee, tests, deadline, limits)
+        load_program(model, job, limits)
+        return _relay(model, referee, tests, limits)
 
 
-def _relay(
-    model: Process, referee: Process, tests: Tests, deadline: float, limits: ProgramLimits
-) -> str:
-    """Pass the calls of the tests to the program and its answers back, until there is a verdict."""
+def _relay(model: Process, referee: Process, tests: Tests, limits: ProgramLimits) -> str:
+    """Pass the calls of the tests to the program and its answers back, until there is a verdict.
+
+    The tests have time of their own: a program that uses up its time leaves them theirs.
+    """
     num_calls = 0
+    allowance = Allowance(limits.wall)
+    tests_allowance = Allowance(limits.wall)
+    reply = json.dumps(asdict(tests)).encode()
     try:
-        referee.send(json.dumps(asdict(tests)).encode(), deadline)
-        while (message := referee.receive(deadline))[:1] == b"C":
+        while True:
+            with tests_allowance.spend() as deadline:
+                referee.send(reply, deadline)
+                message = referee.receive(deadline)
+            if message[:1] != b"C":
+                break
             num_calls += 1
-            referee.send(ask_program(model, message, deadline, limits), deadline)
+            reply = ask_program(model, message, allowance, limits)
     except (frames.LateError, frames.ClosedError) as error:
-        fault = f"the tests are not done after {limits.seconds:g} s"
+        fault = f"the tests are not done after {limits.wall:g} s"
         if isinstance(error, frames.ClosedError):
             referee.status(time.monotonic() + 1)
             fault = "the tests' process is gone"

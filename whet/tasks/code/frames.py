@@ -1,10 +1,13 @@
-"""Messages on a socket: four bytes of length, then the message, with an optional deadline."""
+"""Messages over two pipes: four bytes of length, then the message, with an optional deadline.
 
-import contextlib
-import socket
+Pipes and not a socket: a socket belongs to the network namespace it was made in, so a program that
+held one could ask it about the host's interfaces.
+"""
+
+import os
+import select
 import struct
 import time
-from collections.abc import Iterator
 
 MAX_BYTES = 1 << 24
 
@@ -17,39 +20,59 @@ class LateError(Exception):
     """The deadline has passed."""
 
 
-def send(sock: socket.socket, message: bytes, deadline: float | None = None) -> None:
-    if len(message) > MAX_BYTES:
-        raise ClosedError(f"a message of more than {MAX_BYTES} bytes")
-    with _until(deadline, sock):
-        sock.sendall(struct.pack("<I", len(message)) + message)
+class Channel:
+    """Read messages from one file and write them to another."""
+
+    def __init__(self, reader: int, writer: int) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, message: bytes, deadline: float | None = None) -> None:
+        if len(message) > MAX_BYTES:
+            raise ClosedError(f"a message of more than {MAX_BYTES} bytes")
+        rest = memoryview(struct.pack("<I", len(message)) + message)
+        while rest:
+            _wait(self._writer, select.POLLOUT, deadline)
+            try:
+                rest = rest[os.write(self._writer, rest[: 1 << 16]) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise ClosedError("the other side is gone") from error
+
+    def receive(self, deadline: float | None = None) -> bytes:
+        (length,) = struct.unpack("<I", self._read(4, deadline))
+        if length > MAX_BYTES:
+            raise ClosedError(f"a message of more than {MAX_BYTES} bytes")
+        return self._read(length, deadline)
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _read(self, length: int, deadline: float | None) -> bytes:
+        parts: list[bytes] = []
+        while length:
+            _wait(self._reader, select.POLLIN, deadline)
+            part = os.read(self._reader, min(length, 1 << 18))
+            if not part:
+                raise ClosedError("the other side is gone")
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
 
 
-def receive(sock: socket.socket, deadline: float | None = None) -> bytes:
-    (length,) = struct.unpack("<I", _read(sock, 4, deadline))
-    if length > MAX_BYTES:
-        raise ClosedError(f"a message of more than {MAX_BYTES} bytes")
-    return _read(sock, length, deadline)
+def open_pair() -> tuple[Channel, tuple[int, int]]:
+    """Make a channel that never blocks, and the two files that the other side reads and writes."""
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    os.set_blocking(ours_out, False)
+    return Channel(ours_in, ours_out), (theirs_in, theirs_out)
 
 
-def _read(sock: socket.socket, length: int, deadline: float | None) -> bytes:
-    parts: list[bytes] = []
-    while length:
-        with _until(deadline, sock):
-            part = sock.recv(min(length, 1 << 18))
-        if not part:
-            raise ClosedError("the other side is gone")
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
-@contextlib.contextmanager
-def _until(deadline: float | None, sock: socket.socket) -> Iterator[None]:
-    """Let a call of the socket wait until the deadline, and name what ends it."""
-    sock.settimeout(None if deadline is None else max(0.0, deadline - time.monotonic()))
-    try:
-        yield
-    except (TimeoutError, BlockingIOError) as error:
-        raise LateError("out of time") from error
-    except OSError as error:
-        raise ClosedError("the other side is gone") from error
+def _wait(fd: int, event: int, deadline: float | None) -> None:
+    poll = select.poll()
+    poll.register(fd, event)
+    seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+    if not poll.poll(None if seconds is None else seconds * 1000):
+        raise LateError("out of time")

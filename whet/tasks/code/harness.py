@@ -1,14 +1,13 @@
 """The model's side of a sandbox: runs the program, and answers calls with plain data.
 
 Nothing it says is believed. A program owns this process: it can patch this file's functions, write
-to the socket, or exit. All it can reach that way is its own answers, which the referee compares in
+to its pipes, or exit. All it can reach that way is its own answers, which the referee compares in
 another process that never runs model code.
 """
 
 import json
 import random
 import re
-import socket
 import sys
 from types import ModuleType
 
@@ -17,9 +16,9 @@ from whet.tasks.code import frames, plain
 _PART = re.compile(r"(\w+)(\(\))?")
 
 
-def run(channel: socket.socket) -> None:
+def run(channel: frames.Channel) -> None:
     """Read the job and do it: a script on files, or functions to be called."""
-    job = json.loads(frames.receive(channel))
+    job = json.loads(channel.receive())
     random.seed(0)
     if job["kind"] == "script":
         _run_script(channel, job["program"])
@@ -27,34 +26,34 @@ def run(channel: socket.socket) -> None:
         _serve_functions(channel, job)
 
 
-def _run_script(channel: socket.socket, program: str) -> None:
+def _run_script(channel: frames.Channel, program: str) -> None:
     module = _module("__main__")
     try:
         exec(compile(program, "solution.py", "exec"), vars(module))  # noqa: S102  # in the sandbox
     except SystemExit:
         raise
     except BaseException as error:
-        frames.send(channel, describe(error).encode())
+        channel.send(describe(error).encode())
         raise SystemExit(1) from None
 
 
-def _serve_functions(channel: socket.socket, job: dict[str, str]) -> None:
+def _serve_functions(channel: frames.Channel, job: dict[str, str]) -> None:
     module = _module("solution")
     try:
         exec(compile(job["setup"], "setup.py", "exec"), vars(module))  # noqa: S102
         names = list(own_classes(module))
         exec(compile(job["program"], "solution.py", "exec"), vars(module))  # noqa: S102
     except BaseException as error:
-        frames.send(channel, b"F" + describe(error).encode())
+        channel.send(b"F" + describe(error).encode())
         return
-    frames.send(channel, b"R")
+    channel.send(b"R")
     server = CallServer(module, names, job["entry"])
     while True:
         try:
-            message = frames.receive(channel)
+            message = channel.receive()
         except frames.ClosedError:
             return
-        frames.send(channel, json.dumps(server.answer(json.loads(message[1:]))).encode())
+        channel.send(json.dumps(server.answer(json.loads(message[1:]))).encode())
 
 
 def _module(name: str) -> ModuleType:

@@ -74,10 +74,11 @@ _REFUSED_CALLS = """
     add_key:248:217 request_key:249:218 keyctl:250:219 init_module:175:105 finit_module:313:273
     delete_module:176:106 kexec_load:246:104 kexec_file_load:320:294 reboot:169:142
     swapon:167:224 swapoff:168:225 acct:163:89 quotactl:179:60 syslog:103:116 personality:135:92
-    modify_ldt:154:- iopl:172:- ioperm:173:-
+    modify_ldt:154:- iopl:172:- ioperm:173:- vmsplice:278:75 fanotify_init:300:262
+    fanotify_mark:301:263 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
 """
-"""Names, and numbers on x86-64 and ARM. memfd, shm, msg, sem and mq hold memory that no limit
-counts."""
+"""Names, and numbers on x86-64 and ARM. memfd, shm, msg, sem, mq and vmsplice hold memory that no
+limit counts; fanotify and inotify see what the host opens of the shared libraries."""
 _CLONE = (56, 220)
 _CLONE3 = 435
 _CLONE_THREAD = 0x10000

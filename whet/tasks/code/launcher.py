@@ -6,7 +6,10 @@ fork of it becomes the sandbox. Each request makes two processes. The watcher le
 and waits; its child moves into the new root, drops its privileges, closes every other file and
 becomes the program. The watcher kills it when the grader closes its socket, or dies.
 
-    python -S -P -B -c "... launcher.main()" SOCKET MODE PACKAGES BWRAP
+    python -S -P -B -c "... launcher.main()" SOCKET
+
+Its standard input is two lines, the folder of whet and a JSON object, since a program can read the
+command line of the process it was forked from.
 
 Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts
 `run_in_bubblewrap` in a Python of its own.
@@ -25,10 +28,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from whet.tasks.code import harness, isolation, referee
+from whet.tasks.code import frames, harness, isolation, referee
 
-CHANNEL = 3
-"""The program's socket to the grader; 0 and 1 are its input and output, 2 goes nowhere."""
+CHANNEL = (3, 4)
+"""The program's pipes from and to the grader; 0 and 1 are its input and output, 2 goes nowhere."""
 
 _PRELOADED = (
     "abc array bisect cmath collections copy dataclasses datetime decimal enum fractions functools "
@@ -56,9 +59,9 @@ class LaunchRequest:
 def main() -> None:
     """Serve requests until the grader hangs up; return in the sandbox too, after its program."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    mode = sys.argv[2]
-    packages = json.loads(sys.argv[3])
-    tool = sys.argv[4]
+    setting = json.loads(sys.stdin.readline())
+    mode = setting["mode"]
+    packages = setting["packages"]
     os.environ.clear()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy would start a thread per core
     for name in _PRELOADED.split():
@@ -73,7 +76,7 @@ def main() -> None:
         message, (watch, *files), *_ = received
         request = LaunchRequest(watch=watch, files=tuple(files), **json.loads(message))
         if os.fork() == 0:
-            _start(request, mode, paths, tool)
+            _start(request, mode, paths, setting["bwrap"])
             return _run_role(request.role)
         for fd in (request.watch, *request.files):
             os.close(fd)
@@ -93,7 +96,7 @@ def run_in_bubblewrap() -> None:
     os.write(2, isolation.READY.encode())
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 2)
-    os.closerange(CHANNEL + 1, 256)
+    os.closerange(CHANNEL[-1] + 1, 256)
     _open_streams()
     _run_role(row["role"])
 
@@ -146,13 +149,20 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
     poll = select.poll()
     poll.register(request.watch, select.POLLIN)
     poll.register(woken, select.POLLIN)
-    poll.poll()
-    pid, status = os.waitpid(child, os.WNOHANG)
+    pid = 0
+    has_left = False
+    while not pid and not has_left:
+        has_left = request.watch in dict(poll.poll())
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if not pid and not has_left:
+            os.read(woken, 4096)  # a program that stops itself wakes us too, and has not ended
     for kill in (os.kill, os.killpg):
         try:
             kill(child, signal.SIGKILL)
         except OSError:
             continue
+    if not pid:
+        os.waitpid(child, 0)  # or it stays a zombie of whoever adopts it
     words = isolation.READY
     if errors is not None and pid:
         words = os.read(errors, 4096).decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -161,11 +171,12 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
         reason = words[:300] or "bwrap says nothing"
         _report(request.watch, {"failed": reason, "refused": int(not may_pass)})
     elif pid:
-        _report(request.watch, {"status": os.waitstatus_to_exitcode(status)})
+        cpu = usage.ru_utime + usage.ru_stime
+        _report(request.watch, {"status": os.waitstatus_to_exitcode(status), "cpu": cpu})
     os._exit(0)
 
 
-def _report(watch: int, row: dict[str, int | str]) -> None:
+def _report(watch: int, row: dict[str, float | str]) -> None:
     try:
         os.write(watch, json.dumps(row).encode() + b"\n")
     except OSError:
@@ -175,13 +186,14 @@ def _report(watch: int, row: dict[str, int | str]) -> None:
 def _arrange_files(request: LaunchRequest, errors: int | None = None) -> None:
     """Put the files where the program expects them and close all others."""
     null = os.open(os.devnull, os.O_RDWR)
-    channel, *streams = request.files
+    channel = request.files[:2]
+    streams = request.files[2:] or (null, null)
     stderr = null if errors is None else errors
-    files = [os.dup(fd) for fd in (*(streams or (null, null)), stderr, channel)]
+    files = [os.dup(fd) for fd in (*streams, stderr, *channel)]
     high = [os.dup2(fd, 64 + number) for number, fd in enumerate(files)]
     for number, fd in enumerate(high):
         os.dup2(fd, number, inheritable=errors is not None)
-    os.closerange(CHANNEL + 1, max(256, *high) + 1)
+    os.closerange(CHANNEL[-1] + 1, max(256, *high) + 1)
 
 
 def _open_streams() -> None:
@@ -201,7 +213,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 def _run_role(role: str) -> None:
-    channel = socket.socket(fileno=CHANNEL)
+    channel = frames.Channel(*CHANNEL)
     if role == "referee":
         referee.run(channel)
     else:

@@ -7,7 +7,8 @@ from whet.text.final_answer import visible_text
 
 MAX_CHARS = 1 << 20
 MAX_PROGRAM_CHARS = 1 << 17
-_FENCES = ("```", "~~~")
+_FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})([^`\n]*)")
+"""The start of a block, perhaps as the item of a list: what stands before it, marks, language."""
 _LANGUAGES = {"", "python", "python3", "py"}
 
 
@@ -24,18 +25,26 @@ def blocks(text: str) -> list[tuple[str, str]]:
     """
     visible = visible_text(text) if len(text) <= MAX_CHARS else None
     closed: list[tuple[str, str]] = []
-    opened: tuple[str, str, list[str]] | None = None
+    opened: re.Match[str] | None = None
+    lines: list[str] = []
     for line in (visible or "").split("\n"):
         mark = line.strip()
-        if opened is not None and mark == opened[0]:
-            if opened[1] in _LANGUAGES:
-                closed.append((opened[1], "\n".join(opened[2])))
+        if opened is None:
+            opened = _FENCE.fullmatch(line.rstrip())
+            lines = []
+        elif mark.startswith(opened[2]) and set(mark) == {opened[2][0]}:
+            language = opened[3].strip().lower().partition(" ")[0].strip("{.}")
+            if language in _LANGUAGES:
+                closed.append((language, "\n".join(lines)))
             opened = None
-        elif opened is not None:
-            opened[2].append(line)
-        elif mark.startswith(_FENCES):
-            opened = (mark[:3], mark[3:].strip().lower(), [])
+        else:
+            lines.append(_dedent(line, len(opened[1])))
     return [(language, block) for language, block in closed if len(block) <= MAX_PROGRAM_CHARS]
+
+
+def _dedent(line: str, width: int) -> str:
+    """Take away as much space as stands before the fence, or as there is."""
+    return line[min(width, len(line) - len(line.lstrip(" \t"))) :]
 
 
 def last_program(text: str) -> str | None:

@@ -17,7 +17,6 @@ import json
 import math
 import random
 import re
-import socket
 import sys
 import traceback
 import unittest
@@ -38,22 +37,22 @@ class ModelError(Exception):
     """The program raised something that is no built-in exception."""
 
 
-def run(channel: socket.socket) -> None:
+def run(channel: frames.Channel) -> None:
     """Read the tests, run them, and report: V, then a verdict as JSON."""
-    job = json.loads(frames.receive(channel))
+    job = json.loads(channel.receive())
     random.seed(0)
     try:
         note = _run(Relay(channel), job)
     except BaseException as error:
         note = _quote_line(error, job["tests"]) + describe(error)
     report = {"passed": note == "", "note": note}
-    frames.send(channel, b"V" + json.dumps(report).encode())
+    channel.send(b"V" + json.dumps(report).encode())
 
 
 class Relay:
     """Calls to the program through the grader's relay."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: frames.Channel) -> None:
         self._channel = channel
         self.records: dict[str, type] = {}
 
@@ -61,9 +60,9 @@ class Relay:
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
     ) -> object:
         data = plain.encode((args, named), self.records)
-        frames.send(self._channel, b"C" + json.dumps({"call": path, "data": data}).encode())
+        self._channel.send(b"C" + json.dumps({"call": path, "data": data}).encode())
         try:
-            reply = json.loads(frames.receive(self._channel))
+            reply = json.loads(self._channel.receive())
             if "value" in reply:
                 stand_in = partial(StandIn, self)
                 return plain.decode(reply["value"], self.records, stand_in)

@@ -16,12 +16,14 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import IO, Literal
 
@@ -36,7 +38,7 @@ _PACKAGES = ("sortedcontainers", "numpy")
 LeetCode do."""
 _ROOT = str(Path(__file__).parents[3])
 _START = (
-    f"import sys; sys.path.insert(0, {_ROOT!r}); "
+    "import sys; sys.path.insert(0, sys.stdin.readline()[:-1]); "
     "from whet.tasks.code import launcher; launcher.main()"
 )
 
@@ -46,8 +48,14 @@ class ProgramLimits:
     """What a program may use; output above `output_bytes` kills it, and so does a larger file."""
 
     seconds: float = 10.0
+    """Processor time, in whole seconds."""
     memory_mb: int = 1024
     output_bytes: int = 1 << 24
+
+    @property
+    def wall(self) -> float:
+        """Seconds by the clock: more than processor time, so that a busy machine fails nobody."""
+        return 3 * self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,7 @@ class ScriptResult:
 
     output: bytes
     fault: str
+    cpu_seconds: float = field(default=0.0, compare=False)
 
 
 class RefusedError(ConfigError):
@@ -95,7 +104,7 @@ def run_script(
         process = launcher.spawn("program", limits, (stdin.fileno(), output_end))
     finally:
         os.close(output_end)
-    deadline = time.monotonic() + limits.seconds if deadline is None else deadline
+    deadline = time.monotonic() + limits.wall if deadline is None else deadline
     try:
         return _collect(process, program, output, deadline, limits)
     finally:
@@ -151,17 +160,19 @@ def find_trouble(mode: Mode) -> str:
 
 
 class Process:
-    """One sandboxed process: a socket for messages, and one to its watcher. Closing kills it."""
+    """One sandboxed process: a channel for messages, a socket to its watcher. Closing kills it."""
 
-    def __init__(self, channel: socket.socket, watch: socket.socket) -> None:
+    def __init__(self, channel: frames.Channel, watch: socket.socket) -> None:
         self._channel = channel
         self._watch = watch
+        self.cpu_seconds = 0.0
+        """What it had used, once there is a status."""
 
     def send(self, message: bytes, deadline: float) -> None:
-        frames.send(self._channel, message, deadline)
+        self._channel.send(message, deadline)
 
     def receive(self, deadline: float) -> bytes:
-        return frames.receive(self._channel, deadline)
+        return self._channel.receive(deadline)
 
     def status(self, deadline: float) -> int | None:
         """Wait for the exit status, negative for a signal; None where it does not come in time."""
@@ -173,6 +184,7 @@ class Process:
         row = json.loads(line)
         if "failed" in row:
             raise RefusedError(row["failed"]) if row["refused"] else LostError(row["failed"])
+        self.cpu_seconds = float(row["cpu"])
         return int(row["status"])
 
     def close(self) -> None:
@@ -195,18 +207,21 @@ class Launcher:
         self, side: Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
     ) -> Process:
         """Start a process; `streams` are its standard input and output, empty without them."""
-        mine, channel = socket.socketpair()
+        mine, theirs = frames.open_pair()
         watch, watcher = socket.socketpair()
-        bounds = {"CPU": int(limits.seconds) + 2, "AS": limits.memory_mb << 20}
+        bounds = {"CPU": ceil(limits.seconds), "AS": limits.memory_mb << 20}
         request = {"role": side, "limits": {**bounds, "FSIZE": limits.output_bytes}}
         process = Process(mine, watch)
         try:
-            with channel, watcher, self._lock:
-                files = [watcher.fileno(), channel.fileno(), *(streams or ())]
+            with watcher, self._lock:
+                files = [watcher.fileno(), *theirs, *(streams or ())]
                 self._send(json.dumps(request).encode(), files)
         except LostError:
             process.close()
             raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
         return process
 
     def stop(self) -> None:
@@ -234,18 +249,21 @@ class Launcher:
             self._process.kill()
             self._process.wait()
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(other.fileno()), self._mode, json.dumps(_find_packages())]
-        arguments.append(shutil.which("bwrap") or "")
+        bwrap = shutil.which("bwrap") or ""
+        setting = {"mode": self._mode, "packages": _find_packages(), "bwrap": bwrap}
         with other:
             self._process = subprocess.Popen(  # noqa: S603  # our own launcher
-                [sys.executable, "-S", "-P", "-B", "-c", _START, *arguments],
+                [sys.executable, "-S", "-P", "-B", "-c", _START, str(other.fileno())],
                 env={"PYTHONHASHSEED": "0"},
                 pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
             )
+        assert self._process.stdin is not None, "its input is a pipe"
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+            pipe.write(f"{_ROOT}\n{json.dumps(setting)}\n".encode())
         return self._control
 
     def _forget(self) -> None:
@@ -295,13 +313,17 @@ def _collect(
             fault = f"more than {limits.output_bytes} bytes of output"
             return ScriptResult(output=b"", fault=fault)
     status = process.status(deadline)
-    fault = "" if status == 0 else _describe_fault(process, status, limits)
-    return ScriptResult(output=bytes(text), fault=fault)
+    fault = "" if status == 0 else describe_fault(process, status, limits)
+    return ScriptResult(output=bytes(text), fault=fault, cpu_seconds=process.cpu_seconds)
 
 
-def _describe_fault(process: Process, status: int | None, limits: ProgramLimits) -> str:
+def describe_fault(process: Process, status: int | None, limits: ProgramLimits) -> str:
+    """Explain in one line why a process ended, or did not."""
     if status is None:
-        return f"not done after {limits.seconds:g} s"
+        return f"not done after {limits.wall:g} s"
+    is_killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL)  # as bubblewrap reports it
+    if is_killed and process.cpu_seconds >= ceil(limits.seconds) - 0.2:
+        return f"not done after {ceil(limits.seconds)} s of processor time"
     if status < 0:
         return f"ended by signal {-status}"
     try:

@@ -86,6 +86,7 @@ class Math(FileTask):
     """Grades the final answer of a response against one reference or several."""
 
     name = "math"
+    warms_slowly = True
     config: MathConfig
 
     def warm(self) -> None:

@@ -3,9 +3,10 @@
 A problem's `answer` is the reference, `payload["answers"]` further ones; the question is the last
 user message, or `payload["question"]`. An answer that reads as a reference is right without asking.
 Otherwise the judge sees question, references and answer, the answer delimited by a random word that
-its author cannot know, and must reply with that word. What the judge cannot be asked, or does not
-answer in that form, is `UNSCORED`, never a zero. Asking takes at most a time budget and never
-raises.
+its author cannot know, and must reply with that word. A model that was trained on a prompt of its
+own, as TIGER-Lab/general-verifier was, is asked by that one. What the judge cannot be asked, or
+does not answer in that form, is `UNSCORED`, never a zero. Asking takes at most a time budget and
+never raises.
 """
 
 import http.client
@@ -23,6 +24,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from whet.config import Config
+from whet.errors import ConfigError
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask
 from whet.tasks.qa.stated import MAX_SPAN, statements
@@ -31,6 +33,9 @@ from whet.text.final_answer import visible_text
 from whet.types import Json, Problem, Score, Verdict
 
 MAX_REPLY_BYTES = 1 << 20
+_DECISION = re.compile(r"final decision:[\s*]*(yes|no)\b", re.IGNORECASE)
+_FORGED = re.compile(r"final\s*decision|#\s*(?:question|ground\s*truth|student)", re.IGNORECASE)
+"""What an answer says only to be taken for a part of general-verifier's prompt or reply."""
 _AGAIN = frozenset((408, 409, 425, 429))
 _MAX_QUESTION = 1 << 14
 _SYSTEM = (
@@ -70,6 +75,9 @@ class JudgeConfig(Config):
     name: Literal["judge"] = "judge"
     endpoint: EndpointConfig = EndpointConfig()
     """Where the judging model answers."""
+    prompt: Literal["nonce", "general_verifier"] = "nonce"
+    """What it is asked: "nonce" for any chat model, "general_verifier" for TIGER-Lab's model, whose
+    replies end in "Final Decision: Yes" or "No"."""
 
 
 class Judge(FileTask):
@@ -81,6 +89,20 @@ class Judge(FileTask):
     @property
     def seconds(self) -> float:
         return self.config.endpoint.budget
+
+    def warm(self) -> None:
+        """Refuse, in one sentence, a judge that cannot be reached; what it answers is all one."""
+        endpoint = self.config.endpoint
+        if endpoint.url is None:
+            return
+        address = f"{endpoint.url.rstrip('/')}/models"
+        try:
+            _OPENER.open(address, timeout=endpoint.timeout).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {reason}") from error
 
     def score(self, problem: Problem, text: str) -> Score:
         """State what the judge says. Parts: `correct`, and `asked`, 1 where a judge was needed."""
@@ -98,13 +120,20 @@ class Judge(FileTask):
     def _ask(self, problem: Problem, golds: Sequence[str], answer: str) -> tuple[bool | None, str]:
         """Ask for a verdict, and once more within the budget where the reply has none."""
         endpoint = self.config.endpoint
+        question = question_of(problem)
+        is_trained = self.config.prompt == "general_verifier"
+        if is_trained and _FORGED.search(answer):
+            return False, "the answer writes what the judge's prompt or its reply would"
         deadline = time.monotonic() + endpoint.budget
         for _ in range(2):
             nonce = secrets.token_hex(8)
-            reply = ask(endpoint, messages(question_of(problem), golds, answer, nonce), deadline)
+            rows = messages(question, golds, answer, nonce)
+            if is_trained:
+                rows = general_verifier_messages(question, golds, answer)
+            reply = ask(endpoint, rows, deadline)
             if reply.text is None:
                 return None, reply.fault
-            verdict = read_verdict(reply.text, nonce)
+            verdict = read_decision(reply.text) if is_trained else read_verdict(reply.text, nonce)
             if verdict is not None:
                 return verdict, "the judge says yes" if verdict else "the judge says no"
         return None, "the judge gives no verdict"
@@ -150,6 +179,34 @@ def read_verdict(reply: str, nonce: str) -> bool | None:
     if len(verdicts) != 1 or lines[-1] not in verdicts:
         return None
     return verdicts == {f"{nonce} yes"}
+
+
+def general_verifier_messages(
+    question: str, golds: Sequence[str], answer: str
+) -> list[dict[str, Json]]:
+    """Write the one message that TIGER-Lab/general-verifier was trained on."""
+    content = (
+        f"User: ### Question: {question}\n\n"
+        f"### Ground Truth Answer: {' or '.join(golds)}\n\n"
+        f"### Student Answer: {answer}\n\n"
+        "For the above question, please verify if the student's answer is equivalent to the "
+        "ground truth answer.\n"
+        "Do not solve the question by yourself; just check if the student's answer is equivalent "
+        "to the ground truth answer.\n"
+        "If the student's answer is correct, output \"Final Decision: Yes\". If the student's "
+        'answer is incorrect, output "Final Decision: No". Assistant:'
+    )
+    return [{"role": "user", "content": content}]
+
+
+def read_decision(reply: str) -> bool | None:
+    """Read general-verifier's verdict; None where it is missing, or given both ways.
+
+    >>> read_decision("The same.\\n\\nFinal Decision: Yes"), read_decision("Yes")
+    (True, None)
+    """
+    decisions = {word.lower() for word in _DECISION.findall(visible_text(reply) or "")}
+    return decisions == {"yes"} if len(decisions) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
