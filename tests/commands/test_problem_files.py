@@ -145,7 +145,7 @@ def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Pat
 
 def test_a_response_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"q": "x", "r": "\\udfff y"}')
-    with pytest.raises(DataError, match="line 1 holds what cannot be written as JSON"):
+    with pytest.raises(DataError, match="line 1: holds what cannot be written as JSON"):
         import_file(
             tmp_path / "a.jsonl", tmp_path / "p.jsonl", map=["prompt=q", "response=r"], task="math"
         )

@@ -21,7 +21,7 @@ def parse(name: str, row: dict[str, Json]) -> ParsedRow:
 
 
 def verdict(parsed: ParsedRow, response: str) -> Verdict:
-    problem = parsed.to_problem(split="test", override=None, source="x", place="a:1")
+    problem = parsed.to_problem(split="test", override=None, source="x", location="a:1")
     return make_task(parsed.task).score(problem, response).verdict
 
 
