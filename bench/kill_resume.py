@@ -150,7 +150,7 @@ def facts(folder: Path, stages: Sequence[str] = STAGES) -> dict[str, object]:
     for stage in stages:
         run = RunStore.view(folder / stage)
         last = max(path for path in run.checkpoint_folder.iterdir() if path.name.isdigit())
-        for name in ("model.safetensors", "optimizer.safetensors"):
+        for name in ("model.safetensors", "optimizer/state.safetensors"):
             found[f"{stage}/{name}"] = sha256(last / name)
         found[f"{stage}/metrics"] = [
             {name: x for name, x in row.items() if not name.startswith(MACHINE_AREAS)}

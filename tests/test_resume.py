@@ -132,8 +132,8 @@ def another_number(file: Path) -> None:
     ("stage", "name", "damage", "before"),
     [
         ("01-sft", "model.safetensors", cut_short, 35),
-        ("01-sft", "optimizer.safetensors", flip_a_byte, 35),
-        ("02-rl", "optimizer.safetensors", cut_short, 12),
+        ("01-sft", "optimizer/state.safetensors", flip_a_byte, 35),
+        ("02-rl", "optimizer/state.safetensors", cut_short, 12),
         ("02-rl", "state.json", another_number, 12),
     ],
 )

@@ -269,7 +269,7 @@ def test_a_spoiled_file_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot write the adapters"):
+    with pytest.raises(DataError, match=r"cannot write .*adapter_model\.safetensors"):
         save_adapters(adapted(), tmp_path / "file")
 
 

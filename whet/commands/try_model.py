@@ -12,6 +12,7 @@ from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
 from whet.models.source import ModelSource, merge, open_model, torch_dtype
 from whet.rng import derive
+from whet.store.checkpoints import check_model
 from whet.store.files import writing
 from whet.store.run import model_folder
 from whet.tasks.base import Task
@@ -27,7 +28,7 @@ STYLES = {
     Verdict.UNSCORED: "dim",
 }
 TRAINING_FILES = (
-    "optimizer.safetensors",
+    "optimizer",
     "state.json",
     "manifest.json",
     "critic",
@@ -114,6 +115,7 @@ def export_model(location: Path, out: Path) -> None:
             f"{location} holds no model: give a run folder, "
             "or one with config.json and model.safetensors"
         )
+    check_model(source.absolute())
     new = out.absolute().with_name(f".{out.absolute().name}.new")
     with writing(out):
         try:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from whet.errors import DataError
+from whet.errors import DataError, TrainError
 from whet.models.config import ModelConfig, from_json, to_json
 from whet.models.transformer import Transformer, rope_table
+from whet.store.files import writing
 from whet.types import Json
 
 WEIGHTS = "model.safetensors"
@@ -116,27 +117,50 @@ def save_model(
     stop there too.
     """
     kept = dtype or model.dtype
-    tensors = {
-        name: view.to(device="cpu", dtype=kept).contiguous() for name, view in model.named_views()
-    }
+    tensors = {name: view.to(kept) for name, view in model.named_views()}
+    check_finite(tensors.items())
     config: dict[str, Json] = {
         **to_json(model.cfg),
         "torch_dtype": str(kept).removeprefix("torch."),
     }
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
-    partial = folder / f"{WEIGHTS}.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, partial, metadata={"format": "pt"})
-        partial.replace(folder / WEIGHTS)
-        if stops:
-            config["eos_token_id"] = stops
-            write_json(folder / "generation_config.json", {"eos_token_id": stops})
-        write_json(folder / CONFIG, config)
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise DataError(f"cannot write the model to {str(folder)!r}: {error}") from error
+    write_tensors(folder / WEIGHTS, tensors)
+    if stops:
+        config["eos_token_id"] = stops
+        write_json(folder / "generation_config.json", {"eos_token_id": stops})
+    write_json(folder / CONFIG, config)
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file, whole or not at all; what the disk refuses is one sentence."""
+    host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    partial = file.with_name(f"{file.name}.partial")
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(host, partial, metadata={"format": "pt"})
+            partial.replace(file)
+        except SafetensorError as error:
+            # Its only trace of the system's error is a number in the text.
+            code = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(code[1]) if code else 0, str(error)) from error
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Stop before weights that are not finite are saved or measured."""
+    for name, tensor in tensors:
+        if not is_finite(tensor):
+            raise TrainError(
+                f"the weight {name} is no longer finite, so this step is neither measured nor "
+                "saved: lower train.lr, and start again or --resume from the last checkpoint"
+            )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    return bool(tensor.isfinite().all())
 
 
 def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
@@ -190,7 +214,15 @@ def fill_weights(
                 if view.shape != tensor.shape:
                     shapes = f"{list(tensor.shape)}, expected {list(view.shape)}"
                     raise DataError(f"tensor {name} in {str(file)!r} has shape {shapes}")
+                if not tensor.is_floating_point():
+                    raise DataError(f"tensor {name} in {str(file)!r} is of {tensor.dtype}")
                 view.copy_(tensor)
+                if not is_finite(view):
+                    raise DataError(
+                        f"tensor {name} in {str(file)!r} holds values that are not finite, so "
+                        "nothing can be computed with it: take an earlier checkpoint or another "
+                        "model"
+                    )
     except (SafetensorError, OSError) as error:
         raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
 
@@ -198,7 +230,7 @@ def fill_weights(
 def read_json(file: Path) -> dict[str, Json]:
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
     if not isinstance(row, dict):
         raise DataError(f"{str(file)!r} must hold a JSON object")
@@ -206,4 +238,5 @@ def read_json(file: Path) -> dict[str, Json]:
 
 
 def write_json(file: Path, row: dict[str, Json]) -> None:
-    file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+    with writing(file):
+        file.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")

@@ -14,15 +14,20 @@ from typing import Literal, get_args
 
 import torch
 from pydantic import Field, ValidationError, field_validator
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whet.config import Config
 from whet.errors import DataError
 from whet.models.config import ModelConfig
-from whet.models.load import ADAPTER_CONFIG, fill_weights, read_json, write_json
+from whet.models.load import (
+    ADAPTER_CONFIG,
+    check_finite,
+    fill_weights,
+    read_json,
+    write_json,
+    write_tensors,
+)
 from whet.models.transformer import Layer, Transformer
 from whet.types import Json
 
@@ -243,6 +248,7 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         key: view.cpu().clone(memory_format=torch.contiguous_format)
         for key, view in _named_adapters(model)
     }
+    check_finite(tensors.items())
     config: dict[str, Json] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -256,12 +262,8 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
         "revision": None,
         **PLAIN,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        write_json(folder / ADAPTER_CONFIG, config)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"cannot write the adapters to {str(folder)!r}: {error}") from error
+    write_tensors(folder / WEIGHTS, tensors)
+    write_json(folder / ADAPTER_CONFIG, config)
 
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:

@@ -14,6 +14,7 @@ from whet.models.lora import LoraConfig, LoraTransformer, is_adapter, load_adapt
 from whet.models.sizes import SIZES, new_config
 from whet.models.transformer import Transformer, initialise, rope_table
 from whet.rng import derive
+from whet.store.checkpoints import check_model
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_pieces
@@ -108,6 +109,7 @@ def _open_folder(
     """
     given = model_folder(path)
     folder = resolve(str(given))
+    check_model(folder.absolute())
     if is_adapter(folder):
         return _open_adapters(folder, lora, dtype=dtype, device=device)
     model = load_model(folder, dtype=dtype, device=device)
@@ -122,6 +124,7 @@ def _open_adapters(
 ) -> tuple[Transformer, Tokenizer]:
     base, stored = read_adapter(folder)
     base_folder = resolve(base)
+    check_model(base_folder.absolute())
     if is_adapter(base_folder):
         raise DataError(
             f"{str(folder)!r} adapts {base!r}, which holds adapters itself; export that one first"

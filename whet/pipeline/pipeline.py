@@ -34,8 +34,8 @@ from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
 from whet.recipes.training import StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
-from whet.store.files import read_json, write_json
-from whet.store.run import Lock, RunStore
+from whet.store.files import read_json, sha256, write_json
+from whet.store.run import Lock, RunStore, check_made
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
@@ -181,6 +181,8 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
     try:
         for name, stage in cfg.stages.items():
             keys[name] = _key(stage, keys)
+            for other in _references(stage):
+                check_made(folders[other])
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
@@ -203,11 +205,12 @@ def _run_one(
             f"the old result moves to {aside}"
         )
         before = {}
-    if before.get("seconds") is not None and (folder / "summary.json").is_file():
+    if isinstance(before.get("seconds"), float) and RunStore(folder, lock=None).is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
+    clock = time.monotonic()
     spent = _spent(before, folder)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*_irrelevant(stage), *stage.inputs)
@@ -219,13 +222,14 @@ def _run_one(
             if not run.is_finished:
                 run_stage(stage, run)
         finally:
-            spent += time.time() - began
+            spent += time.monotonic() - clock
             done: dict[str, Json] = {"key": key, "spent": spent}
             write_json(key_file, done | ({"seconds": spent} if run.is_finished else {}))
 
 
 def run_stage(cfg: StageConfig, run: RunStore) -> None:
     """Run the recipe that the settings belong to; running out of memory is one sentence."""
+    run.pin_inputs(_hash_inputs(cfg))
     try:
         RECIPES[type(cfg)](cfg, run)
     except torch.OutOfMemoryError as error:
@@ -245,10 +249,22 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
         ) from None
 
 
+def _hash_inputs(stage: StageConfig) -> dict[str, str]:
+    """Hash the problems and rollouts that a stage reads; models carry hashes of their own."""
+    patterns = {"problems": "problems-*.jsonl", "data": "rollouts/train-*.parquet"}
+    hashes: dict[str, str] = {}
+    for key in patterns.keys() & stage.inputs.keys():
+        path = Path(stage.inputs[key])
+        files = [path] if path.is_file() else path.glob(patterns[key])
+        hashes |= {f"{key} {file.name}": sha256(file) for file in files}
+    return hashes
+
+
 def _spent(before: Mapping[str, Json], folder: Path) -> float:
     """Add up the seconds of earlier tries; one that was killed lasted until its last written
     metric."""
-    spent = float(str(before.get("spent", 0.0)))
+    before_that = before.get("spent")
+    spent = before_that if isinstance(before_that, float) else 0.0
     began = before.get("began")
     metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():

@@ -226,4 +226,5 @@ def _eval_name(name: str, stage: EvalConfig) -> str:
 
 def _seconds(folder: Path) -> float:
     facts = read_json(folder / "stage.json")
-    return float(str(facts["seconds"])) if isinstance(facts, dict) else 0.0
+    seconds = facts.get("seconds") if isinstance(facts, dict) else None
+    return seconds if isinstance(seconds, float) else 0.0

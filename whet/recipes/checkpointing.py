@@ -15,6 +15,7 @@ from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, solved_shares, summarise
 from whet.grading.grader import Grader
+from whet.models.load import check_finite
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine, collect
 from whet.store.checkpoints import Checkpoints
@@ -303,6 +304,8 @@ class CheckpointManager:
         """Validate and save after a step, where due."""
         is_due = self.validator.is_due(step, self.steps)
         if is_due:
+            for policy in (self.policy, *(policy for policy, _ in self.others.values())):
+                check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
         if is_due or step == self.steps or step % self.cfg.every == 0:
             self._save(step)

@@ -101,7 +101,7 @@ def read_json(path: Path) -> Json:
     try:
         with _reading(path):
             value: Json = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"broken JSON in {path}: {error}") from error
     return value
 
@@ -213,10 +213,11 @@ def sha256(path: Path) -> str:
 def list_hashes(folder: Path) -> dict[str, Json]:
     """List the size and SHA-256 of every file below a folder by its relative name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file)}
-        for file in files
-    }
+    return {file.relative_to(folder).as_posix(): hash_file(file) for file in files}
+
+
+def hash_file(path: Path) -> Json:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def find_damage(folder: Path, hashes: Mapping[str, Json]) -> str | None:

@@ -35,7 +35,8 @@ def read_rollouts(path: Path) -> list[Rollout]:
         return _rollouts(table)
     except (KeyError, TypeError, ValueError, DataError) as error:
         raise DataError(
-            f"{path} is not a rollout file ({error}): delete it or write it again"
+            f"{path} is not a rollout file ({error}); teach, eval and rl write such files, and "
+            "`whet data import` makes them of answers"
         ) from error
 
 
@@ -123,7 +124,8 @@ def read_columns(path: Path) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else "it cannot be read"
         raise DataError(
-            f"{path} is not a whole Parquet file ({reason}): delete it or write it again"
+            f"{path} is not a whole Parquet file ({reason}); teach, eval and rl write rollouts as "
+            "such, and `whet data import` makes them of answers in other files"
         ) from error
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -117,7 +118,11 @@ class RunStore:
 
     @property
     def is_finished(self) -> bool:
-        return (self.folder / "summary.json").is_file()
+        """Whether there is a summary that says something."""
+        try:
+            return bool(self.summary())
+        except DataError:
+            return False
 
     @property
     def id(self) -> str:
@@ -126,6 +131,23 @@ class RunStore:
 
     def provenance(self) -> Row:
         return read_object(self.folder / "provenance.json")
+
+    def pin_inputs(self, hashes: Mapping[str, str]) -> None:
+        """Record the hashes of the files that the run reads; if it goes on, they must be the same.
+
+        Otherwise its later steps would not be those of a run that was never stopped.
+        """
+        rows = [row["files"] for row in self.events() if row["event"] == "inputs"]
+        before = rows[0] if rows and isinstance(rows[0], dict) else None
+        if before is None:
+            self.ledger("inputs", files=dict(hashes))
+            return
+        for name in sorted({*before, *hashes}):
+            if before.get(name) != hashes.get(name):
+                raise DataError(
+                    f"{name} is not the file that the run in {self.folder} began with: "
+                    "put it back, or begin again in another folder"
+                )
 
     def log_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append a row; a step may have several, such as one of training and one of validation.
@@ -137,7 +159,7 @@ class RunStore:
 
     def metrics(self) -> list[dict[str, float]]:
         """Read all rows in order, each with its "step"."""
-        rows = _read_own_rows(self._metrics)
+        rows = [row for row in _read_own_rows(self._metrics) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
     def ledger(self, event: str, **facts: Json) -> None:
@@ -168,9 +190,7 @@ class RunStore:
 
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
-        files.filter_rows(
-            self._metrics, lambda row: isinstance(row["step"], int) and row["step"] <= step
-        )
+        files.filter_rows(self._metrics, lambda row: _has_step(row, up_to=step))
         rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
         for number, path in rollouts + _find_steps(self.folder / "evals", EVAL):
             if number > step:
@@ -282,6 +302,17 @@ def model_folder(location: str) -> Path:
     return path
 
 
+def check_made(folder: Path) -> None:
+    """Compare the files that a finished run made with the hashes in its summary, if it has some."""
+    hashes = files.read_object(folder / "summary.json").get("files")
+    damage = files.find_damage(folder, hashes) if isinstance(hashes, dict) else None
+    if damage is not None:
+        raise DataError(
+            f"{folder} is not as its stage made it ({damage}): put the file back, or set "
+            "`problems` to a changed copy of the folder"
+        )
+
+
 def provenance(seed: int | None) -> Row:
     """Collect the facts of this process, without importing or running anything for it."""
     return {
@@ -334,6 +365,11 @@ def _version(package: str) -> str | None:
 
 def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
+
+
+def _has_step(row: Row, *, up_to: float = inf) -> bool:
+    step = row.get("step")
+    return isinstance(step, int) and step <= up_to
 
 
 def _find_steps(folder: Path, pattern: str) -> list[tuple[int, Path]]:

@@ -222,7 +222,7 @@ def _read_json(file: Path) -> dict[str, Json]:
         return {}
     try:
         row: Json = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{str(file)!r} cannot be read as JSON: {error}") from error
     if not isinstance(row, dict):
         raise DataError(f"{str(file)!r} must hold a JSON object")

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from pydantic import Field
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,6 +21,7 @@ from whet.algos.losses import token_mean, value_loss
 from whet.config import Config
 from whet.data.examples import Batch, Example
 from whet.errors import ConfigError, DataError
+from whet.models.load import check_finite, write_tensors
 from whet.models.lora import twin
 from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
@@ -136,10 +137,9 @@ class Critic:
         """Write model and optimiser to a folder in a checkpoint; return its counters."""
         own = folder / OWN
         save_weights(self.model.body, own)
-        save_file(
-            {name: tensor.detach().cpu() for name, tensor in self.model.head.state_dict().items()},
-            own / HEAD,
-        )
+        head = self.model.head.state_dict()
+        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
+        write_tensors(own / HEAD, head)
         self.learner.save(own)
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from whet.algos.losses import TokenTerms, Weights
@@ -19,6 +19,7 @@ from whet.algos.objectives import Objective
 from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
+from whet.models.load import write_tensors
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
@@ -26,7 +27,8 @@ from whet.types import Floats
 
 Metrics = dict[str, float]
 
-OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER = Path("optimizer", "state.safetensors")
+"""In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
@@ -158,9 +160,7 @@ class LocalLearner(Learner):
         return self.cfg.lr * factor
 
     def save(self, folder: Path) -> None:
-        tensors = self.optimizer.tensors()
-        host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(host, folder / OPTIMIZER)
+        write_tensors(folder / OPTIMIZER, self.optimizer.tensors())
 
     def load(self, folder: Path, num_steps: int) -> None:
         self.optimizer.load(load_file(folder / OPTIMIZER).items())

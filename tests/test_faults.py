@@ -1,0 +1,207 @@
+"""Faults of disks, files and numbers: each is one sentence before it can spoil a result."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small import Pipeline, Said, cut_after, half_written, whet, write
+from test_bad_input import NEW, RL, SFT, is_one_sentence
+
+EVAL = 'kind = "eval"\ntask.name = "game24"\nsamples = 1\nmodel = {{ path = "{model}" }}\n'
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def change_weights(model: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Change the last norm of a model folder."""
+    file = model / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.norm.weight"] = change(tensors["model.norm.weight"])
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def with_nan(weight: torch.Tensor) -> torch.Tensor:
+    weight[3] = float("nan")
+    return weight
+
+
+def flip_a_byte(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 64
+    file.write_bytes(bytes(data))
+
+
+@pytest.fixture
+def exported(tiny: Pipeline, tmp_path: Path) -> Path:
+    assert whet("export", tiny.folder, tmp_path / "model").code == 0
+    return tmp_path / "model"
+
+
+def use(verb: str, model: Path, tmp_path: Path) -> Said:
+    """Let a command work with a model: ask it, measure it, train it."""
+    if verb == "try":
+        return whet("try", model, "1 2 3 4")
+    text = (EVAL if verb == "eval" else RL).format(model=model)
+    return whet(verb, write(tmp_path / "use.toml", text), "--out", tmp_path / "used")
+
+
+@pytest.mark.parametrize("flags", [(), ("--validation.every", "1")])
+def test_weights_that_are_no_longer_finite_are_neither_measured_nor_saved(
+    tiny: Pipeline, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    file = write(tmp_path / "sft.toml", SFT.format(data=tiny.folder / "02-traces", model=NEW))
+    huge = ("--steps", 1, "--train.lr", "1e38", "--train.warmup", 0)
+    said = whet("sft", file, "--out", tmp_path / "run", *huge, *flags)
+    assert is_one_sentence(said), said.err
+    assert "is no longer finite" in said.last
+    assert "validation after step 1" not in said.err
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("verb", ["try", "eval", "rl"])
+def test_a_model_with_one_weight_that_is_not_finite_is_named(
+    exported: Path, tmp_path: Path, verb: str
+) -> None:
+    change_weights(exported, with_nan)
+    said = use(verb, exported, tmp_path)
+    assert is_one_sentence(said), said.err
+    assert "tensor model.norm.weight" in said.last
+    assert "not finite" in said.last
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool])
+def test_whole_numbers_are_no_weights(exported: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    change_weights(exported, lambda weight: weight.to(dtype))
+    said = use("try", exported, tmp_path)
+    assert is_one_sentence(said), said.err
+    assert f"is of {dtype}" in said.last
+
+
+@pytest.mark.parametrize("verb", ["try", "eval", "rl", "export"])
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_a_model_that_is_not_as_its_run_wrote_it_is_not_handed_on(
+    tiny: Pipeline, tmp_path: Path, verb: str, is_direct: bool
+) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    handed_on = json.loads((folder / "05-rl" / "summary.json").read_text())["model"]
+    model = folder / "05-rl" / handed_on
+    flip_a_byte(model / "model.safetensors")
+    location = model if is_direct else folder
+    if verb == "export":
+        said = whet("export", location, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    else:
+        said = use(verb, location, tmp_path)
+    assert is_one_sentence(said), said.err
+    assert (
+        f"the model in {model} is damaged (model.safetensors is not what was written" in said.last
+    )
+
+
+def test_a_model_copied_out_of_its_run_may_be_changed(tiny: Pipeline, tmp_path: Path) -> None:
+    handed_on = json.loads((tiny.folder / "05-rl" / "summary.json").read_text())["model"]
+    model = Path(shutil.copytree(tiny.folder / "05-rl" / handed_on, tmp_path / "mine"))
+    change_weights(model, lambda weight: weight * 2)
+    assert use("try", model, tmp_path).code == 0
+
+
+def test_no_file_beside_the_weights_of_a_checkpoint_can_be_taken_for_weights(
+    tiny: Pipeline,
+) -> None:
+    for folder in (tiny.folder / "05-rl" / "checkpoints").iterdir():
+        if folder.is_dir():
+            assert [file.name for file in folder.glob("*.safetensors")] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("change", ["half", "twice"])
+def test_problems_that_are_not_those_a_stage_made_are_refused(
+    tiny: Pipeline, tmp_path: Path, change: str
+) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    cut_after(folder / "05-rl", 2)
+    file = folder / "01-problems" / "problems-rl.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[::2] if change == "half" else [*lines, lines[0]]))
+    said = whet("run", tiny.file, "--out", folder, "--resume")
+    assert is_one_sentence(said), said.err
+    assert "problems-rl.jsonl" in said.last
+
+
+@pytest.mark.parametrize("kind", ["problems", "data"])
+def test_a_run_goes_on_only_with_the_files_it_began_with(
+    tiny: Pipeline, tmp_path: Path, kind: str
+) -> None:
+    traces = tmp_path / "traces.parquet"
+    shutil.copy(tiny.folder / "02-traces" / "rollouts" / "train-000000.parquet", traces)
+    own = tmp_path / "own"
+    own.mkdir()
+    shutil.copy(tiny.folder / "01-problems" / "problems-dev.jsonl", own)
+    text = SFT.format(data=traces, model=NEW) + f'problems = "{own}"\nsave = {{ every = 1 }}\n'
+    file = write(tmp_path / "sft.toml", text)
+    assert whet("sft", file, "--out", tmp_path / "run").code == 0
+    cut_after(tmp_path / "run", 1)
+    if kind == "problems":
+        lines = (own / "problems-dev.jsonl").read_bytes().splitlines(keepends=True)
+        (own / "problems-dev.jsonl").write_bytes(b"".join(lines[1:]))
+    else:
+        shutil.copy(tiny.folder / "05-rl" / "rollouts" / "train-000001.parquet", traces)
+    said = whet("sft", file, "--out", tmp_path / "run", "--resume")
+    assert is_one_sentence(said), said.err
+    assert f"is not the file that the run in {tmp_path / 'run'} began with" in said.last
+
+
+@pytest.mark.parametrize("text", ["", "\x00\x01", "[1, 2]", "{}", DEEP])
+def test_a_summary_that_says_nothing_does_not_make_a_stage_finished(
+    tiny: Pipeline, tmp_path: Path, text: str
+) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    (folder / "05-rl" / "summary.json").write_text(text)
+    said = whet("run", tiny.file, "--out", folder)
+    assert is_one_sentence(said), said.err
+    assert f"{folder / '05-rl'} holds an unfinished run" in said.last
+    said = whet("run", tiny.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    again = (folder / "05-rl" / "summary.json").read_text()
+    assert again == (tiny.folder / "05-rl" / "summary.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "facts", [{"spent": None}, {"spent": "x"}, {"seconds": "x"}, {"seconds": None}, {"spent": [1]}]
+)
+def test_times_of_a_stage_that_are_no_numbers_do_not_matter(
+    tiny: Pipeline, tmp_path: Path, facts: dict[str, object]
+) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    file = folder / "06-rl_eval" / "stage.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+    said = whet("run", tiny.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+
+
+def test_a_metrics_row_without_a_step_is_left_out(tiny: Pipeline, tmp_path: Path) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    cut_after(folder / "05-rl", 4)
+    with (folder / "05-rl" / "metrics.jsonl").open("a") as file:
+        file.write('{"loss": 1.0}\n{"step": "x"}\n')
+    said = whet("run", tiny.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    rows = (folder / "05-rl" / "metrics.jsonl").read_text().splitlines()
+    assert max(json.loads(row)["step"] for row in rows) == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "tokenizer_config.json", "generation_config.json", "adapter_config.json"],
+)
+def test_brackets_beyond_measure_in_a_model_folder_are_one_sentence(
+    exported: Path, tmp_path: Path, name: str
+) -> None:
+    (exported / name).write_text(DEEP)
+    said = use("try", exported, tmp_path)
+    assert is_one_sentence(said), said.err
+    assert name in said.last
+    assert half_written(tmp_path) == []
