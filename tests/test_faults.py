@@ -2,7 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from small import Pipeline, Said, cut_after, half_written, whet, write
 from test_bad_input import NEW, RL, SFT, is_one_sentence
+
+from whet.data.problems import write_problems
+from whet.store.rollouts import write_rollouts
+from whet.store.run import RunStore
+from whet.tasks.game24 import Game24
+from whet.types import Message, Rollout, Score, Split, Verdict
 
 EVAL = 'kind = "eval"\ntask.name = "game24"\nsamples = 1\nmodel = {{ path = "{model}" }}\n'
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -205,3 +213,104 @@ def test_brackets_beyond_measure_in_a_model_folder_are_one_sentence(
     assert is_one_sentence(said), said.err
     assert name in said.last
     assert half_written(tmp_path) == []
+
+
+def write_with_a_long_one(
+    folder: Path, split: Split, *, task: str = "finished", only: bool = False
+) -> str:
+    """Write a few hands of the 24 game and one whose prompt no tiny model has room for."""
+    hands = [replace(hand, task=task) for hand in islice(Game24().problems("rl"), 6)]
+    message = Message(role="user", content="1 2 3 4 " * 30)
+    long = replace(hands[2], id="game24/long", prompt=(message,))
+    write_problems(folder, split, [long] if only else [*hands[:2], long, *hands[3:]])
+    return long.id
+
+
+ASKING = {
+    "rl": "steps = 3\nproblems_per_step = 2\ngroup_size = 2\n",
+    "distill": 'steps = 3\nproblems_per_step = 2\nsamples = 2\nteacher = {{ path = "{model}" }}\n',
+    "eval": 'split = "rl"\nsamples = 2\n',
+    "dpo": 'steps = 1\nown = {{ samples = 4 }}\npairs = {{ rules = ["correct", "short"] }}\n',
+}
+
+
+@pytest.mark.parametrize("kind", ASKING)
+def test_a_prompt_without_room_is_named_and_left_out_before_the_start(
+    tiny: Pipeline, tmp_path: Path, kind: str
+) -> None:
+    for split in ("rl", "dev"):
+        name = write_with_a_long_one(tmp_path / "problems", split)
+    text = f'''kind = "{kind}"
+task = "{Path(__file__).parent}/finished.py:Finished"
+problems = "{tmp_path}/problems"
+model = {{ path = "{tiny.folder}/03-sft" }}
+sampling = {{ max_tokens = 24 }}
+''' + ASKING[kind].format(model=tiny.folder / "03-sft")
+    said = whet(kind, write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert said.code == 0, said.err
+    assert (
+        f"1 of 6 problems left out, whose prompt leaves no room in a context of 48 tokens: {name}"
+        in said.err
+    )
+    events = RunStore.view(tmp_path / "run").events()
+    assert next(name in str(row["problems"]) for row in events if row["event"] == "too_long")
+
+
+def test_prompts_that_all_lack_room_stop_a_run_before_its_start(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    name = write_with_a_long_one(tmp_path / "problems", "test", task="game24", only=True)
+    text = EVAL.format(model=tiny.folder / "03-sft") + f'problems = "{tmp_path}/problems"\n'
+    said = whet("eval", write(tmp_path / "p.toml", text), "--out", tmp_path / "run")
+    assert is_one_sentence(said), said.err
+    assert f"every prompt leaves no room in a context of 48 tokens: {name}" in said.last
+
+
+def write_graded(file: Path, verdicts: Sequence[Verdict | None]) -> Path:
+    """Write an answer of each verdict; None is one that nothing has graded."""
+    hands = islice(Game24().problems("sft"), len(verdicts))
+    rows = []
+    for hand, verdict in zip(hands, verdicts, strict=True):
+        score = None if verdict is None else Score(verdict=verdict, parts={})
+        rows.append((Rollout.from_text(hand, "1 + 2 = 3", model="someone", score=score),))
+    write_rollouts(file, rows)
+    return file
+
+
+GRADED = (Verdict.CORRECT, Verdict.WRONG, Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNSCORED, None)
+
+
+@pytest.mark.parametrize(("keep", "count"), [("correct", 2), ("all", 6)])
+def test_sft_imitates_answers_that_are_not_right_only_when_told_to(
+    tmp_path: Path, keep: str, count: int
+) -> None:
+    data = write_graded(tmp_path / "graded.parquet", GRADED)
+    file = write(tmp_path / "sft.toml", SFT.format(data=data, model=NEW))
+    said = whet("sft", file, "--out", tmp_path / "run", "--keep", keep)
+    assert said.code == 0, said.err
+    assert f"{count} examples, 0 left out as longer than" in said.err
+    counts = "4 of 6 answers left out as not right: 2 wrong, 1 no answer, 1 unscored"
+    assert (counts in said.err) == (keep == "correct")
+
+
+def test_sft_without_one_right_answer_says_what_there_is(tmp_path: Path) -> None:
+    data = write_graded(tmp_path / "graded.parquet", [Verdict.WRONG] * 3)
+    said = whet(
+        "sft",
+        write(tmp_path / "sft.toml", SFT.format(data=data, model=NEW)),
+        *("--out", tmp_path / "run"),
+    )
+    assert is_one_sentence(said), said.err
+    assert "has no right answer among 3 (3 wrong)" in said.last
+
+
+def test_nobody_is_told_to_delete_a_file_of_their_own(tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine.jsonl", '{"question": "1 + 1"}\n')
+    said = whet(
+        "sft",
+        write(tmp_path / "sft.toml", SFT.format(data=mine, model=NEW)),
+        *("--out", tmp_path / "run"),
+    )
+    assert is_one_sentence(said), said.err
+    assert f"{mine} is not a whole Parquet file" in said.last
+    assert "delete it" not in said.last

@@ -2,6 +2,7 @@
 more of the same."""
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -72,21 +73,28 @@ def has_reached(folder: Path, step: int) -> Callable[[], bool]:
     )
 
 
-def test_ctrl_c_exits_with_130_and_resume_ends_with_the_same_weights(
-    straight: Straight, tmp_path: Path
+@pytest.mark.parametrize(
+    ("stage", "step", "how", "code"),
+    [("01-sft", 12, signal.SIGINT, 130), ("02-rl", 9, signal.SIGTERM, 143)],
+)
+def test_a_signal_stops_a_run_after_its_step_and_resume_goes_on_from_there(
+    straight: Straight, tmp_path: Path, stage: str, step: int, how: signal.Signals, code: int
 ) -> None:
     folder = tmp_path / "run"
-    code, said = stop(
-        start(straight.file, folder), has_reached(folder / "01-sft", 12), signal.SIGINT
+    ended, said = stop(start(straight.file, folder), has_reached(folder / stage, step), how)
+    assert ended == code
+    match = re.search(
+        r"stopped after step (\d+) of \d+, which has a checkpoint; the same command with --resume "
+        r"goes on from there\n$",
+        said,
     )
-    assert code == 130
-    assert said.endswith(
-        "stopped; the same command with --resume goes on from the last checkpoint\n"
-    )
+    assert match, said
+    assert int(match[1]) >= step
     assert "Traceback" not in said
     assert half_written(folder) == []
     said_again = whet("run", straight.file, "--out", folder, "--resume")
     assert said_again.code == 0, said_again.err
+    assert f"going on from step {match[1]}\n" in said_again.err
     assert facts(folder, STAGES) == straight.facts
 
 
@@ -101,7 +109,7 @@ def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(
     assert said.code == 0, said.err
     assert facts(folder, STAGES) == straight.facts
     events = [row["event"] for row in RunStore.view(folder / "01-sft").events()]
-    assert events == ["start", "resume", "resume", "finish"]
+    assert events == ["start", "inputs", "resume", "resume", "finish"]
 
 
 def test_each_step_has_one_row_of_training_and_at_most_one_validation(straight: Straight) -> None:

@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError, visible
-from whet.track.progress import console, say
+from whet.track.progress import console, on_stop, say
 
 app = typer.Typer(
     name="whet",
@@ -263,12 +263,24 @@ def _expect(file: Path, kind: str) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let a person stop with Ctrl-C; what was checkpointed stays."""
+    """Let Ctrl-C or SIGTERM stop a command, with a sentence; what was checkpointed stays."""
+    number = 0
+
+    def stop(now: int) -> None:
+        nonlocal number
+        number = now
+        raise KeyboardInterrupt
+
     try:
-        yield
-    except KeyboardInterrupt:
-        say("stopped; the same command with --resume goes on from the last checkpoint")
-        raise typer.Exit(130) from None
+        with on_stop(stop):
+            yield
+    except KeyboardInterrupt as error:
+        sentence, number = error.args or (
+            "stopped; the same command with --resume goes on from the last checkpoint",
+            number,
+        )
+        say(sentence)
+        raise typer.Exit(128 + number) from None
 
 
 def main(args: Sequence[str] | None = None) -> None:

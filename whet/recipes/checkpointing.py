@@ -1,7 +1,8 @@
 """Around the steps of training: validation, checkpoints, a guard against collapse, and a limit on
 steps that learn nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,7 @@ from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 from whet.tasks.base import solvable
 from whet.track.metrics import Tracker, split_by_origin
-from whet.track.progress import console, say
+from whet.track.progress import console, on_stop, say
 from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
@@ -263,6 +264,7 @@ class CheckpointManager:
         self.parts |= {name: part for name, part in optional.items() if part is not None}
         self.checkpoints = Checkpoints(run.checkpoint_folder, keep_last=cfg.keep, warn=say)
         self.best = BestValidation()
+        self.stop_signal = 0
         if guard is not None and guard.is_on and not validator.problems:
             raise ConfigError(
                 f"guard.restores = {guard.cfg.restores} needs validation to watch, and the split "
@@ -273,6 +275,8 @@ class CheckpointManager:
         """Load the newest intact checkpoint; return the step to continue with, 0 without one."""
         latest = self.checkpoints.latest()
         if latest is None:
+            if any(event["event"] == "resume" for event in self.run.events()):
+                console.print("there is no checkpoint yet: beginning again with the first step")
             self.run.rewind(-1)
             return 0
         step, folder = latest
@@ -287,6 +291,23 @@ class CheckpointManager:
         self.run.rewind(step)
         console.print(f"going on from step {step:,}")
         return step
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Let a signal stop the run after the step it is in, with a checkpoint; the next, at once.
+
+        In the middle of a step there is no state that a run could go on from.
+        """
+
+        def stop(number: int) -> None:
+            if self.stop_signal:
+                words = "stopped; the same command with --resume goes on from the last checkpoint"
+                raise KeyboardInterrupt(words, number)
+            self.stop_signal = number
+            say("stopping after this step, with a checkpoint; once more stops at once")
+
+        with on_stop(stop):
+            yield
 
     def before(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
@@ -307,8 +328,14 @@ class CheckpointManager:
             for policy in (self.policy, *(policy for policy, _ in self.others.values())):
                 check_finite(policy.model.named_parameters())
             self._validate(step, tracker)
-        if is_due or step == self.steps or step % self.cfg.every == 0:
+        if is_due or step == self.steps or step % self.cfg.every == 0 or self.stop_signal:
             self._save(step)
+        if self.stop_signal:
+            raise KeyboardInterrupt(
+                f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
+                "command with --resume goes on from there",
+                self.stop_signal,
+            )
 
     def _validate(self, step: int, tracker: Tracker, *, counts: bool = True) -> None:
         """Measure the policy; where it `counts`, its checkpoint may become the result."""

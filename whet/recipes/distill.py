@@ -47,11 +47,12 @@ class DistillConfig(TrainingConfig):
 def distill(cfg: DistillConfig, run: RunStore) -> None:
     """Move a policy towards its teacher on the policy's own answers: sample, score, update."""
     session = open_session(cfg, run)
-    task, policy, clock = session.task, session.policy, session.clock
+    policy = session.policy
+    clock = session.clock
     dtype = torch_dtype(cfg.train.dtype)
     teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
     learner = policy.learner(cfg.train, steps=cfg.steps)
-    problems = some_problems_of(task, cfg.problems, "rl")
+    problems = session.fitting(some_problems_of(session.task, cfg.problems, "rl"))
     objective = distill_objective()
     manager = session.manager(learner)
     start = manager.resume()
@@ -59,7 +60,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     def sample(step: int) -> list[Group]:
         batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
         asked = [
-            task.vary(problem, derive(cfg.seed, "vary", step, index))
+            session.vary(problem, derive(cfg.seed, "vary", step, index))
             for index, problem in enumerate(batch)
         ]
         seed = derive(cfg.seed, "rollout", step)
@@ -77,6 +78,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("distill", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.before(start, tracker)
         for step in range(start, cfg.steps):

@@ -22,7 +22,6 @@ from whet.rollout.collect import (
     gather,
 )
 from whet.store.run import RunStore
-from whet.tasks.base import Task
 from whet.tasks.registry import build_task
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, screen
@@ -105,8 +104,10 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     """Improve one policy: each step samples groups of answers, and makes those that are better than
     the rest of their group more likely."""
     task = build_task(cfg.task)
-    feed = open_feed(cfg, task)
+    problems = some_problems_of(task, cfg.problems, "rl")
+    check_first(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
+    feed = open_feed(cfg, session.fitting(problems))
     policy = session.policy
     clock = session.clock
     trainer = RLTrainer(
@@ -134,6 +135,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         session.grader,
         open_trackers(cfg.track, run, COLUMNS, console=screen()) as tracker,
         bar("rl", cfg.steps, done=start) as advance,
+        manager.stoppable(),
     ):
         manager.before(start, tracker)
         for step in range(start, cfg.steps):
@@ -158,17 +160,15 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     finish(run, manager)
 
 
-def open_feed(cfg: RLConfig, task: Task) -> Feed:
-    """Read the problems in the order of the curriculum, and check the grader on the first ones."""
-    feed = Feed(
-        some_problems_of(task, cfg.problems, "rl"),
+def open_feed(cfg: RLConfig, problems: Sequence[Problem]) -> Feed:
+    """Put the problems in the order of the curriculum."""
+    return Feed(
+        problems,
         cfg.curriculum,
         seed=derive(cfg.seed, "feed"),
         steps=cfg.steps,
         per_step=cfg.problems_per_step,
     )
-    check_first(task, feed.problems, cfg.grading)
-    return feed
 
 
 def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group]:
@@ -176,7 +176,7 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
 
     def new(first: int, count: int) -> list[GroupRequest]:
         problems = enumerate(feed.take(count, step), start=first)
-        return [_request(cfg, session.task, step, index, problem) for index, problem in problems]
+        return [_request(cfg, session, step, index, problem) for index, problem in problems]
 
     def answer(requests: Sequence[GroupRequest]) -> list[Group]:
         seed = derive(cfg.seed, "rollout", step)
@@ -205,11 +205,13 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
     return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
-def _request(cfg: RLConfig, task: Task, step: int, index: int, problem: Problem) -> GroupRequest:
+def _request(
+    cfg: RLConfig, session: Session, step: int, index: int, problem: Problem
+) -> GroupRequest:
     """Make the request for a problem: its wording, temperature and token limit."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
-    varied = task.vary(problem, derive(cfg.seed, "vary", step, index))
+    varied = session.vary(problem, derive(cfg.seed, "vary", step, index))
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
     )

@@ -272,7 +272,10 @@ class RunStore:
     def _progress(self) -> str:
         checkpoints = [step for step, _ in _find_steps(self.checkpoint_folder, r"(\d{6,})")]
         steps = [int(row["step"]) for row in self.metrics()] + checkpoints
-        return f"step {max(steps)}" if steps else "no step yet"
+        if not steps:
+            return "no step yet"
+        last = f"checkpoint of step {max(checkpoints)}" if checkpoints else "no checkpoint"
+        return f"step {max(steps)}, {last}"
 
     def _list_results(self) -> list[str]:
         """List what the run has written, without its first files and half-written ones."""
