@@ -314,3 +314,72 @@ def test_nobody_is_told_to_delete_a_file_of_their_own(tmp_path: Path) -> None:
     assert is_one_sentence(said), said.err
     assert f"{mine} is not a whole Parquet file" in said.last
     assert "delete it" not in said.last
+
+
+def test_lost_results_are_mentioned_when_a_run_goes_on(tiny: Pipeline, tmp_path: Path) -> None:
+    folder = tiny.copy(tmp_path / "run")
+    stage = folder / "05-rl"
+    cut_after(stage, 4)
+    rows = (stage / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (stage / "metrics.jsonl").write_text("".join(row for row in rows if '"step":2,' not in row))
+    (stage / "evals" / "000003.json").write_text("{")
+    (stage / "rollouts" / "train-000001.parquet").write_bytes(b"PAR1")
+    said = whet("run", tiny.file, "--out", folder, "--resume")
+    assert said.code == 0, said.err
+    for words in ("metrics.jsonl lacks 1 of 4 steps", "000003.json", "train-000001.parquet"):
+        assert any(words in line for line in said.err.splitlines() if line.startswith("lost since"))
+    assert said.err.count("lost since") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "words"),
+    [
+        ("config.json", "num_hidden_layers", 10**6, "says 1000000 layers, but the weights are"),
+        ("config.json", "intermediate_size", 2**45, "cannot be allocated"),
+        ("config.json", "max_position_embeddings", 2**50, "cannot be allocated"),
+        ("generation_config.json", "eos_token_id", 10**7, "eos_token_id 10000000 is no token"),
+    ],
+)
+def test_absurd_sizes_in_a_model_folder_are_one_sentence(
+    exported: Path, tmp_path: Path, name: str, key: str, value: int, words: str
+) -> None:
+    row = json.loads((exported / name).read_text())
+    (exported / name).write_text(json.dumps(row | {key: value}))
+    said = use("try", exported, tmp_path)
+    assert is_one_sentence(said), said.err
+    assert words in said.last
+
+
+@pytest.mark.parametrize("is_flag", [False, True])
+def test_a_number_of_thousands_of_digits_is_one_sentence(tmp_path: Path, is_flag: bool) -> None:
+    digits = "9" * 5000
+    text = SFT.format(data="x", model=NEW)
+    file = write(
+        tmp_path / "s.toml", text if is_flag else text.replace("steps = 2", f"steps = {digits}")
+    )
+    said = whet("show", file, *(("--steps", digits) if is_flag else ()))
+    assert is_one_sentence(said), said.err
+
+
+def test_an_error_that_quotes_a_long_text_is_cut(tmp_path: Path) -> None:
+    said = whet("show", write(tmp_path / "s.toml", f'kind = "{"k" * 1_000_000}"\n'))
+    assert said.code == 2
+    assert len(said.err) < 5_000
+    assert said.err.rstrip().endswith("more characters")
+
+
+@pytest.mark.parametrize("answer", ["null", '""'])
+def test_a_row_that_no_grader_can_judge_is_refused_at_import(tmp_path: Path, answer: str) -> None:
+    rows = write(tmp_path / "rows.jsonl", f'{{"q": "1 + 1", "a": {answer}}}\n')
+    maps = ("--map", "prompt=q", "--map", "answer=a", "--task", "math")
+    said = whet("data", "import", rows, *maps, "--out", tmp_path / "problems-rl.jsonl")
+    assert said.code == 2, said.err
+    assert "has no answer to be graded by: 'a' is" in said.err
+
+
+def test_a_row_cannot_name_code_to_be_graded_by(tmp_path: Path) -> None:
+    rows = write(tmp_path / "rows.jsonl", '{"q": "1 + 1", "a": "2", "t": "evil.py:Evil"}\n')
+    maps = ("--map", "prompt=q", "--map", "answer=a", "--map", "task=t")
+    said = whet("data", "import", rows, *maps, "--out", tmp_path / "problems-rl.jsonl")
+    assert said.code == 2, said.err
+    assert "a file of code: give it by --task" in said.err

@@ -41,6 +41,8 @@ data = typer.Typer(
 )
 app.add_typer(tasks, name="tasks")
 app.add_typer(data, name="data")
+LONGEST_SENTENCE = 4_000
+"""Characters of an error that are printed; it may quote a file."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 _argument = partial(typer.Argument, show_default=False)
@@ -296,5 +298,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _refuse(sentence: str) -> None:
+    rest = len(sentence) - LONGEST_SENTENCE
+    if rest > 0:
+        sentence = f"{sentence[:LONGEST_SENTENCE]} … {rest:,} more characters"
     console.print(f"[bold red]whet:[/] {escape(visible(sentence))}")
     sys.exit(2)

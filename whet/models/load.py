@@ -75,18 +75,50 @@ def stored_dtype(folder: Path) -> torch.dtype:
         with safe_open(files[0], framework="pt") as tensors:
             dtype: torch.dtype = tensors.get_tensor(next(iter(tensors.keys()))).dtype
     except (SafetensorError, OSError, StopIteration) as error:
-        raise DataError(f"{str(files[0])!r} is not a readable safetensors file: {error}") from error
+        raise _unreadable(files[0], error) from error
     return dtype
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     """Build and fill the decoder of a folder, which must hold its tensors and no others."""
     cfg = from_json(read_json(folder / CONFIG))
-    model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
-    with torch.device(device):
-        model.rope_PD = rope_table(cfg)
+    _check_depth(cfg, folder)
+    try:
+        model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
+        with torch.device(device):
+            model.rope_PD = rope_table(cfg)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(
+            f"a model of the sizes in {str(folder / CONFIG)!r} cannot be allocated: {reason}"
+        ) from error
     load_weights(model, folder)
     return model
+
+
+def _check_depth(cfg: ModelConfig, folder: Path) -> None:
+    """Compare the number of layers with the file's names: building a million layers takes long."""
+    names = []
+    for file in _weight_files(folder):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                names += list(tensors.keys())
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(file, error) from error
+    layers = {
+        int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
+    }
+    if layers and cfg.num_layers > max(layers) + 1:
+        raise DataError(
+            f"{str(folder / CONFIG)!r} says {cfg.num_layers} layers, but the weights are those of "
+            f"{max(layers) + 1}"
+        )
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(f"{str(file)!r} is not a readable safetensors file: {error}")
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
@@ -224,7 +256,7 @@ def fill_weights(
                         "model"
                     )
     except (SafetensorError, OSError) as error:
-        raise DataError(f"{str(file)!r} is not a readable safetensors file: {error}") from error
+        raise _unreadable(file, error) from error
 
 
 def read_json(file: Path) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """What a pipeline has learned: summary.json, report.html, and the last words on the screen."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,8 +83,8 @@ def describe_results(
             f"{sampled.count} unseen problems solved, {100 * greedy.mean:.1f} % greedily"
         )
     minutes = sum(map(_seconds, folders.values())) / 60
-    path = escape(str(folder))
-    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {path}/report.html"]
+    path = escape(shlex.quote(str(folder)))
+    lines += [f"  in {minutes:.1f} minutes", "", f"Report   {escape(str(folder))}/report.html"]
     trained = [stage for stage in stages.values() if isinstance(stage, TrainingConfig)]
     if trained:
         question = escape(_question(trained[-1], folders))

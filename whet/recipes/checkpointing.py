@@ -289,6 +289,8 @@ class CheckpointManager:
         if self.best.step in self.checkpoints.steps():
             self.checkpoints.mark_best(self.best.step)
         self.run.rewind(step)
+        for loss in self.run.find_losses(step):
+            say(f"lost since the run began, and not made again: {loss}")
         console.print(f"going on from step {step:,}")
         return step
 

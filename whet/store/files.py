@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        if isinstance(error, shutil.Error):  # copying a folder gathers a list of failures
+            reason = str(error.args[0][0][2])
         cure = "free space or " if error.errno in FULL else ""
         raise DataError(f"cannot write {path}: {reason}; {cure}choose another --out") from error
 

@@ -1,7 +1,8 @@
 """Rollouts in zstd Parquet: one row per rollout, tokens as lists, each problem stored once."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -116,9 +117,21 @@ def _scores(table: pa.Table) -> list[Score | None]:
 
 def read_columns(path: Path) -> pa.Table:
     """Read a file as a table, without parsing what is in its cells."""
+    with _open_parquet(path) as file:
+        return file.read()
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse a file that is cut or no Parquet at all, without reading its rows."""
+    with _open_parquet(path):
+        pass
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
-            return file.read()
+            yield file
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
     except (OSError, pa.ArrowException) as error:

@@ -11,7 +11,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
@@ -22,7 +22,7 @@ from whet.config import Config, Loaded, differences, load_settings, show_setting
 from whet.errors import ConfigError, DataError
 from whet.store import files
 from whet.store.files import Row, finite, read_object, write_atomic, write_json, writing
-from whet.store.rollouts import read_rollouts, write_rollouts
+from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
 from whet.types import Group, Json, Rollout
 
 Name = Literal["train", "eval"]
@@ -187,6 +187,23 @@ class RunStore:
     def evals(self) -> dict[int, Row]:
         """Read every evaluation by its step, in order."""
         return {step: read_object(path) for step, path in _find_steps(self.folder / "evals", EVAL)}
+
+    def find_losses(self, step: int) -> list[str]:
+        """Say what of the results up to `step` is missing or cannot be read; nothing depends on it.
+
+        The ends of rollout files are read, not the rollouts.
+        """
+        losses = []
+        steps = {row["step"] for row in self.metrics()}
+        if missing := sum(number not in steps for number in range(1, step + 1)):
+            losses.append(f"metrics.jsonl lacks {missing:,} of {step:,} steps")
+        for number, path in _find_steps(self.folder / "evals", EVAL):
+            if number <= step:
+                losses += _describe_error(path, read_object)
+        for number, path in _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet"):
+            if number <= step:
+                losses += _describe_error(path, check_parquet)
+        return losses
 
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
@@ -368,6 +385,14 @@ def _version(package: str) -> str | None:
 
 def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
+
+
+def _describe_error(path: Path, read: Callable[[Path], object]) -> list[str]:
+    try:
+        read(path)
+    except DataError as error:
+        return [str(error)]
+    return []
 
 
 def _has_step(row: Row, *, up_to: float = inf) -> bool:

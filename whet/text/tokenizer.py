@@ -93,7 +93,14 @@ class Tokenizer:
             raise DataError(f"{str(file)!r} is not a tokenizer.json: {error}") from error
         settings = _read_json(folder / "tokenizer_config.json")
         template = _read_template(folder, settings)
-        return Tokenizer(core, settings, template, _read_eos(folder / "generation_config.json"))
+        eos = _read_eos(folder / "generation_config.json")
+        tokenizer = Tokenizer(core, settings, template, eos)
+        if eos and max(eos) >= tokenizer.vocab_size:
+            raise DataError(
+                f"{str(folder / 'generation_config.json')!r}: eos_token_id {max(eos)} is no token "
+                f"of the {tokenizer.vocab_size} in the vocabulary"
+            )
+        return tokenizer
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json` in the form transformers reads."""
