@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 from rich.markup import escape
 
 from whet.config import Config, Loaded, kind_of, load_settings, show_settings, to_table
-from whet.errors import ConfigError, TrainError
+from whet.errors import ConfigError, DataError, TrainError
 from whet.pipeline.report import describe_results, write_results
 from whet.pipeline.requirements import check_needs
 from whet.pipeline.smoke import shrink, write_stand_ins
@@ -34,8 +34,8 @@ from whet.recipes.tango import TangoConfig, tango
 from whet.recipes.teach import TeachConfig, teach
 from whet.recipes.training import StageConfig
 from whet.recipes.verifications import VerificationsConfig, write_verifications
-from whet.store.files import read_json, sha256, write_json
-from whet.store.run import Lock, RunStore, check_made
+from whet.store.files import find_damage, read_json, sha256, write_json
+from whet.store.run import Lock, RunStore
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
@@ -182,7 +182,7 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
         for name, stage in cfg.stages.items():
             keys[name] = _key(stage, keys)
             for other in _references(stage):
-                check_made(folders[other])
+                _check_made(folders[other])
             origin = {k.removeprefix(f"stages.{name}."): v for k, v in loaded.origin.items()}
             _run_one(_resolve(stage, folders), origin, folders[name], keys[name], resume=resume)
             settings += f"[{name}]\n{show_settings(Loaded(config=stage, origin=origin))}\n"
@@ -247,6 +247,17 @@ def run_stage(cfg: StageConfig, run: RunStore) -> None:
             f"the {cfg.kind} stage needs more memory than this machine has: "
             "lower engine.slots or train.micro_tokens; `whet plan` says what fits"
         ) from None
+
+
+def _check_made(folder: Path) -> None:
+    """Compare the files that a finished run made with the hashes in its summary, if it has some."""
+    hashes = RunStore.view(folder).summary().get("files")
+    damage = find_damage(folder, hashes) if isinstance(hashes, dict) else None
+    if damage is not None:
+        raise DataError(
+            f"{folder} is not as its stage made it ({damage}): put the file back, or set "
+            "`problems` to a changed copy of the folder"
+        )
 
 
 def _hash_inputs(stage: StageConfig) -> dict[str, str]:

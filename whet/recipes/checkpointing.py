@@ -1,90 +1,34 @@
-"""Around the steps of training: validation, checkpoints, a guard against collapse, and a limit on
-steps that learn nothing."""
+"""Around the steps of training: checkpoints, a guard against collapse, and a limit on steps that
+learn nothing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Protocol
 
 from pydantic import Field
 
-from whet.config import CONSTANT, Config
-from whet.engine.base import Sampling
+from whet.config import Config
 from whet.errors import ConfigError, DataError, TrainError
 from whet.evals.stats import Estimate
-from whet.evals.summary import EvalSummary, solved_shares, summarise
-from whet.grading.grader import Grader
+from whet.evals.summary import EvalSummary
 from whet.models.load import check_finite
-from whet.rng import derive
-from whet.rollout.collect import ChatEngine, collect
+from whet.recipes.validation import ValidationConfig, Validator, by_origin
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
-from whet.tasks.base import solvable
-from whet.track.metrics import Tracker, split_by_origin
+from whet.track.metrics import Tracker
 from whet.track.progress import console, on_stop, say
 from whet.train.checkpoint import Others, load_training, save_training
 from whet.train.critic import Critic
 from whet.train.learner import Learner
 from whet.train.policy import Policy
-from whet.types import Group, Json, Problem, Split
+from whet.types import Json
 
 MAX_EMPTY_STEPS = 10
 """Steps in a row without a gradient before a run stops, since waiting longer rarely helps."""
 NUM_SHOWN = 16
 """Answers that the table of a validation shows, always to the same problems."""
-
-
-class ValidationConfig(Config):
-    """Validation during training, which picks the checkpoint that is kept as the result."""
-
-    every: int = Field(default=0, ge=0)
-    """Steps between validations, the first before training; 0: after the last step only."""
-    split: Split = Field(default="dev", json_schema_extra=CONSTANT)
-    """The split to validate on, without problems that are known to have no solution."""
-    samples: int = Field(default=4, ge=1)
-    """Answers per problem; the result is their mean, with an interval over problems."""
-    temperature: float = Field(default=1.0, ge=0.0)
-    """Sampling temperature of validation, in place of `sampling.temperature`; 0 is greedy."""
-
-
-class Validator:
-    """Validates a policy on held-out problems, with the same random numbers every time."""
-
-    def __init__(
-        self,
-        cfg: ValidationConfig,
-        grader: Grader,
-        problems: Sequence[Problem],
-        sampling: Sampling,
-        *,
-        seed: int,
-    ) -> None:
-        self.cfg = cfg
-        self.grader = grader
-        self.seed = derive(seed, "exam")
-        self.sampling = sampling.model_copy(update={"temperature": cfg.temperature})
-        self.problems = solvable(problems)
-
-    def is_due(self, step: int, steps: int) -> bool:
-        """Whether to validate after `step` of `steps`; never without problems."""
-        return bool(self.problems) and (
-            step == steps or (self.cfg.every > 0 and step % self.cfg.every == 0)
-        )
-
-    def validate(self, chat_engine: ChatEngine) -> tuple[EvalSummary, list[Group]]:
-        """Sample and grade answers to all problems; return the figures and the answers."""
-        groups = collect(
-            chat_engine,
-            self.grader,
-            self.problems,
-            self.sampling,
-            samples=self.cfg.samples,
-            seed=self.seed,
-            label="evaluate",
-        )
-        return summarise(groups, ks=(1, self.cfg.samples)), groups
 
 
 class SaveConfig(Config):
@@ -354,7 +298,7 @@ class CheckpointManager:
             f"solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
-        metrics |= _by_origin(groups)
+        metrics |= by_origin(groups)
         if self.guard is not None:
             metrics |= self.guard.watch(step, summary.pass_at[1], self.best.step, self._go_back)
         tracker.log(step, metrics)
@@ -397,18 +341,6 @@ class CheckpointManager:
         checkpoint = self.checkpoints.best() or self.checkpoints.latest()
         assert checkpoint is not None, "a run that ended has a checkpoint"
         return checkpoint
-
-
-def _by_origin(groups: Sequence[Group]) -> dict[str, float]:
-    """Compute the figures of a validation for each task and source, where there are several."""
-    metrics = {}
-    for label, part in split_by_origin(groups).items():
-        shares = solved_shares(part)
-        if shares:
-            metrics[f"validation/pass@1/{label}"] = fmean(shares.values())
-        lengths = [len(rollout.completion.tokens) for group in part for rollout in group]
-        metrics[f"validation/tokens/{label}"] = fmean(lengths)
-    return metrics
 
 
 def _percent(summary: EvalSummary) -> str:

@@ -22,9 +22,8 @@ from whet.recipes.checkpointing import (
     CollapseGuard,
     SaveConfig,
     Stateful,
-    ValidationConfig,
-    Validator,
 )
+from whet.recipes.validation import ValidationConfig, Validator
 from whet.rng import stream
 from whet.rollout.collect import ChatEngine
 from whet.store.rollouts import read_rollouts

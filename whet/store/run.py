@@ -11,7 +11,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
@@ -197,21 +197,26 @@ class RunStore:
         steps = {row["step"] for row in self.metrics()}
         if missing := sum(number not in steps for number in range(1, step + 1)):
             losses.append(f"metrics.jsonl lacks {missing:,} of {step:,} steps")
-        for number, path in _find_steps(self.folder / "evals", EVAL):
-            if number <= step:
-                losses += _describe_error(path, read_object)
-        for number, path in _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet"):
-            if number <= step:
-                losses += _describe_error(path, check_parquet)
+        for number, path in self._list_files():
+            read = read_object if path.suffix == ".json" else check_parquet
+            try:
+                if number <= step:
+                    read(path)
+            except DataError as error:
+                losses.append(str(error))
         return losses
 
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
         files.filter_rows(self._metrics, lambda row: _has_step(row, up_to=step))
-        rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
-        for number, path in rollouts + _find_steps(self.folder / "evals", EVAL):
+        for number, path in self._list_files():
             if number > step:
                 path.unlink()
+
+    def _list_files(self) -> list[tuple[int, Path]]:
+        """List rollouts and evaluations, each with its step."""
+        rollouts = _find_steps(self.folder / "rollouts", r"\w+-(\d+)\.parquet")
+        return rollouts + _find_steps(self.folder / "evals", EVAL)
 
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""
@@ -322,17 +327,6 @@ def model_folder(location: str) -> Path:
     return path
 
 
-def check_made(folder: Path) -> None:
-    """Compare the files that a finished run made with the hashes in its summary, if it has some."""
-    hashes = files.read_object(folder / "summary.json").get("files")
-    damage = files.find_damage(folder, hashes) if isinstance(hashes, dict) else None
-    if damage is not None:
-        raise DataError(
-            f"{folder} is not as its stage made it ({damage}): put the file back, or set "
-            "`problems` to a changed copy of the folder"
-        )
-
-
 def provenance(seed: int | None) -> Row:
     """Collect the facts of this process, without importing or running anything for it."""
     return {
@@ -385,14 +379,6 @@ def _version(package: str) -> str | None:
 
 def _read_own_rows(path: Path) -> list[Row]:
     return files.read_rows(path, repair=True) if path.exists() else []
-
-
-def _describe_error(path: Path, read: Callable[[Path], object]) -> list[str]:
-    try:
-        read(path)
-    except DataError as error:
-        return [str(error)]
-    return []
 
 
 def _has_step(row: Row, *, up_to: float = inf) -> bool:
