@@ -41,7 +41,7 @@ from whet.testing.rounding import rounding_bound, terms_of_gradient
 from whet.testing.tiny import tiny_policy
 from whet.train.learner import LocalLearner, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import score_pairs, weigh_pairs
+from whet.train.policy import FrozenScorer, score_pairs, weigh_pairs
 from whet.train.rl_step import credit, flatten, select, to_example
 from whet.types import Group, Json, Rollout
 
@@ -441,7 +441,7 @@ class World:
             for a, b in self.pairs()
         ]
         objective = preference_objective(PreferenceConfig.model_validate(case.whet))
-        examples = weigh_pairs(score_pairs(pairs, self.reference, 4096))
+        examples = weigh_pairs(score_pairs(pairs, FrozenScorer(self.reference, 4096)))
         return self.differentiate(self.present, examples, objective, 100)
 
     def pairs_by_trl(self, case: Case) -> Found:

@@ -32,12 +32,12 @@ from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
 from whet.engine.graphs import recorded_bytes
 from whet.engine.native import NativeConfig, NativeEngine
-from whet.pipeline.phases import Job, Phase, phases
+from whet.pipeline.phases import Job, StepPhase, phases
 from whet.plan.cost import CARDS, GB, Cost
 from whet.train.learner import LocalLearner
 from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
-from whet.train.policy import Reference, reference_of, with_reference
+from whet.train.policy import FrozenScorer, reference_of, with_reference
 from whet.train.rl_step import update_policy
 
 Settings = dict[str, str | int | float | bool]
@@ -134,7 +134,7 @@ def row_of(name: str, args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def compared(phase: Phase, found: Measured) -> dict[str, object]:
+def compared(phase: StepPhase, found: Measured) -> dict[str, object]:
     known = found.peak is not None
     return {
         "predicted_bytes": phase.peak,
@@ -190,7 +190,11 @@ def measure(
     before = left_over(spec.work.device)
     model = drawn(spec.work)
     engine = engine_of(spec, model)
-    reference = reference_of(model, offload=train.offload_reference) if pair.kl else None
+    reference = (
+        reference_of(model, train.micro_tokens, offload=train.offload_reference)
+        if pair.kl
+        else None
+    )
     memory = DeviceMemory(model.device)
     memory.add(engine)
     learner = LocalLearner(model, train, steps=1000, memory=memory)
@@ -208,7 +212,7 @@ def step(
     pair: Pair,
     spec: Spec,
     engine: NativeEngine,
-    reference: Reference | None,
+    reference: FrozenScorer | None,
     learner: LocalLearner,
     meter: "Meter",
     number: int,
@@ -224,9 +228,7 @@ def step(
     # before.
     learner.make_room(examples)
     if reference is not None:
-        read, found["read"] = meter.of(
-            lambda: with_reference(examples, reference, learner.cfg.micro_tokens)
-        )
+        read, found["read"] = meter.of(lambda: with_reference(examples, reference))
         examples = read
     _, found["update"] = meter.of(lambda: update_policy(learner, examples, algo, seed=number))
     engine.load_weights([], engine.version + 1)

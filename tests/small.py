@@ -199,5 +199,5 @@ def check_metrics(folder: Path, stage: str, *, also: str = "all") -> None:
     if "score/process" not in logged:  # parts of a score are the task's
         logged = {name for name in logged if not name.startswith("score/") or name in known}
         always = {name for name in always if not name.startswith("score/")}
-    assert logged - known == set(), "these are logged and not documented"
-    assert always - logged == set(), "these are documented and not logged"
+    assert logged - known == set(), f"logged and not documented: {logged - known}"
+    assert always - logged == set(), f"documented and not logged: {always - logged}"

@@ -236,6 +236,15 @@ def test_every_letter_of_a_tensor_name_is_in_the_glossary() -> None:
     assert sorted(unknown) == []
 
 
+def test_every_letter_of_the_glossary_is_in_use() -> None:
+    shapes = {
+        name.rsplit("_", 1)[1]
+        for file in FILES
+        for name in tensor_names(file.read_text()) - PEFT_NAMES
+    }
+    assert set(letters_of_the_glossary()) <= set("".join(shapes))
+
+
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\n"

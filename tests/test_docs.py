@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from small import Pipeline, check_metrics, documented_metrics
+from small import whet as call_whet
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -22,6 +23,7 @@ from whet.config import Config, kind_of, load_settings
 from whet.grading.check_task import check_grader
 from whet.grading.limits import Limits
 from whet.pipeline.pipeline import KINDS, PipelineConfig
+from whet.store.run import RunStore
 from whet.tasks.game24 import Game24
 from whet.tasks.user_task import load_user_task
 from whet.testing.fakes import group as fake_group
@@ -241,6 +243,21 @@ def test_the_estimator_and_loss_in_the_documents_train(tmp_path: Path) -> None:
 
     assert ([item.advantage for item in examples], state) == ([0.75, 0.0, -0.25], {"steps": 1.0})
     assert update_policy(learner, examples, algo, seed=0)["train/grad_norm"] > 0
+
+
+def test_the_trial_in_the_documents_trains_with_its_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algo = next(block.text for block in blocks("python") if "soft_clip" in block.text)
+    (tmp_path / "my_algo.py").write_text(algo)
+    trial = next(block.text for block in blocks("toml") if '{ kind = "random" }' in block.text)
+    (tmp_path / "trial.toml").write_text(trial)
+    monkeypatch.chdir(tmp_path)
+
+    assert call_whet("run", "trial.toml", "--out", "out").code == 0
+
+    rows = RunStore.view(tmp_path / "out" / "03-rl").metrics()
+    assert [row["train/grad_norm"] > 0 for row in rows if "train/grad_norm" in row] == [True, True]
 
 
 def written_metrics() -> set[str]:

@@ -242,4 +242,4 @@ def test_an_own_task_that_is_not_there_is_refused_at_import(tmp_path: Path) -> N
         out,
     )
     assert is_refused(said, tmp_path, "good.csv")
-    assert said.last == "whet: there is no file gone.py"
+    assert said.last.startswith("whet: task = 'gone.py:A': there is no file gone.py in ")

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import whet
 from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.store.run import RunStore
+from whet.tasks.generated import GeneratedTask
 from whet.testing.fakes import group
 from whet.train.policy import Policy
 from whet.types import Verdict
@@ -51,6 +53,45 @@ def test_a_wrong_setting_of_a_task_is_refused_by_its_name() -> None:
         whet.task("countdown", counts=3)
 
 
+@pytest.mark.parametrize("name", ["countdown", "game24", "distance", "math", "mix"])
+def test_an_unknown_split_is_refused_with_those_that_are_known(name: str) -> None:
+    settings = {"tasks": ["reverse", "math"]} if name == "mix" else {}
+    with pytest.raises(
+        ConfigError, match=r"^there is no split 'test1'; the splits are sft, rl, dev, test$"
+    ):
+        whet.task(name, **settings).problems("test1")
+
+
+def test_a_generator_refuses_a_split_that_no_draw_would_match() -> None:
+    task = whet.task("countdown")
+    assert isinstance(task, GeneratedTask)
+    with pytest.raises(ConfigError, match="there is no split 'test1'"):
+        task.generate(0, split="test1")
+
+
+def test_what_is_no_problem_or_no_text_is_not_graded() -> None:
+    task = whet.task("reverse", count=1)
+    problem = next(iter(task.problems("dev")))
+    with pytest.raises(ConfigError, match=r"takes a Problem, not a dict: .*Problem\.from_json$"):
+        whet.grade(task, problem.to_json(), "x")
+    with pytest.raises(ConfigError, match=r"not a Rollout: of a rollout, pass rollout\.text$"):
+        whet.grade(task, problem, whet.solve(task, [problem])[0])
+
+
+def test_one_problem_or_one_prompt_is_refused_where_a_list_belongs(policy: Policy) -> None:
+    task = whet.task("reverse", count=1)
+    with pytest.raises(ConfigError, match=r"takes a list of problems, .*pass \[problem\]$"):
+        whet.sample(policy, task, next(iter(task.problems("dev"))))
+    with pytest.raises(ConfigError, match=r"takes a list of prompts, .*pass \[prompt\]$"):
+        whet.generate(policy, "one prompt")
+
+
+def test_a_policy_and_a_task_say_what_they_are(policy: Policy) -> None:
+    assert re.fullmatch(r"<policy tiny: [\d.]+M weights on cpu>", repr(policy))
+    shown = repr(whet.task("countdown", count=3))
+    assert shown.startswith("<task countdown: ") and "count=3" in shown
+
+
 def test_solutions_of_a_task_are_rollouts_that_it_grades_as_correct() -> None:
     task = whet.task("countdown", count=3)
     problems = list(task.problems("sft"))
@@ -71,7 +112,7 @@ def test_a_new_model_without_a_task_is_refused() -> None:
 
 
 def test_a_saved_model_is_loaded_with_the_same_answers(policy: Policy, tmp_path: Path) -> None:
-    policy.save(tmp_path)
+    policy.save(str(tmp_path))
     again = whet.load_model(tmp_path)
     answers = whet.generate(policy, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0)
     assert whet.generate(again, ["Make 7 from 3 4"], max_tokens=8, temperature=0.0) == answers
@@ -183,7 +224,7 @@ def test_a_pipeline_folder_is_refused_with_the_stages_in_it(tmp_path: Path) -> N
 
 def test_everything_that_whet_offers_can_be_loaded_and_is_listed() -> None:
     assert all(getattr(whet, name).__name__ == name for name in whet.__all__)
-    assert set(whet.__all__) <= set(dir(whet))
+    assert dir(whet) == sorted(whet.__all__)
 
 
 def test_importing_whet_loads_nothing_heavy_and_knows_no_other_names() -> None:
@@ -194,6 +235,8 @@ def test_importing_whet_loads_nothing_heavy_and_knows_no_other_names() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'sharpen'"):
         whet.sharpen  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'sampl'; did you mean 'sample'\?"):
+        whet.sampl  # noqa: B018
 
 
 def test_tasks_grading_and_runs_need_no_torch(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from whet.recipes.distill import DistillConfig
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.rl import RLConfig
 from whet.recipes.sft import SFTConfig
-from whet.recipes.tango import TangoConfig, Turn, num_turns
+from whet.recipes.tango import Side, TangoConfig
+from whet.recipes.tango import num_steps as num_side_steps
 from whet.rewards.spec import RewardSpec
 from whet.rewards.spec import load_spec as load_reward
 from whet.toml import Table, flat
@@ -96,8 +97,8 @@ def num_steps(
     """Count the steps that log a gradient norm when every step of every model moves its weights."""
     if isinstance(stage, TangoConfig):
         return {
-            "train/grad_norm": num_turns(stage, Turn.GENERATOR, stage.steps),
-            "verifier_train/grad_norm": num_turns(stage, Turn.VERIFIER, stage.steps),
+            "train/grad_norm": num_side_steps(stage, Side.GENERATOR, stage.steps),
+            "verifier_train/grad_norm": num_side_steps(stage, Side.VERIFIER, stage.steps),
         }
     models = ["train"]
     if isinstance(stage, RLConfig) and resolve_algorithm(stage.algo).advantage == "gae":

@@ -1,5 +1,6 @@
 """whet sharpens the reasoning of language models on problems whose answers can be checked."""
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,12 @@ avoid_broken_amx()
 def __getattr__(name: str) -> object:
     """Load the library on first use, so that `import whet` itself loads nothing heavy (PEP 562)."""
     if name not in __all__:
-        raise AttributeError(f"module 'whet' has no attribute {name!r}")
+        close = get_close_matches(name, __all__, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AttributeError(f"module 'whet' has no attribute {name!r}{hint}")
     return getattr(import_module(_SETTINGS.get(name, "whet.library")), name)
 
 
 def __dir__() -> list[str]:
-    """List what is loaded on first use along with the rest, for completion in a notebook."""
-    return sorted({*globals(), *__all__})
+    """List what is offered, loaded or not, for completion in a notebook."""
+    return __all__

@@ -298,8 +298,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _refuse(sentence: str) -> None:
-    rest = len(sentence) - LONGEST_SENTENCE
-    if rest > 0:
-        sentence = f"{sentence[:LONGEST_SENTENCE]} … {rest:,} more characters"
+    num_left_out = len(sentence) - LONGEST_SENTENCE
+    if num_left_out > 0:
+        half = LONGEST_SENTENCE // 2
+        sentence = f"{sentence[:half]} … {num_left_out:,} characters … {sentence[-half:]}"
     console.print(f"[bold red]whet:[/] {escape(visible(sentence))}")
     sys.exit(2)

@@ -25,7 +25,7 @@ from whet.models.sizes import SIZES
 from whet.rng import derive
 from whet.store.files import Row
 from whet.store.rollouts import read_columns
-from whet.store.run import RunStore
+from whet.store.run import RunStore, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import TaskConfig, build_task, make_task
 from whet.types import Group, Json, Message, Problem, Rollout, Score
@@ -70,6 +70,16 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
     Training grades in processes that can be killed; use this for texts you trust.
     """
     grader = make_task(task) if isinstance(task, str) else task
+    if not isinstance(problem, Problem):
+        raise ConfigError(
+            f"whet.grade takes a Problem, not {_kind(problem)}: take one of task.problems(split), "
+            "or make one of a row by whet.types.Problem.from_json"
+        )
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"whet.grade takes the text of an answer, not {_kind(text)}: of a rollout, pass "
+            "rollout.text"
+        )
     return grader.score(problem, text)
 
 
@@ -93,7 +103,7 @@ def load_model(
     """
     from whet.data.views import texts
     from whet.engine.native import NativeConfig
-    from whet.models.source import ModelSource, open_model, torch_dtype
+    from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
     from whet.train.policy import build_policy
 
     name = str(model)
@@ -108,7 +118,7 @@ def load_model(
         source = ModelSource(new=name, positions=positions)
         known_texts = texts(solve(task, islice(task.problems("sft"), TOKENIZER_PROBLEMS)))
     transformer, tokenizer = open_model(
-        source, dtype=torch_dtype("auto"), texts=known_texts, seed=seed
+        source, dtype=torch_dtype("auto"), device=torch_device(), texts=known_texts, seed=seed
     )
     return build_policy(transformer, tokenizer, NativeConfig(), name=name)
 
@@ -116,7 +126,7 @@ def load_model(
 def sample(
     policy: "Policy",
     task: Task,
-    problems: Sequence[Problem],
+    problems: Iterable[Problem],
     *,
     samples: int = 1,
     temperature: float = 1.0,
@@ -131,6 +141,9 @@ def sample(
     from whet.engine.base import Sampling
     from whet.rollout.collect import collect
 
+    if isinstance(problems, Problem):
+        raise ConfigError("whet.sample takes a list of problems, not one: pass [problem]")
+    problems = list(problems)
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     with Grader(task) as grader:
         return collect(policy.chat_engine, grader, problems, sampling, samples=samples, seed=seed)
@@ -148,6 +161,8 @@ def generate(
     """Sample `samples` texts in answer to each prompt, which is put as a user's message."""
     from whet.engine.base import Request, Sampling
 
+    if isinstance(prompts, str):
+        raise ConfigError("whet.generate takes a list of prompts, not one text: pass [prompt]")
     sampling = Sampling(temperature=temperature, max_tokens=max_tokens)
     requests = [
         Request(
@@ -168,9 +183,9 @@ def generate(
 
 def read_run(folder: str | Path) -> RunTables:
     """Read a run folder, also one that is still being written; of a pipeline, name a stage's."""
-    stages = sorted(file.parent.name for file in Path(folder).glob("[0-9]*-*/config.toml"))
-    if stages:
-        raise DataError(f"{folder} is a pipeline; name one of its stages: {', '.join(stages)}")
+    if stages := stage_folders(Path(folder)):
+        listed = ", ".join(stage.name for stage in stages)
+        raise DataError(f"{folder} is a pipeline; name one of its stages: {listed}")
     run = RunStore.view(Path(folder))
     rows = run.metrics()
     names = dict.fromkeys(name for row in rows for name in row)
@@ -185,3 +200,7 @@ def read_run(folder: str | Path) -> RunTables:
             tables.append(labels)
     rollouts = pa.concat_tables(tables).unify_dictionaries() if tables else pa.table({})
     return RunTables(metrics=pa.table(columns), rollouts=rollouts, evals=run.evals())
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, TypeVar
@@ -41,21 +42,41 @@ def _check_reference(name: str) -> str:
     return name
 
 
-Reference = Annotated[str, AfterValidator(_check_reference)]
+CodeReference = Annotated[str, AfterValidator(_check_reference)]
 """A setting that names a file and something in it; the path is relative to the working folder."""
 
 
-def load_from_file(reference: str) -> object:
-    """Load what a reference such as `my_file.py:name` stands for."""
+def find_references(value: object) -> set[str]:
+    """Find the user's code that settings name, anywhere in them."""
+    if isinstance(value, str):
+        return {value} if is_reference(value) else set()
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return set().union(*map(find_references, value)) if isinstance(value, list | tuple) else set()
+
+
+def hash_code(reference: str) -> str:
+    """Hash the file of a reference; a file that is not there is refused when it is loaded."""
+    file = Path(reference.rpartition(":")[0])
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
+
+
+def load_from_file(reference: str, key: str) -> object:
+    """Load what a reference such as `my_file.py:name` stands for; errors name the setting's key."""
+    label = f"{key} = {reference!r}"
     if not is_reference(reference):
-        raise ConfigError(
-            f'{reference!r} should be a file and a name in it, such as "my_file.py:name"'
-        )
+        raise ConfigError(f'{label} should be a file and a name in it, such as "my_file.py:name"')
     file, _, name = reference.rpartition(":")
-    values = vars(load_file(Path(file)))
+    try:
+        values = vars(load_file(Path(file)))
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from error
     if name not in values:
         public = [key for key, value in values.items() if _is_own(key, value, values["__name__"])]
-        raise ConfigError(f"{file} has no {name}; it has {', '.join(public) or 'nothing'}")
+        close = get_close_matches(name, public, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        names = ", ".join(public) or "nothing"
+        raise ConfigError(f"{label}: {file} has no {name}; it has {names}{hint}")
     return values[name]
 
 
@@ -65,7 +86,8 @@ def load_file(file: Path) -> ModuleType:
     if path in _LOADED:
         return _LOADED[path]
     if not file.is_file():
-        raise ConfigError(f"there is no file {file}")
+        where = "" if file.is_absolute() else f" in {Path.cwd()}"
+        raise ConfigError(f"there is no file {file}{where}")
     name = f"whet_own_{hashlib.blake2b(path.encode(), digest_size=6).hexdigest()}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, "a .py file has a loader"

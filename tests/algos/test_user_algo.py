@@ -43,6 +43,46 @@ def too_deep(ratio_M, terms):
     return torch.cat([ratio_M, 5])
 
 number = 3
+
+def of_tensors(rewards, state):
+    rows = [torch.tensor(group, dtype=torch.float64) for group in rewards]
+    return [row - row.mean() for row in rows], {"steps": torch.tensor(2.0)}
+
+def flat(rewards, state):
+    return [reward for group in rewards for reward in group], state
+
+def only_advantages(rewards, state):
+    return torch.tensor([[1.0, 2.0]])
+
+def strings(rewards, state):
+    return [["high" for reward in group] for group in rewards], state
+
+def nan(rewards, state):
+    return [[float("nan") for reward in group] for group in rewards], state
+
+def no_next_state(rewards, state):
+    return rewards, None
+
+def list_in_state(rewards, state):
+    return rewards, {"past": [1.0, 2.0]}
+
+def tensor_in_state(rewards, state):
+    return rewards, {"past": torch.ones(3)}
+
+def nan_in_state(rewards, state):
+    return rewards, {"past": float("nan")}
+
+def detached(ratio_M, terms):
+    return -(ratio_M * terms.advantage_M).detach()
+
+def nan_loss(ratio_M, terms):
+    return ratio_M * float("nan")
+
+def with_metrics(ratio_M, terms):
+    return ratio_M, {}
+
+def nan_gradient(ratio_M, terms):
+    return torch.where(ratio_M > 0, ratio_M, torch.sqrt(ratio_M - ratio_M))
 """
 REWARDS = [[1.0, 0.25, 0.1], [0.3, 0.7]]
 
@@ -98,23 +138,56 @@ def test_an_advantage_of_another_shape_is_refused(file: str) -> None:
     algo = build_algorithm(AlgoConfig(advantage=f"{file}:one_group"), max_tokens=8)
     assert algo.advantage is not None
 
-    with pytest.raises(ConfigError, match="as many numbers as each group has rewards"):
+    with pytest.raises(
+        ConfigError, match=r"as many numbers as each group has rewards, \[3, 2\], not \[3\]$"
+    ):
         algo.advantage(REWARDS, {})
-
-
-def test_a_loss_that_is_not_one_per_token_is_refused(file: str) -> None:
-    objective = build_algorithm(AlgoConfig(surrogate=f"{file}:mean"), max_tokens=8).objective
-
-    with pytest.raises(ConfigError, match="should return a loss per token"):
-        objective.loss(terms())
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("one_argument", "raised TypeError: one_argument() takes 1 positional argument"),
+        ("mean", "return a loss per token, a tensor [M] with M = 4, not a tensor []"),
+        ("with_metrics", "return a loss per token, a tensor [M] with M = 4, not a tuple of 2"),
+        ("detached", "should return a loss with a gradient, not a detached tensor"),
+        ("nan_loss", "should return finite losses, not nan at a ratio of 1.492"),
+        ("nan_gradient", "returned finite losses whose gradient is not finite"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_on_is_one_sentence_with_what_came(
+    file: str, name: str, sentence: str
+) -> None:
+    cfg = AlgoConfig(surrogate=f"{file}:{name}", minibatches=2)
+    objective = build_algorithm(cfg, max_tokens=8).objective
+
+    with pytest.raises(ConfigError, match=re.escape(sentence)) as error:
+        objective.loss(terms())[0].sum().backward()
+    assert str(error.value).startswith(f"algo.surrogate = '{file}:{name}' ")
+
+
+def test_tensors_stand_for_lists_and_numbers(file: str) -> None:
+    own = build_algorithm(AlgoConfig(advantage=f"{file}:of_tensors"), max_tokens=8).advantage
+    assert own is not None
+
+    assert own([[1.0, 0.0], [3.0, 0.0, 0.0]], {}) == (
+        [[0.5, -0.5], [2.0, -1.0, -1.0]],
+        {"steps": 2.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
         ("raises", "raised ZeroDivisionError in line 23: division by zero"),
-        ("no_state", "should return advantages, a list per group, and the next state"),
+        ("no_state", "should return advantages, a list per group, and the next state, not 3"),
+        ("only_advantages", "a list per group, and the next state, not a tensor [1, 2]"),
+        ("flat", "should return advantages as a list per group, not a list of 5"),
+        ("strings", "should return finite numbers, not the str 'high'"),
+        ("nan", "should return finite numbers, not nan"),
+        ("no_next_state", "the next state as a dict of numbers by name, not None"),
+        ("list_in_state", "a state of finite numbers by name, not 'past': a list of 2"),
+        ("tensor_in_state", "a state of finite numbers by name, not 'past': a tensor [3]"),
+        ("nan_in_state", "a state of finite numbers by name, not 'past': nan"),
     ],
 )
 def test_an_advantage_that_fails_is_one_sentence_with_its_name(
@@ -138,10 +211,24 @@ def test_a_loss_that_raises_is_one_sentence_with_its_name_and_the_line_of_the_fi
 
 
 def test_what_is_no_function_or_not_there_is_named(file: str) -> None:
-    with pytest.raises(ConfigError, match="should name a function"):
-        build_algorithm(AlgoConfig(advantage=f"{file}:number"), max_tokens=8)
-    with pytest.raises(ConfigError, match="has no median; it has center"):
-        build_algorithm(AlgoConfig(advantage=f"{file}:median"), max_tokens=8)
+    for name, sentence in (
+        ("number", " should name a function, not 3"),
+        ("one_argument", " should take (rewards, state), not (rewards)"),
+        ("median", f": {file} has no median; it has center, one_group, "),
+    ):
+        label = f"algo.advantage = '{file}:{name}'"
+        with pytest.raises(ConfigError, match=re.escape(label + sentence)):
+            build_algorithm(AlgoConfig(advantage=f"{file}:{name}"), max_tokens=8)
+    with pytest.raises(ConfigError, match=r"algo.surrogate = .*; did you mean clip\?$"):
+        build_algorithm(AlgoConfig(surrogate=f"{file}:clp"), max_tokens=8)
+
+
+def test_a_file_that_is_not_there_is_named_with_its_key_and_the_folder_searched() -> None:
+    with pytest.raises(ConfigError) as error:
+        build_algorithm(AlgoConfig(advantage="nofile.py:ema"), max_tokens=8)
+    assert str(error.value) == (
+        f"algo.advantage = 'nofile.py:ema': there is no file nofile.py in {Path.cwd()}"
+    )
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_refused(tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ def _see_neighbours(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PackedAttention, "__init__", init)
     laid_out = MergedAttention.__init__
 
-    def one_line(self: MergedAttention, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
-        laid_out(self, node_C, cell_U, len(node_C))
+    def one_line(self: MergedAttention, node_SC: Tensor, cell_U: Tensor) -> None:
+        laid_out(self, node_SC.view(1, -1), cell_U)
 
     patch.setattr(MergedAttention, "__init__", one_line)
 

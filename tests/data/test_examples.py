@@ -16,8 +16,8 @@ def _examples() -> list[Example]:
         Example(
             tokens=np.array([11, 12, 13, 14], dtype=np.int32),
             start=2,
-            group="a",
-            rollout="a0",
+            group_id="a",
+            rollout_id="a0",
             temperature=0.5,
             sampling_logprob=np.array([-0.1, -0.2], dtype=np.float32),
             advantage=1.5,
@@ -26,8 +26,8 @@ def _examples() -> list[Example]:
         Example(
             tokens=np.array([21, 22, 23], dtype=np.int32),
             start=1,
-            group="b",
-            rollout="b0",
+            group_id="b",
+            rollout_id="b0",
             sampling_logprob=np.array([-0.3, -0.4], dtype=np.float32),
             advantage=-2.0,
             weight=0.75,
@@ -84,3 +84,10 @@ def test_a_response_that_nothing_predicts_is_refused() -> None:
 
 def test_targets_are_counted_from_the_start_of_the_response() -> None:
     assert [example.num_targets for example in _examples()] == [2, 2]
+
+
+def test_no_examples_make_an_empty_batch() -> None:
+    batch = to_batch([], torch.device("cpu"))
+
+    assert (len(batch.tokens_T), len(batch.label_M), len(batch.weight), batch.longest) == (0,) * 4
+    assert not any(batch.per_token().values())

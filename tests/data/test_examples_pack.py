@@ -28,8 +28,8 @@ def test_every_example_is_in_one_group_and_every_grid_within_the_budget(
 
     groups = packed(examples, budget)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(
-        item.rollout for item in examples
+    assert sorted(item.rollout_id for group in groups for item in group) == sorted(
+        item.rollout_id for item in examples
     )
     for group in groups:
         assert group
@@ -41,7 +41,7 @@ def test_like_lengths_lie_together_and_ties_keep_their_order() -> None:
 
     groups = packed(examples, token_budget=18)
 
-    assert [[item.rollout for item in group] for group in groups] == [
+    assert [[item.rollout_id for item in group] for group in groups] == [
         ["r1", "r3"],
         ["r0", "r2", "r4"],
     ]
@@ -58,7 +58,7 @@ def test_samples_of_one_prompt_lie_together() -> None:
 
     groups = packed(examples, token_budget=36)
 
-    assert [[item.rollout for item in group] for group in groups] == [
+    assert [[item.rollout_id for item in group] for group in groups] == [
         ["r9", "r7", "r5"],
         ["r8", "r6", "r4"],
     ]
@@ -75,7 +75,11 @@ def test_a_longer_example_of_another_prompt_widens_the_grid() -> None:
 
     groups = packed([*alike, example(length=9, seed=9), example(length=5, seed=5)], token_budget=18)
 
-    assert [[item.rollout for item in group] for group in groups] == [["r10"], ["r3", "r9"], ["r5"]]
+    assert [[item.rollout_id for item in group] for group in groups] == [
+        ["r10"],
+        ["r3", "r9"],
+        ["r5"],
+    ]
 
 
 def test_no_examples_make_no_groups() -> None:
@@ -94,8 +98,8 @@ def test_without_padding_tokens_count_and_groups_are_alike(lengths: list[int], b
 
     groups = packed(examples, budget, is_padded=False)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(
-        item.rollout for item in examples
+    assert sorted(item.rollout_id for group in groups for item in group) == sorted(
+        item.rollout_id for item in examples
     )
     sizes = [sum(len(item.tokens) for item in group) for group in groups]
     assert all(0 < size <= budget for size in sizes)
@@ -130,8 +134,8 @@ def test_the_two_of_a_pair_lie_in_one_group_within_the_budget(
 
     groups = packed(examples, budget, is_padded=is_padded)
 
-    assert sorted(item.rollout for group in groups for item in group) == sorted(
-        item.rollout for item in examples
+    assert sorted(item.rollout_id for group in groups for item in group) == sorted(
+        item.rollout_id for item in examples
     )
     for group in groups:
         assert {item.pair for item in group if item.is_chosen} == {

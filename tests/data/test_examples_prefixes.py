@@ -22,8 +22,8 @@ def test_two_samples_of_a_prompt_by_hand() -> None:
     # is not run.
     assert merged.node_T.tolist() == [0, 1, 2, -1, 0, 1, 3, 4, -1]
     assert merged.first_U.tolist() == [0, 1, 2, 6, 7]
-    assert merged.longest == 8
-    assert merged.node_C.reshape(2, 8)[:, :5].tolist() == [[0, 1, 2, 2, 2], [0, 1, 3, 4, 4]]
+    assert merged.node_SC.shape == (2, 8)
+    assert merged.node_SC[:, :5].tolist() == [[0, 1, 2, 2, 2], [0, 1, 3, 4, 4]]
     assert merged.cell_U.tolist() == [0, 1, 2, 10, 11]
 
 
@@ -45,7 +45,7 @@ def test_every_token_finds_itself_and_what_stands_before_it(sequences: list[list
     merged = _merged(sequences)
 
     tokens = np.concatenate([np.array(sequence) for sequence in sequences])
-    grid = merged.node_C.reshape(len(sequences), merged.longest)
+    grid = merged.node_SC
     start = 0
     for line, sequence in enumerate(sequences):
         count = max(1, len(sequence) - 1)
@@ -53,4 +53,4 @@ def test_every_token_finds_itself_and_what_stands_before_it(sequences: list[list
         assert tokens[merged.first_U[nodes]].tolist() == sequence[:count]
         assert grid[line, :count].tolist() == nodes.tolist()
         start += len(sequence)
-    assert merged.node_C[merged.cell_U].tolist() == list(range(len(merged.first_U)))
+    assert merged.node_SC.reshape(-1)[merged.cell_U].tolist() == list(range(len(merged.first_U)))

@@ -1,8 +1,10 @@
 """Rollouts as SFT examples: the prompt the engine would see, then the answer and its stop token."""
 
 import numpy as np
+import pytest
 
 from whet.data.views import make_sft_examples, texts
+from whet.errors import DataError
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -26,7 +28,7 @@ def test_an_example_is_prompt_then_answer_then_stop() -> None:
         np.testing.assert_array_equal(item.tokens[: item.start], chat.prompt(source.problem.prompt))
         assert chat.tokenizer.decode(item.tokens[item.start : -1]) == source.text
         assert int(item.tokens[-1]) in chat.stop_tokens
-        assert (item.rollout, item.group) == (source.id, source.group)
+        assert (item.rollout_id, item.group_id) == (source.id, source.group)
 
 
 def test_a_number_is_one_target_and_the_stop_another() -> None:
@@ -48,6 +50,8 @@ def test_examples_over_the_limit_are_left_out_whole_and_counted() -> None:
 
     assert ([len(item.tokens) for item in view.examples], view.num_too_long) == ([lengths[0]], 1)
     assert make_sft_examples(_rollouts(), chat, max_tokens=lengths[1]).num_too_long == 0
+    with pytest.raises(DataError, match="nothing to learn from"):
+        make_sft_examples(_rollouts(), chat, max_tokens=lengths[0] - 1)
 
 
 def test_texts_are_every_prompt_once_and_every_answer() -> None:

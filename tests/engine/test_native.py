@@ -11,6 +11,7 @@ from engines import (
     all_requests,
     assert_same,
     counting_model,
+    letters,
     random_prompts,
     small_engine,
 )
@@ -58,8 +59,8 @@ def test_engine_and_learner_agree_on_a_thousand_sequences(
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group="",
-            rollout=request.id,
+            group_id="",
+            rollout_id=request.id,
             temperature=request.sampling.temperature,
         )
         for request in requests
@@ -279,7 +280,8 @@ def test_weights_do_not_change_under_running_requests() -> None:
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_native_engine_keeps_the_contract_of_engines(build: BuildCache, window: int) -> None:
-    check_engine(small_engine(build=build, slots=4, window=window), random_prompts(5))
+    engine = small_engine(build=build, slots=4, window=window, detokenize=letters)
+    check_engine(engine, random_prompts(5), detokenize=letters)
 
 
 @pytest.mark.gpu
@@ -295,8 +297,8 @@ def test_on_a_gpu_engine_and_learner_agree_too(window: int) -> None:
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group="",
-            rollout=request.id,
+            group_id="",
+            rollout_id=request.id,
         )
         for request in requests
     ]

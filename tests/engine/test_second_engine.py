@@ -3,30 +3,44 @@
 import copy
 import re
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
+import numpy as np
 import pytest
+import torch
 from pydantic import Field
 
-from whet.config import Loaded, load, to_table
-from whet.engine.base import Detokenize, Engine
+from whet.config import load_settings, to_table
+from whet.engine.base import Detokenize, Engine, Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError
 from whet.models.transformer import Transformer
-from whet.pipeline.predict import plan
-from whet.pipeline.smoke import lay_out, smaller
+from whet.pipeline.pipeline import PipelineConfig
+from whet.pipeline.predict import print_plan
+from whet.pipeline.smoke import shrink, write_stand_ins
 from whet.recipes.rl import RLConfig, rl
 from whet.store.run import RunStore
+from whet.testing.contracts import check_engine
 from whet.testing.tiny import tiny_model, tiny_tokenizer
 from whet.train.policy import build_policy
 from whet.train.selftest import check_exact
+from whet.types import Completion
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add_an_engine.md").read_text()
 BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 PLAIN = ModuleType("whet.engine.plain")
 exec(compile(BLOCKS["python"], "docs/add_an_engine.md", "exec"), PLAIN.__dict__)
+
+
+def zeroed(model: Transformer) -> Transformer:
+    own = copy.deepcopy(model).requires_grad_(False)
+    for weight in own.parameters():
+        weight.zero_()
+    return own
 
 
 class RemoteConfig(PLAIN.PlainConfig):  # type: ignore[name-defined, misc]
@@ -39,10 +53,7 @@ class RemoteConfig(PLAIN.PlainConfig):  # type: ignore[name-defined, misc]
         stop_tokens: frozenset[int],
         detokenize: Detokenize | None = None,
     ) -> Engine:
-        own = copy.deepcopy(model).requires_grad_(False)
-        for weight in own.parameters():
-            weight.zero_()
-        engine: Engine = super().build(own, stop_tokens=stop_tokens)
+        engine: Engine = super().build(zeroed(model), stop_tokens=stop_tokens)
         return engine
 
 
@@ -50,10 +61,14 @@ class TwoEngineRLConfig(RLConfig):
     engine: Annotated[NativeConfig | RemoteConfig, Field(discriminator="kind")] = NativeConfig()  # type: ignore[assignment]
 
 
-def load_file(folder: Path, *flags: str) -> Loaded[TwoEngineRLConfig]:
+class TwoEnginePipelineConfig(PipelineConfig):
+    stages: dict[str, TwoEngineRLConfig]  # type: ignore[assignment]
+
+
+def load_file(folder: Path, *flags: str) -> TwoEnginePipelineConfig:
     file = folder / "rl.toml"
     file.write_text(BLOCKS["TOML"])
-    return load(TwoEngineRLConfig, file, flags)
+    return load_settings(TwoEnginePipelineConfig, file, flags).config
 
 
 def test_the_engine_of_the_page_passes_the_test_of_the_page(
@@ -75,12 +90,46 @@ def test_an_engine_with_weights_of_its_own_has_them_before_the_first_request() -
     assert check_exact(policy).largest_gap < 1e-4
 
 
+def test_the_contract_hands_weights_to_an_engine_that_has_none() -> None:
+    model = tiny_model()
+    own = zeroed(model)
+    engine = PLAIN.PlainEngine(own, 64, frozenset({3}))
+
+    check_engine(engine, [np.array([1, 2], dtype=np.int32)], weights=model.named_weights())
+
+    assert torch.equal(own.norm.weight, model.norm.weight)
+
+
+class DeafEngine(PLAIN.PlainEngine):  # type: ignore[name-defined, misc]
+    """Takes requests with top_k, top_p, min_p and stop strings, and ignores some of these."""
+
+    ignored: frozenset[str] = frozenset()
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
+        return super().generate(map(self._ignore, requests))  # type: ignore[no-any-return]
+
+    def _ignore(self, request: Request) -> Request:
+        sampling = Sampling(**request.sampling.model_dump(exclude=set(self.ignored)))
+        return replace(request, sampling=sampling)
+
+
+@pytest.mark.parametrize(
+    ("ignored", "promise"),
+    [("top_k", "with {'top_k': 1}"), ("top_p", "top_p"), ("stop", "with the stop string")],
+)
+def test_an_engine_that_ignores_a_setting_breaks_the_contract(ignored: str, promise: str) -> None:
+    engine = DeafEngine(tiny_model(), 64, frozenset({3}))
+    engine.ignored = frozenset({ignored})
+
+    with pytest.raises(AssertionError, match=promise):
+        check_engine(engine, [np.array([1, 2], dtype=np.int32)], detokenize=tiny_tokenizer().decode)
+
+
 def test_rl_samples_every_step_by_the_engine_that_its_file_names(tmp_path: Path) -> None:
-    table = smaller({"stages": {"rl": to_table(load_file(tmp_path).config)}}, tmp_path)["stages"]
-    assert isinstance(table, dict)
-    cfg = TwoEngineRLConfig.model_validate(table["rl"])
+    table = shrink(to_table(load_file(tmp_path)), tmp_path)
+    cfg = TwoEnginePipelineConfig.model_validate(table).stages["rl"]
     assert cfg.engine.kind == "plain" and cfg.engine.context is None
-    lay_out({"rl": cfg}, tmp_path)
+    write_stand_ins({"rl": cfg}, tmp_path)
 
     with RunStore.open(tmp_path / "run", cfg, {}, resume=False) as run:
         rl(cfg, run)
@@ -96,21 +145,22 @@ def test_settings_of_another_engine_are_refused_with_a_sentence(tmp_path: Path) 
     with pytest.raises(
         ConfigError, match=r'engine.kind = "plane": should be one of "native", "plain"'
     ):
-        load_file(tmp_path, "--engine.kind", "plane")
+        load_file(tmp_path, "--stages.rl.engine.kind", "plane")
     with pytest.raises(ConfigError, match=r"engine\.kv_gb"):
-        load_file(tmp_path, "--engine.kv_gb", "2")
-    assert load_file(tmp_path, "--engine.kind", "native").config.engine == NativeConfig(context=512)
+        load_file(tmp_path, "--stages.rl.engine.kv_gb", "2")
+    native = load_file(tmp_path, "--stages.rl.engine.kind", "native").stages["rl"].engine
+    assert native == NativeConfig(context=512)
 
 
 def test_a_plan_leaves_out_what_an_engine_does_not_predict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cfg = load_file(tmp_path).config
+    cfg = load_file(tmp_path).stages["rl"]
     policy = build_policy(tiny_model(), tiny_tokenizer(), NativeConfig(), name="tiny")
     policy.save(tmp_path / "model")
     stage = cfg.with_inputs({"model.path": str(tmp_path / "model")})
 
-    assert plan({"rl": stage}, gpu="h200", prompt=64, tokens=None)
+    assert print_plan({"rl": stage}, gpu="h200", prompt=64, tokens=None)
 
     printed = capsys.readouterr().out
     assert "rl, sample: not counted" in printed and "'plain' predicts nothing" in printed

@@ -20,7 +20,7 @@ FAMILIES = ["qwen2", "qwen3", "llama", "mistral"]
 def move(model: Transformer, dtype: torch.dtype = torch.bfloat16) -> Transformer:
     """Bring a model to the device as `open_model` does, its rope table in float32."""
     model.to(device=DEVICE, dtype=dtype)
-    model.rope_PD = rope_table(model.cfg).to(DEVICE)
+    model.rope_CD = rope_table(model.cfg).to(DEVICE)
     return model
 
 
@@ -63,8 +63,8 @@ def sampled(engine: Engine, asked: list[Request]) -> tuple[dict[str, Completion]
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group=request.id.partition("/")[0],
-            rollout=request.id,
+            group_id=request.id.partition("/")[0],
+            rollout_id=request.id,
             temperature=request.sampling.temperature,
             sampling_logprob=done[request.id].logprobs,
             advantage=(-1.0) ** index * (0.5 + index % 3),

@@ -30,7 +30,7 @@ def _assert_exact(model: Transformer, *, slots: int = 24) -> None:
     done, examples = sampled(native(model, slots=slots), requests())
     scored = score_examples(model, examples, 4096)
     for example, logprobs in zip(examples, scored, strict=True):
-        np.testing.assert_array_equal(done[example.rollout].logprobs, logprobs)
+        np.testing.assert_array_equal(done[example.rollout_id].logprobs, logprobs)
 
 
 def _pages(engine: NativeEngine) -> PagedCache:

@@ -149,7 +149,7 @@ def _head_spec(table_PD: Tensor, positions_T: Tensor, *norms: Tensor) -> Attenti
         num_heads=4,
         num_kv_heads=2,
         head_dim=table_PD.shape[1],
-        rope_PD=table_PD,
+        rope_CD=table_PD,
         positions_T=positions_T,
         q_norm_D=q_norm_D,
         k_norm_D=k_norm_D,

@@ -39,7 +39,7 @@ def head_spec(
         num_heads=heads,
         num_kv_heads=groups,
         head_dim=table_PD.shape[1],
-        rope_PD=table_PD,
+        rope_CD=table_PD,
         positions_T=positions_T,
         q_norm_D=q_norm_D,
         k_norm_D=k_norm_D,

@@ -136,18 +136,18 @@ def test_a_full_grid_gives_what_a_padded_one_gives() -> None:
 
 
 def test_tiles_cover_every_query_once_by_hand() -> None:
-    tiles_W2 = tile_table(torch.tensor([0, 33, 33, 65], dtype=torch.int32), 65)
+    tiles_K2 = tile_table(torch.tensor([0, 33, 33, 65], dtype=torch.int32), 65)
 
-    assert tiles_W2[:3].tolist() == [[0, 0], [0, 32], [2, 0]]
-    assert (tiles_W2[3:, 0] == -1).all() and tiles_W2.dtype == torch.int32
+    assert tiles_K2[:3].tolist() == [[0, 0], [0, 32], [2, 0]]
+    assert (tiles_K2[3:, 0] == -1).all() and tiles_K2.dtype == torch.int32
 
 
 def test_tiles_of_a_later_chunk_begin_at_multiples_of_the_tile_by_hand() -> None:
     # 40 tokens came before, 30 are new: positions 40 to 69 lie in the tiles at 32 and 64.
-    tiles_W2 = tile_table(torch.tensor([0, 30, 31]), 31, torch.tensor([40, 0]))
+    tiles_K2 = tile_table(torch.tensor([0, 30, 31]), 31, torch.tensor([40, 0]))
 
-    assert tiles_W2[:3].tolist() == [[0, 32], [0, 64], [1, 0]]
-    assert (tiles_W2[3:, 0] == -1).all()
+    assert tiles_K2[:3].tolist() == [[0, 32], [0, 64], [1, 0]]
+    assert (tiles_K2[3:, 0] == -1).all()
 
 
 @interpreted
@@ -262,9 +262,9 @@ def test_triton_log_sum_exp_is_that_of_the_scores() -> None:
     case = _case([40, 600], 2, 1)
     lse_NT = torch.empty(2, 640)
 
-    tiles_W2 = tile_table(case.starts_S1, 640)
+    tiles_K2 = tile_table(case.starts_S1, 640)
     triton_attention.packed_forward(
-        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_W2, lse_NT
+        case.q_TND, case.k_TGD, case.v_TGD, case.starts_S1, tiles_K2, lse_NT
     )
 
     scores = torch.einsum("tnd,sd->nts", case.q_TND[40:], case.k_TGD[40:, 0]) / SIZE**0.5

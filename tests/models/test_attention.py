@@ -49,11 +49,11 @@ def test_tokens_that_sequences_share_see_what_each_sequence_would(groups: int) -
     grid = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 4], [5, 5, 5, 5]])
     qkv = torch.cat([x.flatten(1) for x in (q, k, v)], 1)
     spec = AttentionSpec(
-        num_heads=4, num_kv_heads=groups, head_dim=8, rope_PD=torch.tensor([[1.0] * 4 + [0.0] * 4] * 6), positions_T=None,
+        num_heads=4, num_kv_heads=groups, head_dim=8, rope_CD=torch.tensor([[1.0] * 4 + [0.0] * 4] * 6), positions_T=None,
         q_norm_D=None, k_norm_D=None, eps=0.0,
     )  # fmt: skip
 
-    found = MergedAttention(grid.flatten(), torch.tensor([0, 5, 2, 3, 6, 8]), 4)(0, qkv, spec)
+    found = MergedAttention(grid, torch.tensor([0, 5, 2, 3, 6, 8]))(0, qkv, spec)
 
     for tokens in ([0, 1, 2, 3], [0, 1, 4], [5]):
         torch.testing.assert_close(found[tokens], _plain(q[tokens], k[tokens], v[tokens]))

@@ -24,9 +24,9 @@ PROMPT = np.array([4, 8, 15, 16], dtype=np.int32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedConfig(ModelConfig):
-    """Gemma 2 bends its final logits so that none is above the cap."""
+    """Final logits are bent so that none is above the cap. No real model names the field so."""
 
-    logit_cap: float | None = None
+    toy_cap: float | None = None
 
 
 class CappedTransformer(Transformer):
@@ -36,14 +36,14 @@ class CappedTransformer(Transformer):
 
 def capped_model() -> CappedTransformer:
     plain = tiny_model()
-    model = CappedTransformer(CappedConfig(**asdict(plain.cfg), logit_cap=CAP))
+    model = CappedTransformer(CappedConfig(**asdict(plain.cfg) | {"toy_cap": CAP}))
     model.load_state_dict(plain.state_dict())
     return model
 
 
 def example(tokens: Tokens) -> Example:
     joined = np.concatenate([PROMPT, tokens])
-    return Example(tokens=joined, start=len(PROMPT), group="g", rollout="r", temperature=0.7)
+    return Example(tokens=joined, start=len(PROMPT), group_id="g", rollout_id="r", temperature=0.7)
 
 
 def test_a_feature_of_the_logits_reaches_engine_and_learner() -> None:
@@ -86,7 +86,7 @@ def test_the_learner_scores_by_the_logits_of_the_model() -> None:
 def test_the_kernels_are_passed_over_for_an_unknown_feature_and_no_other() -> None:
     capped, plain = capped_model(), tiny_model()
 
-    assert capped.cfg.features - plain.cfg.features == {"logit_cap"}
+    assert capped.cfg.features - plain.cfg.features == {"toy_cap"}
     assert plain.has_kernels and plain.layers[0].options.has_kernels
     assert not capped.has_kernels and not capped.layers[0].options.has_kernels
 

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from whet.errors import ConfigError, DataError
 from whet.models.config import (
+    FAMILIES,
     DynamicRope,
     LinearRope,
     Llama3Rope,
@@ -102,7 +103,7 @@ def test_saved_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
-    assert torch.equal(model.rope_PD, again.rope_PD)
+    assert torch.equal(model.rope_CD, again.rope_CD)
 
 
 def test_a_model_can_be_saved_in_bfloat16(tmp_path: Path) -> None:
@@ -335,8 +336,8 @@ def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
     ("changes", "sentence"),
     [
         (
-            {"model_type": "gemma3"},
-            "model_type is 'gemma3', expected one of qwen2, qwen3, llama, mistral",
+            {"model_type": "toy"},
+            f"model_type is 'toy', expected one of {', '.join(FAMILIES)}",
         ),
         ({"model_type": None}, "model_type is None"),
         ({"vocab_size": None}, "vocab_size is None, expected a whole number"),
@@ -348,8 +349,12 @@ def test_yarn_takes_what_is_left_out_from_the_paper() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, a key whet does"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window is not set"),
+        ({"toy_key": 30.0}, "toy_key is 30.0, a key whet does not know of a llama model"),
+        ({"sliding_window": 9}, "sliding_window is 9, a key whet does not know of a llama model"),
+        (
+            {"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]},
+            "sliding_window is not set",
+        ),
         (
             {"model_type": "mistral", "sliding_window": 9, "layer_types": ["chunked_attention"]},
             "layer_types are",

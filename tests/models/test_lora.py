@@ -140,7 +140,7 @@ def test_a_twin_shares_what_is_frozen_and_copies_what_learns() -> None:
     for name, weight in mine.items():
         assert (weight.data_ptr() == its[name].data_ptr()) == (".lora_" not in name), name
         assert weight.requires_grad == its[name].requires_grad == (".lora_" in name)
-    assert other.rope_PD is model.rope_PD
+    assert other.rope_CD is model.rope_CD
     assert torch.equal(logits(model), logits(other))
 
 

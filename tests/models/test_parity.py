@@ -24,6 +24,7 @@ from whet.models.config import (
     SlidingWindow,
     YarnRope,
     from_json,
+    to_json,
 )
 from whet.models.load import load_model, save_model
 from whet.models.transformer import PackedAttention, Transformer, initialise
@@ -214,9 +215,40 @@ def test_packed_sequences_do_not_see_each_other(family: str) -> None:
     torch.testing.assert_close(_packed_logits(own, _sequences()), alone, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("family", [Qwen2Config, Qwen3Config, LlamaConfig, MistralConfig])
+CONFIGS = [Qwen2Config, Qwen3Config, LlamaConfig, MistralConfig]
+
+
+@pytest.mark.parametrize("family", CONFIGS)
 def test_every_key_that_transformers_writes_is_known(family: type[PreTrainedConfig]) -> None:
     row = family().to_dict()
 
     assert from_json(row).num_layers == row["num_hidden_layers"]
     assert from_json({**row, "some_new_key": False}) == from_json(row)
+
+
+REQUIRED = {
+    "vocab_size": 131,
+    "hidden_size": 256,
+    "intermediate_size": 80,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 64,
+    "max_position_embeddings": 9000,
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"use_sliding_window": True}], ids=["bare", "sliding"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_absent_keys_mean_what_they_mean_to_transformers(
+    family: type[PreTrainedConfig], given: dict[str, bool]
+) -> None:
+    if given and "use_sliding_window" not in family().to_dict():
+        pytest.skip("the family has no such key")
+    row = {"model_type": family.model_type, **REQUIRED, **given}
+
+    assert from_json(row) == from_json(family(**REQUIRED, **given).to_dict())
+
+
+def test_a_mistral_without_a_window_is_one_to_transformers() -> None:
+    row = {"model_type": "mistral", **REQUIRED, "sliding_window": None}
+
+    assert MistralConfig(**to_json(from_json(row))).sliding_window is None

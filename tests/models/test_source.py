@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from whet.errors import ConfigError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.testing.tiny import tiny_policy
+from whet.models.transformer import initialise
+from whet.testing.tiny import tiny_model, tiny_policy
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 
@@ -17,9 +18,11 @@ TEXTS = ["1 + 2", "3", "20 + 22", "42"]
 def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> None:
     source = ModelSource(new="tiny", positions=32)
 
-    model, tokenizer = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    again, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=4)
-    other, _ = open_model(source, dtype=torch.float32, texts=TEXTS, seed=5)
+    model, tokenizer = open_model(
+        source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4
+    )
+    again, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=4)
+    other, _ = open_model(source, dtype=torch.float32, device=torch_device(), texts=TEXTS, seed=5)
 
     assert (model.cfg.vocab_size, model.cfg.max_positions) == (tokenizer.vocab_size, 32)
     assert len(tokenizer.encode("42")) == 1
@@ -29,15 +32,17 @@ def test_a_new_model_is_drawn_from_the_seed_with_a_tokenizer_of_the_texts() -> N
 
 def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path) -> None:
     source = ModelSource(new="tiny", positions=32)
-    model, tokenizer = open_model(source, dtype=torch.bfloat16, texts=TEXTS, seed=4)
+    model, tokenizer = open_model(
+        source, dtype=torch.bfloat16, device=torch_device(), texts=TEXTS, seed=4
+    )
     save_model(model, tmp_path)
     tokenizer.save(tmp_path)
 
     stored = ModelSource(path=str(tmp_path))
-    loaded, _ = open_model(stored, dtype=torch.bfloat16, texts=[], seed=0)
+    loaded, _ = open_model(stored, dtype=torch.bfloat16, device=torch_device(), texts=[], seed=0)
 
-    assert model.rope_PD.dtype == loaded.rope_PD.dtype == torch.float32
-    assert torch.equal(model.rope_PD, loaded.rope_PD)
+    assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
+    assert torch.equal(model.rope_CD, loaded.rope_CD)
 
 
 def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
@@ -45,7 +50,11 @@ def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:
     policy.save(tmp_path)
 
     model, tokenizer = open_model(
-        ModelSource(path=str(tmp_path)), dtype=torch.float32, texts=[], seed=0
+        ModelSource(path=str(tmp_path)),
+        dtype=torch.float32,
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
 
     assert torch.equal(model.embed.weight.cpu(), policy.model.embed.weight)
@@ -70,7 +79,9 @@ def test_a_source_that_says_nothing_or_too_much_is_refused(
 
 def test_a_new_model_needs_texts_for_its_tokenizer() -> None:
     with pytest.raises(ConfigError, match="training texts"):
-        open_model(ModelSource(new="tiny"), dtype=torch.float32, texts=[], seed=0)
+        open_model(
+            ModelSource(new="tiny"), dtype=torch.float32, device=torch_device(), texts=[], seed=0
+        )
 
 
 def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
@@ -79,3 +90,18 @@ def test_the_compute_type_follows_the_device_unless_it_is_named() -> None:
     assert torch_dtype("auto") == (
         torch.bfloat16 if torch_device().type == "cuda" else torch.float32
     )
+
+
+def test_new_residual_outputs_are_scaled_down_by_depth() -> None:
+    model = tiny_model()
+    initialise(model, 0)
+    shrink = (2 * model.cfg.num_layers) ** -0.5
+    for weight, scale in (
+        (model.layers[0].qkv.weight, 1.0),
+        (model.layers[0].mlp.gate_up.weight, 1.0),
+        (model.layers[0].out.weight, shrink),
+        (model.layers[0].mlp.down.weight, shrink),
+    ):
+        assert float(weight.detach().std()) == pytest.approx(
+            scale * weight.shape[1] ** -0.5, rel=0.1
+        )

@@ -7,7 +7,7 @@ import pytest
 
 from whet.engine.native import NativeConfig
 from whet.models.config import ModelConfig
-from whet.pipeline.phases import Job, Phase, find_fit, fits, phases, suggest_change
+from whet.pipeline.phases import Job, StepPhase, find_fit, fits, phases, suggest_change
 from whet.plan.cost import CARDS, GB, Card, Cost
 from whet.train.optim import TrainConfig
 
@@ -34,7 +34,7 @@ def trained(job: Job, **changes: object) -> Job:
     return replace(job, train=job.train.model_copy(update=changes))
 
 
-def by_name(job: Job, on: Card) -> dict[str, Phase]:
+def by_name(job: Job, on: Card) -> dict[str, StepPhase]:
     return {phase.name: phase for phase in phases(job, on)}
 
 

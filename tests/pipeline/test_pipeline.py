@@ -67,6 +67,41 @@ def test_a_changed_setting_runs_its_stage_and_those_that_depend_on_it_and_only_t
     assert files(folder / ".old-06-rl_eval-1") == before["06-rl_eval"]
 
 
+def test_code_of_the_users_that_changed_runs_its_stage_again(tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    task = """
+from whet.tasks.base import Task
+from whet.types import Message, Problem, Score, Verdict
+
+class Mine(Task):
+    name = "mine"
+
+    def problems(self, split):
+        prompt = (Message(role="user", content="TEXT"),)
+        fields = {"payload": {}, "level": None, "source": "mine"}
+        yield Problem(
+            id="mine/1", task="mine", prompt=prompt, answer="1", split=split, **fields
+        )
+
+    def score(self, problem, text):
+        return Score(verdict=Verdict.CORRECT if text == "1" else Verdict.WRONG)
+
+    def solve(self, problem, seed):
+        return "1"
+"""
+    file = write(
+        tmp_path / "p.toml",
+        f'kind = "run"\ntask = "{code}:Mine"\n[stages.problems]\nkind = "make"\n',
+    )
+    said = []
+    for text in ("one", "one", "two"):
+        code.write_text(task.replace("TEXT", text))
+        said.append(whet("run", file, "--out", tmp_path / "run"))
+        assert said[-1].code == 0, said[-1].err
+    assert "01-problems: done before" in said[1].err
+    assert "01-problems: its settings or inputs changed" in said[2].err
+
+
 def test_a_result_that_moves_aside_twice_keeps_both_old_ones(tmp_path: Path) -> None:
     file = write(tmp_path / "p.toml", JUST_MAKE)
     for most in (0, 1, 2):

@@ -194,6 +194,15 @@ def test_stand_ins_are_problems_of_the_task_answers_and_a_model_of_the_family(
     ]
 
 
+def test_a_stand_in_has_the_features_of_its_family(tmp_path: Path) -> None:
+    text = OUTSIDE.replace("meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.1")
+    stages = load_smoke(write(tmp_path / "recipe.toml", text), [], tmp_path).config.stages
+    write_stand_ins({"dpo": stages["dpo"]}, tmp_path)
+
+    shape = read_shape(str(tmp_path / "dpo" / "model-mistral"))
+    assert shape.features == {"tied", "sliding_window"}
+
+
 def test_answers_to_compare_are_right_and_wrong(file: Path, tmp_path: Path) -> None:
     write_stand_ins(load_smoke(file, [], tmp_path).config.stages, tmp_path)
 

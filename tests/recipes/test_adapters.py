@@ -11,7 +11,7 @@ import torch
 from small import Pipeline, Said, whet, write
 
 from whet.models.lora import LoraConfig
-from whet.models.source import ModelSource, open_model
+from whet.models.source import ModelSource, open_model, torch_device
 from whet.store.run import RunStore
 from whet.testing.fakes import example
 from whet.train.learner import score_examples
@@ -88,7 +88,11 @@ def model_of(run: Path) -> Path:
 
 def scores(place: Path, lora: LoraConfig | None) -> np.ndarray:
     model, _ = open_model(
-        ModelSource(path=str(place), lora=lora), dtype=torch.float32, texts=[], seed=0
+        ModelSource(path=str(place), lora=lora),
+        dtype=torch.float32,
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
     return np.concatenate(
         score_examples(model, [example(length=30, seed=seed) for seed in (1, 2)], 256)

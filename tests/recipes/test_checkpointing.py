@@ -14,7 +14,7 @@ from whet.engine.native import NativeConfig
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
-from whet.models.source import ModelSource, open_model
+from whet.models.source import ModelSource, open_model, torch_device
 from whet.recipes.checkpointing import (
     CheckpointManager,
     CollapseGuard,
@@ -29,11 +29,11 @@ from whet.rollout.collect import ChatEngine
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24
 from whet.testing.fakes import rollout, sum_problem
-from whet.track.metrics import Metrics, Tracker
+from whet.track.metrics import Tracker
 from whet.train.critic import Critic, CriticConfig
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
-from whet.types import Group, Rollout, Score, Verdict
+from whet.types import Group, Metrics, Rollout, Score, Verdict
 
 
 class Job(Config):
@@ -79,10 +79,12 @@ def example(tiny: Pipeline) -> EvalSummary:
 
 def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointManager:
     source = ModelSource(path=str(tiny.folder / "03-sft"))
-    model, tokenizer = open_model(source, dtype=torch.float32, texts=[], seed=0)
+    model, tokenizer = open_model(
+        source, dtype=torch.float32, device=torch_device(), texts=[], seed=0
+    )
     policy = build_policy(model, tokenizer, NativeConfig(), name="tiny")
     learner = policy.learner(TrainConfig(), steps=10)
-    parts = {"patience": EmptyStepLimit()}
+    parts = {"empty_steps": EmptyStepLimit()}
     return CheckpointManager(
         SaveConfig(every=3), run, policy, learner, validator, steps=10, parts=parts
     )
@@ -90,8 +92,8 @@ def manager(tiny: Pipeline, run: RunStore, validator: Validator) -> CheckpointMa
 
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
-        kept.parts["patience"].num_empty = step
-        kept.after(step, Notes())
+        kept.parts["empty_steps"].num_empty = step
+        kept.end_step(step, Notes())
 
 
 def open_run(folder: Path, *, resume: bool = False) -> RunStore:
@@ -130,7 +132,7 @@ def test_a_resumed_run_knows_the_best_validation_of_the_past(
     with open_run(tmp_path / "run", resume=True) as run:
         kept = manager(tiny, run, Scripted([0.2, 0.4], example))
         start = kept.resume()
-        assert (start, kept.parts["patience"].num_empty) == (6, 6)
+        assert (start, kept.parts["empty_steps"].num_empty) == (6, 6)
         walk(kept, start, 10)
         assert kept.result()[0] == 4
         assert kept.best.value == 0.5
@@ -167,7 +169,7 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        manager(tiny, run, Scripted([0.5], example, groups)).after(2, notes)
+        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
 
         assert run.metrics() == [], "the run's own file is one of the trackers"
     source = f"source/{sums[0].source}"
@@ -197,7 +199,8 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
     with open_run(tmp_path / "run") as run:
         before = manager(tiny, run, Scripted([0.5, 0.5, 0.1], example))
         policy, learner = before.policy, before.learner
-        critic = Critic(policy.model, CriticConfig(head_start=1), TrainConfig(), steps=10)
+        value_learner = policy.value_learner(TrainConfig(), steps=10)
+        critic = Critic(value_learner, CriticConfig(head_start=1))
         guard = CollapseGuard(GuardConfig(restores=1), run, learner, before.validator.cfg)
         kept = CheckpointManager(
             SaveConfig(),
@@ -209,15 +212,15 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
             guard=guard,
             critic=critic,
         )
-        kept.before(0, Notes())
-        head, norm = critic.model.head.weight, policy.model.norm.weight
+        kept.validate_first(0, Notes())
+        head, norm = value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_steps, critic.num_updates = 2, 2
-        kept.after(2, Notes())
+        kept.end_step(2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
         critic.learner.num_steps, critic.num_updates = 4, 4
-        kept.after(4, Notes())
+        kept.end_step(4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0

@@ -6,12 +6,14 @@ import pytest
 from small import Pipeline, Said, check_clock, cut_after, whet, write
 
 from bench.kill_resume import facts
+from whet.data.problems import some_problems_of
 from whet.engine.base import Sampling
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_results
-from whet.recipes.rl import RLConfig, sampling_at
+from whet.recipes.rl import RLConfig, make_request, sampling_at
 from whet.store.files import write_json
 from whet.store.run import RunStore
+from whet.tasks.registry import build_task
 from whet.track.metrics import MACHINE_AREAS
 
 RL = """kind = "rl"
@@ -117,6 +119,8 @@ def test_engine_and_learner_agree_on_log_probabilities(tiny: Pipeline, tmp_path:
         3,
         "--train.lr",
         1e-3,
+        "--final_temperature",
+        0.5,
         "--reward.weights",
         "{ lines = -1.0 }",
     )
@@ -477,3 +481,13 @@ def test_an_algorithm_that_needs_more_than_a_policy_is_refused_before_anything_i
     said = rl(tiny, tmp_path / "run", "--steps", 2, "--algo.name", name)
     assert said.code == 2 and word in said.err
     assert not list((tmp_path / "run").glob("rollouts/*"))
+
+
+def test_a_problem_that_comes_again_is_varied_anew() -> None:
+    cfg = RLConfig(task={"name": "game24"}, model=ModelSource(path="model"))
+    task = build_task(cfg.task)
+    problem = some_problems_of(task, None, "rl")[0]
+
+    prompts = {make_request(cfg, task.vary, step, 0, problem).problem.prompt for step in range(6)}
+
+    assert len(prompts) > 1

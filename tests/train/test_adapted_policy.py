@@ -15,7 +15,7 @@ from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
-from whet.models.source import ModelSource, merge, open_model
+from whet.models.source import ModelSource, merge, open_model, torch_device
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound
 from whet.testing.tiny import tiny_policy
@@ -42,7 +42,11 @@ def opened(
     dtype: torch.dtype = torch.float32,
 ) -> Policy:
     model, tokenizer = open_model(
-        ModelSource(path=str(place), lora=lora), dtype=dtype, texts=[], seed=seed
+        ModelSource(path=str(place), lora=lora),
+        dtype=dtype,
+        device=torch_device(),
+        texts=[],
+        seed=seed,
     )
     return build_policy(model, tokenizer, NativeConfig(slots=4), name="adapted")
 
@@ -85,8 +89,8 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
         item = type(item)(
             tokens=np.concatenate([prompt, answer.tokens]),
             start=3,
-            group="g",
-            rollout="r",
+            group_id="g",
+            rollout_id="r",
             sampling_logprob=answer.logprobs,
         )
         return answer.tokens.tolist(), answer.logprobs, score_examples(policy.model, [item], 256)[0]
@@ -101,7 +105,7 @@ def test_the_engine_samples_with_the_adapters_it_shares(base: Path) -> None:
 
 def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(base: Path) -> None:
     policy, plain = opened(base), opened(base, None)
-    reference = reference_of(policy.model).model
+    reference = reference_of(policy.model, 256).model
     trained(policy)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), scores(plain))
@@ -112,7 +116,7 @@ def test_the_reference_is_the_model_with_its_adapters_off_over_the_same_memory(b
 
 def test_a_reference_of_a_plain_model_is_a_frozen_copy() -> None:
     policy = tiny_policy()
-    reference = reference_of(policy.model).model
+    reference = reference_of(policy.model, 256).model
     assert torch.equal(reference.embed.weight, policy.model.embed.weight)
     assert reference.embed.weight.data_ptr() != policy.model.embed.weight.data_ptr()
     assert policy.model.embed.weight.requires_grad and not reference.embed.weight.requires_grad
@@ -145,7 +149,7 @@ def test_adapters_that_go_on_are_compared_with_where_they_started(
     policy.save(tmp_path / "adapters")
     start = scores(policy)
     again = opened(tmp_path / "adapters")
-    reference = reference_of(again.model).model
+    reference = reference_of(again.model, 256).model
     trained(again)
     items = [example(length=20, seed=s) for s in (70, 71)]
     assert np.array_equal(np.concatenate(score_examples(reference, items, 256)), start)

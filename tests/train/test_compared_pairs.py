@@ -15,7 +15,7 @@ from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import LocalLearner, score_batch, score_examples
 from whet.train.optim import TrainConfig
-from whet.train.policy import score_pairs, weigh_pairs
+from whet.train.policy import FrozenScorer, score_pairs, weigh_pairs
 
 CPU = torch.device("cpu")
 SHAPES = [
@@ -41,7 +41,7 @@ def _pairs() -> list[PreferencePair]:
         )
         for index, (better, worse) in enumerate(SHAPES)
     ]
-    return score_pairs(pairs, tiny_model(seed=1), 10**6)
+    return score_pairs(pairs, FrozenScorer(tiny_model(seed=1), 10**6))
 
 
 def _gradient(
@@ -170,7 +170,8 @@ def test_an_answer_of_several_pairs_is_scored_once_and_the_same_for_all() -> Non
     others = [example(length=length, start=2, seed=length) for length in (5, 12)]
 
     pairs = score_pairs(
-        [PreferencePair(chosen=shared, rejected=other) for other in others], model, 100
+        [PreferencePair(chosen=shared, rejected=other) for other in others],
+        FrozenScorer(model, 100),
     )
 
     assert pairs[0].chosen is pairs[1].chosen

@@ -14,7 +14,7 @@ from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import StepCreditConfig
 from whet.data.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.collect import GatherConfig
+from whet.rollout.gather import GatherConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import weigh
 from whet.train.rl_step import credit, flatten, select
@@ -67,7 +67,7 @@ def test_each_rollout_becomes_prompt_and_completion_with_its_advantage() -> None
     assert first.tokens.dtype == np.int32
     assert (first.start, first.num_targets, first.temperature) == (2, 3, 0.7)
     assert (first.advantage, second.advantage) == (0.5, -0.5)
-    assert (first.rollout, first.group) == (siblings[0].id, siblings[0].group)
+    assert (first.rollout_id, first.group_id) == (siblings[0].id, siblings[0].group)
     assert first.sampling_logprob is not None
     np.testing.assert_allclose(first.sampling_logprob, [-0.1, -0.2, -0.3], rtol=1e-6)
     assert state == {}
@@ -136,6 +136,25 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     examples, _ = credit(selection, noted, algo, {})
 
     assert [item.advantage for item in examples] == pytest.approx([0.5, -0.5], abs=1e-6)
+
+
+def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
+    algo = build_algorithm(
+        AlgoConfig(name="rloo", kl=0.5, kl_in="reward", whiten=True), max_tokens=10
+    )
+    selection = select([group([1.0, 1.0]), group([1.0, 0.0])], algo)
+    flat = flatten(selection, temperature=1.0)
+    # Against the reference the first answer is 1 nat more likely at each token, the others equal.
+    noted = [replace(item, ref_logprob=item.sampling_logprob) for item in flat]
+    noted[0] = replace(flat[0], ref_logprob=flat[0].sampling_logprob - 1.0)
+
+    examples, _ = credit(selection, noted, algo, {})
+
+    values = np.concatenate(
+        [np.broadcast_to(item.advantage, item.num_targets) for item in examples]
+    )
+    assert values.mean() == pytest.approx(0.0, abs=1e-6)
+    assert values[0] < 0 < examples[1].advantage[0]
 
 
 def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> None:
@@ -230,7 +249,7 @@ def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
 
     examples, _ = credit(selection, flatten(selection, temperature=1.0), DR_GRPO, {})
 
-    assert [item.rollout for item in examples] == [groups[0][0].id, groups[0][2].id]
+    assert [item.rollout_id for item in examples] == [groups[0][0].id, groups[0][2].id]
     assert [item.advantage for item in examples] == [0.5, 0.0]
 
 

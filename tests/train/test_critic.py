@@ -24,6 +24,7 @@ from whet.train.critic import (
     policy_steps,
     with_values,
 )
+from whet.train.learner import LocalLearner, ValueModel
 from whet.train.optim import TrainConfig
 from whet.train.rl_step import RLTrainer, credit, flatten, select, update_policy
 
@@ -55,12 +56,16 @@ def critic(
 ) -> Critic:
     made = model or tiny_model()
     cfg = CriticConfig.model_validate({"lr": 3e-3, **settings})
-    train = TRAIN.model_copy(update={"micro_tokens": micro_tokens})
-    return Critic(made, cfg, train, steps=20, minibatches=minibatches)
+    train = TRAIN.model_copy(update={"micro_tokens": micro_tokens, "lr": cfg.lr})
+    learner = LocalLearner(ValueModel(made), train, steps=20 * minibatches)
+    return Critic(learner, cfg, minibatches=minibatches)
 
 
 def state(made: Critic) -> dict[str, Tensor]:
-    weights = {name: weight.detach().clone() for name, weight in made.model.named_parameters()}
+    weights = {
+        name: weight.detach().clone()
+        for name, weight in made.learner.value_model.named_parameters()
+    }
     return weights | {
         name: tensor.clone() for name, tensor in made.learner.optimizer.tensors().items()
     }
@@ -88,7 +93,7 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
     made = critic()
     step(made)
     [first, *rest] = [examples()[2], *examples()[:2]]
-    before = made.values([first, *rest])[0]
+    before = made.learner.values([first, *rest])[0]
     last = replace(
         first, tokens=np.append(first.tokens[:-1], np.int32((first.tokens[-1] + 1) % 50))
     )
@@ -98,8 +103,8 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
             [first.tokens[:15], (first.tokens[15:16] + 1) % 50, first.tokens[16:]]
         ),
     )
-    assert np.array_equal(made.values([last, *rest])[0], before)
-    found = made.values([inner, *rest])[0]
+    assert np.array_equal(made.learner.values([last, *rest])[0], before)
+    found = made.learner.values([inner, *rest])[0]
     assert np.array_equal(found[:6], before[:6])
     assert (found[6:] != before[6:]).all()
 
@@ -107,9 +112,9 @@ def test_a_value_depends_on_the_tokens_before_and_on_no_other() -> None:
 def test_values_are_the_same_packed_and_alone() -> None:
     made = critic()
     step(made)
-    together = made.values(examples())
+    together = made.learner.values(examples())
     for item, value in zip(examples(), together, strict=True):
-        np.testing.assert_allclose(made.values([item])[0], value, atol=1e-5)
+        np.testing.assert_allclose(made.learner.values([item])[0], value, atol=1e-5)
 
 
 def test_batches_carry_values_and_targets_in_the_order_of_the_tokens() -> None:
@@ -138,7 +143,9 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
     """After the first step the optimiser's first moments are a fixed share of the gradient."""
     whole, split = critic(micro_tokens=1000), critic(micro_tokens=40)
     for made in (whole, split):
-        torch.nn.init.normal_(made.model.head.weight, generator=torch.Generator().manual_seed(0))
+        torch.nn.init.normal_(
+            made.learner.value_model.head.weight, generator=torch.Generator().manual_seed(0)
+        )
     valued = with_values(examples(), whole)
 
     whole.update(valued, seed=0)
@@ -149,7 +156,7 @@ def test_the_gradient_is_the_same_for_any_packing() -> None:
         for name, mean in whole.learner.optimizer.tensors().items()
         if name.startswith("exp_avg/")
     }
-    names = [name.replace(".mlp.", ".") for name, _ in whole.model.named_parameters()]
+    names = [name.replace(".mlp.", ".") for name, _ in whole.learner.value_model.named_parameters()]
     assert means.keys() == {f"exp_avg/{name}" for name in names}
     for name, mean in means.items():
         assert mean.norm() > 0, name
@@ -177,20 +184,22 @@ def test_the_critic_goes_its_own_way_from_the_policys_weights() -> None:
     policy = tiny_model()
     before = {name: weight.detach().clone() for name, weight in policy.named_parameters()}
     made = critic(policy)
-    for name, weight in made.model.body.named_parameters():
+    for name, weight in made.learner.value_model.body.named_parameters():
         assert torch.equal(weight, before[name])
-    assert made.model.body.head is None
+    assert made.learner.value_model.body.head is None
     step(made)
     step(made)
     for name, weight in policy.named_parameters():
         assert torch.equal(weight, before[name]) and weight.grad is None
-    assert not torch.equal(made.model.body.layers[0].qkv.weight, policy.layers[0].qkv.weight)
+    assert not torch.equal(
+        made.learner.value_model.body.layers[0].qkv.weight, policy.layers[0].qkv.weight
+    )
 
 
 def test_under_adapters_policy_and_critic_share_the_frozen_weights() -> None:
     policy = LoraTransformer(tiny_model(), LoraConfig(rank=2), base="")
     made = critic(policy)
-    assert made.model.body.embed.weight is policy.embed.weight
+    assert made.learner.value_model.body.embed.weight is policy.embed.weight
     step(made)
     step(made)
     trained = {name for name in made.learner.optimizer.tensors() if name.startswith("exp_avg/")}

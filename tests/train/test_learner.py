@@ -393,3 +393,11 @@ def test_scores_come_in_the_order_of_the_examples(micro_tokens: int) -> None:
         assert scores.dtype == np.float32
     assert score_examples(model, [], 10) == []
     assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_an_empty_batch_adds_nothing_to_the_gradient() -> None:
+    learner = LocalLearner(tiny_model(), TrainConfig(), steps=1)
+
+    assert learner.forward_backward(to_batch([], learner.device), sft_objective()) == {}
+
+    assert all(weight.grad is None for weight in learner.model.parameters())

@@ -11,7 +11,7 @@ from whet.models.lora import LoraConfig, LoraTransformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model
 from whet.train.learner import score_examples
-from whet.train.policy import Reference, reference_of
+from whet.train.policy import FrozenScorer, reference_of
 
 EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 
@@ -20,41 +20,41 @@ EXAMPLES = [example(length=length, seed=length) for length in (12, 20, 9)]
 def test_a_reference_says_what_its_model_said_at_the_start(offload: bool) -> None:
     model = tiny_model()
     expected = np.concatenate(score_examples(model, EXAMPLES, 64))
-    reference = reference_of(model, offload=offload)
+    reference = reference_of(model, 64, offload=offload)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.3)
 
     for _ in range(2):
-        assert np.array_equal(np.concatenate(reference.logprobs(EXAMPLES, 64)), expected)
+        assert np.array_equal(np.concatenate(reference.logprobs(EXAMPLES)), expected)
     assert not any(weight.requires_grad for weight in reference.model.parameters())
     assert all(weight.requires_grad for weight in model.parameters())
 
 
 def test_far_weights_are_elsewhere_during_a_pass_and_at_home_after_it() -> None:
-    reference = reference_of(tiny_model(), offload=True)
-    homes = [weight.data_ptr() for weight in reference.far]
+    reference = reference_of(tiny_model(), 64, offload=True)
+    homes = [weight.data_ptr() for weight in reference.offloaded]
     seen = list[bool]()
     reference.model.layers[0].register_forward_pre_hook(
         lambda *_: seen.append(
-            all(w.data_ptr() != home for w, home in zip(reference.far, homes, strict=True))
+            all(w.data_ptr() != home for w, home in zip(reference.offloaded, homes, strict=True))
         )
     )
 
-    reference.logprobs(EXAMPLES, 64)
+    reference.logprobs(EXAMPLES)
 
     assert seen == [True] * len(seen) and seen
-    assert [weight.data_ptr() for weight in reference.far] == homes
+    assert [weight.data_ptr() for weight in reference.offloaded] == homes
 
 
 def test_weights_come_home_from_a_pass_that_failed() -> None:
-    reference = reference_of(tiny_model(), offload=True)
-    homes = [weight.data_ptr() for weight in reference.far]
+    reference = reference_of(tiny_model(), 64, offload=True)
+    homes = [weight.data_ptr() for weight in reference.offloaded]
 
     with pytest.raises(IndexError):
-        reference.logprobs([_unknown()], 64)
+        reference.logprobs([_unknown()])
 
-    assert [weight.data_ptr() for weight in reference.far] == homes
+    assert [weight.data_ptr() for weight in reference.offloaded] == homes
 
 
 def _unknown() -> Example:
@@ -64,18 +64,18 @@ def _unknown() -> Example:
 
 def test_only_what_is_its_own_is_sent_away() -> None:
     model = LoraTransformer(tiny_model(), LoraConfig(rank=4), base="", seed=1)
-    reference = reference_of(model, offload=True)
+    reference = reference_of(model, 64, offload=True)
 
     assert reference.model.embed.weight is model.embed.weight
-    assert {id(weight) for weight in reference.far}.isdisjoint(
+    assert {id(weight) for weight in reference.offloaded}.isdisjoint(
         id(weight) for weight in model.parameters()
     )
-    assert len(reference.far) == sum(weight.requires_grad for weight in model.parameters())
+    assert len(reference.offloaded) == sum(weight.requires_grad for weight in model.parameters())
 
 
 def test_a_model_as_it_is_can_be_a_reference() -> None:
     model = tiny_model()
-    found = Reference(model).logprobs(EXAMPLES, 64)
+    found = FrozenScorer(model, 64).logprobs(EXAMPLES)
     assert np.array_equal(
         np.concatenate(found), np.concatenate(score_examples(model, EXAMPLES, 64))
     )

@@ -5,14 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from whet.algos.settings import AlgoConfig
 from whet.testing.fakes import rollout, sum_problem
 from whet.testing.tiny import tiny_policy
-from whet.train.learner import Metrics
+from whet.train.memory import DeviceMemory
 from whet.train.optim import TrainConfig
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Step
+from whet.types import Group, Metrics, Step
 
 ALGO = AlgoConfig(name="tango_grpo")
 
@@ -95,3 +96,18 @@ def test_the_running_baseline_goes_from_step_to_step_and_through_a_checkpoint(
     resumed.step(GROUPS, temperature=1.0, seed=1)
 
     assert resumed.baseline == first.baseline
+
+
+def test_room_for_the_update_is_made_before_the_reference_scores() -> None:
+    """Without free memory all layers are checkpointed, which shows during the reference's pass."""
+    policy = tiny_policy()
+    policy.memory = DeviceMemory(torch.device("cpu"), free=lambda: 0.0)
+    made = RLTrainer(policy, AlgoConfig(kl=0.1), TrainConfig(), max_tokens=8, steps=5)
+    seen = list[int]()
+    made.reference.model.layers[0].register_forward_pre_hook(
+        lambda *_: seen.append(policy.model.num_checkpointed)
+    )
+
+    made.step(GROUPS, temperature=1.0, seed=0)
+
+    assert set(seen) == {policy.model.cfg.num_layers}

@@ -27,7 +27,7 @@ from whet.testing.rounding import UNIT, logprob_bound, rounding_bound, terms_of_
 from whet.testing.tiny import tiny_model
 from whet.train.learner import LocalLearner, Sums, divide, score_examples, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import Reference, with_reference
+from whet.train.policy import FrozenScorer, with_reference
 from whet.train.rl_step import update_policy, with_old
 
 CFG = TrainConfig(lr=1e-4, micro_tokens=64)
@@ -141,7 +141,7 @@ def test_no_example_at_all_is_an_empty_step() -> None:
 
 @pytest.mark.parametrize("cfg", [AlgoConfig(kl=0.1), AlgoConfig(entropy=0.1)])
 def test_with_a_penalty_zero_advantages_are_trained_on(cfg: AlgoConfig) -> None:
-    examples = with_reference(_examples((0.0,) * 4), Reference(tiny_model(seed=9)), 64)
+    examples = with_reference(_examples((0.0,) * 4), FrozenScorer(tiny_model(seed=9), 64))
 
     weights, metrics = _updated(build_algorithm(cfg, max_tokens=32), examples)
 
@@ -240,7 +240,7 @@ def test_reference_and_old_logprobs_are_those_of_their_models() -> None:
     expected = score_examples(reference, examples, 4096)
 
     noted = with_old(
-        with_reference(examples, Reference(reference), 64), LocalLearner(policy, CFG, steps=1)
+        with_reference(examples, FrozenScorer(reference, 64)), LocalLearner(policy, CFG, steps=1)
     )
 
     for item, theirs, own in zip(

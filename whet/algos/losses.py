@@ -286,11 +286,12 @@ class EarlyStop(Config):
     step."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "EarlyStop":
+    def _refuse_contradictions(self) -> "EarlyStop":
         if (self.scope, self.action) not in ALLOWED:
-            known = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
+            allowed = ", ".join(f"{scope} with {action}" for scope, action in sorted(ALLOWED))
             raise ValueError(
-                f"scope = {self.scope} does not go with action = {self.action}; what does: {known}"
+                f"scope = {self.scope} does not go with action = {self.action}; "
+                f"what does: {allowed}"
             )
         return self
 

@@ -33,6 +33,20 @@ class Objective:
     needs_entropy_gradient: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueObjective:
+    """A critic's loss per token with its metrics; `clip` bounds how far a value moves in a step."""
+
+    clip: float | None
+
+    def loss(
+        self, value_M: Tensor, old_value_M: Tensor, target_M: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        loss_M = losses.value_loss(value_M, old_value_M, target_M, clip=self.clip)
+        is_beyond_M = (value_M.detach() - old_value_M).abs() > (self.clip or float("inf"))
+        return loss_M, {"value/clip_fraction": is_beyond_M.float()}
+
+
 def policy_objective(cfg: AlgoConfig) -> Objective:
     """Build the loss of the named algorithm with its penalties, and what to log."""
     preset = resolve_algorithm(cfg)
@@ -40,8 +54,9 @@ def policy_objective(cfg: AlgoConfig) -> Objective:
     estimator = resolve_kl_estimator(cfg)
     stop = cfg.early_stop
 
-    def loss(given: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        terms = replace(given, old_logprob=given.sampling_logprob) if cfg.old == "engine" else given
+    def loss(terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
+        if cfg.old == "engine":
+            terms = replace(terms, old_logprob=terms.sampling_logprob)
         ratio_M = _ratio(preset, terms)
         token_M = losses.token_ratio(terms)
         moved_M = token_M if preset.ratio == "one" else ratio_M
@@ -158,7 +173,7 @@ class PreferenceConfig(Config):
     """Divide the log-ratio of an answer by its length, so that long answers do not weigh more."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "PreferenceConfig":
+    def _refuse_contradictions(self) -> "PreferenceConfig":
         if self.name == "ipo" and self.smoothing:
             raise ValueError(
                 f'smoothing = {self.smoothing} is for name = "dpo"; ipo has no such term'

@@ -1,13 +1,16 @@
 """A user's own advantage or surrogate, `my_algo.py:name`: loaded, called, and checked.
 
-Whatever is wrong with it is one sentence that names the setting and the function.
+Whatever is wrong with it is one sentence that names the setting, the function, and what came.
 """
 
+import inspect
 import traceback
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,22 +21,47 @@ from whet.user_code import load_from_file
 
 
 def load_advantage(reference: str) -> Advantage:
-    """Load an advantage that takes and returns what those of `whet/algos/advantages.py` do."""
+    """Load an advantage that takes and returns what those of `whet/algos/advantages.py` do.
+
+    Arrays and tensors may stand for lists and numbers.
+    """
     label = f"algo.advantage = {reference!r}"
-    call = _load_function(reference, label)
+    call = _load_function(reference, "algo.advantage", ("rewards", "state"))
 
     def advantage(rewards: Rewards, state: State) -> tuple[list[list[float]], State]:
         result = call(rewards, state)
-        try:
-            values, next_state = result
-            lengths = [len(group) for group in values]
-        except (TypeError, ValueError) as error:
+        if not isinstance(result, tuple) or len(result) != 2:
             raise ConfigError(
-                f"{label} should return advantages, a list per group, and the next state"
-            ) from error
-        if lengths != [len(group) for group in rewards]:
-            raise ConfigError(f"{label} should return as many numbers as each group has rewards")
-        return values, next_state
+                f"{label} should return advantages, a list per group, and the next state, not "
+                f"{_describe(result)}"
+            )
+        groups, next_state = map(_to_plain, result)
+        if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+            raise ConfigError(
+                f"{label} should return advantages as a list per group, not {_describe(result[0])}"
+            )
+        counts = [len(group) for group in groups]
+        wanted = [len(group) for group in rewards]
+        if counts != wanted:
+            raise ConfigError(
+                f"{label} should return as many numbers as each group has rewards, {wanted}, not "
+                f"{counts}"
+            )
+        for value in (value for group in groups for value in group):
+            if not _is_finite(value):
+                raise ConfigError(f"{label} should return finite numbers, not {_describe(value)}")
+        if not isinstance(next_state, dict):
+            raise ConfigError(
+                f"{label} should return the next state as a dict of numbers by name, not "
+                f"{_describe(next_state)}; {{}} is a state of nothing"
+            )
+        for name, value in next_state.items():
+            if not isinstance(name, str) or not _is_finite(value):
+                raise ConfigError(
+                    f"{label} should return a state of finite numbers by name, not "
+                    f"{name!r}: {_describe(result[1][name])}"
+                )
+        return groups, next_state
 
     return advantage
 
@@ -41,21 +69,49 @@ def load_advantage(reference: str) -> Advantage:
 def load_surrogate(reference: str) -> Surrogate:
     """Load a surrogate: ratios [M] and terms -> losses [M]."""
     label = f"algo.surrogate = {reference!r}"
-    call = _load_function(reference, label)
+    call = _load_function(reference, "algo.surrogate", ("ratio_M", "terms"))
+
+    def check_gradient(gradient_M: Tensor) -> None:
+        if not gradient_M.isfinite().all():
+            raise ConfigError(
+                f"{label} returned finite losses whose gradient is not finite; torch.where does "
+                "not stop the NaN of the branch it leaves out"
+            )
 
     def surrogate(ratio_M: Tensor, terms: TokenTerms) -> tuple[Tensor, dict[str, Tensor]]:
-        loss_M = call(ratio_M, terms)
+        own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient is that of the user's function alone
+        loss_M = call(own_ratio_M, terms)
         if not isinstance(loss_M, Tensor) or loss_M.shape != ratio_M.shape:
-            raise ConfigError(f"{label} should return a loss per token")
+            raise ConfigError(
+                f"{label} should return a loss per token, a tensor [M] with M = {len(ratio_M)}, "
+                f"not {_describe(loss_M)}"
+            )
+        if terms.logprob_M.requires_grad and not loss_M.requires_grad:
+            raise ConfigError(
+                f"{label} should return a loss with a gradient, not a detached tensor: compute it "
+                "from ratio_M or terms.logprob_M without .detach(), .item() or torch.no_grad()"
+            )
+        is_bad_M = ratio_M.isfinite() & ~loss_M.isfinite()
+        if is_bad_M.any():
+            raise ConfigError(
+                f"{label} should return finite losses, not {loss_M[is_bad_M][0].item()} at a "
+                f"ratio of {ratio_M[is_bad_M][0].item():.4g}"
+            )
+        if own_ratio_M.requires_grad:
+            own_ratio_M.register_hook(check_gradient)  # type: ignore[no-untyped-call]
         return loss_M, {}
 
     return surrogate
 
 
-def _load_function(reference: str, label: str) -> Callable[..., Any]:
-    function = load_from_file(reference)
+def _load_function(reference: str, key: str, names: tuple[str, str]) -> Callable[..., Any]:
+    label = f"{key} = {reference!r}"
+    function = load_from_file(reference, key)
     if not callable(function):
-        raise ConfigError(f"{label} should name a function")
+        raise ConfigError(f"{label} should name a function, not {_describe(function)}")
+    if not _takes_two(function):
+        wanted = ", ".join(names)
+        raise ConfigError(f"{label} should take ({wanted}), not {inspect.signature(function)}")
     file = str(Path(reference.rpartition(":")[0]).resolve())
 
     def call(*args: object) -> Any:
@@ -70,3 +126,41 @@ def _load_function(reference: str, label: str) -> Callable[..., Any]:
             raise ConfigError(f"{label} raised {type(error).__name__}{where}: {error}") from error
 
     return call
+
+
+def _takes_two(function: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a function in C may not tell
+        return True
+    return True
+
+
+def _to_plain(value: object) -> Any:
+    """Turn arrays and tensors into numbers and lists of them, wherever they stand."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: _to_plain(item) for name, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
+
+
+def _describe(value: object) -> str:
+    """Say what a function returned.
+
+    >>> _describe(torch.zeros(2, 3)), _describe([1.0, 2.0]), _describe("x"), _describe(None)
+    ('a tensor [2, 3]', 'a list of 2', "the str 'x'", 'None')
+    """
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    return f"the {type(value).__name__} {repr(value)[:60]}"

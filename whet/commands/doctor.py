@@ -72,7 +72,7 @@ PROOFS = (
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
-        remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.run_backward",
+        remedy="look at pack in whet/data/examples.py and the loop of LocalLearner.accumulate",
         measure=learner_proofs.targets,
     ),
     Proof(
@@ -201,7 +201,11 @@ def verdict(findings: Sequence[ProofResult], seconds: float) -> str:
 
 def _own(location: str) -> Sequence[Proof]:
     model, tokenizer = open_model(
-        ModelSource(path=location), dtype=torch_dtype("auto"), texts=[], seed=0
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
     return model_proofs(build_policy(model, tokenizer, NativeConfig(slots=8), name=location))
 

@@ -10,11 +10,11 @@ from whet import toml
 from whet.engine.base import Request, Sampling
 from whet.engine.native import NativeConfig
 from whet.errors import ConfigError, DataError, visible
-from whet.models.source import ModelSource, merge, open_model, torch_dtype
+from whet.models.source import ModelSource, merge, open_model, torch_device, torch_dtype
 from whet.rng import derive
 from whet.store.checkpoints import check_model
 from whet.store.files import writing
-from whet.store.run import model_folder
+from whet.store.run import RunStore, model_folder, stage_folders
 from whet.tasks.base import Task
 from whet.tasks.registry import build_task, read_task_config
 from whet.track.progress import console
@@ -42,7 +42,11 @@ def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: in
     """Print the model's answers to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
     model, tokenizer = open_model(
-        ModelSource(path=location), dtype=torch_dtype("auto"), texts=[], seed=0
+        ModelSource(path=location),
+        dtype=torch_dtype("auto"),
+        device=torch_device(),
+        texts=[],
+        seed=0,
     )
     policy = build_policy(model, tokenizer, NativeConfig(slots=samples), name=location)
     task = _task(location)
@@ -92,10 +96,9 @@ def _check_question(question: str, num_tokens: int, policy: Policy) -> None:
 
 def _task(location: str) -> Task | None:
     """The task a run was trained on; None for a bare model."""
-    for file in (
-        Path(location) / "config.toml",
-        *sorted(Path(location).glob("[0-9][0-9]-*/config.toml"), reverse=True),
-    ):
+    folder = Path(location)
+    for run_folder in (folder, *reversed(stage_folders(folder))):
+        file = RunStore(run_folder, lock=None).config_file
         if file.is_file() and isinstance(table := toml.read(file).get("task"), dict):
             return build_task(read_task_config(table))
     return None

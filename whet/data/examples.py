@@ -6,8 +6,9 @@ of the T tokens differ in themselves or in what precedes them; C are the cells o
 """
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from whet.errors import DataError
 from whet.types import Floats, PerToken, Tokens
 
 Indices = NDArray[np.int64]
+ExampleField = Literal["advantage", "weight", "old_logprob", "ref_logprob", "value"]
 _MULTIPLE = 8
 """Grid rows have a multiple of this many cells, which torch's attention runs faster."""
 
@@ -29,8 +31,8 @@ class Example(PerToken[Floats]):
     tokens: Tokens
     start: int
     """Index of the first response token; at least 1, since something must predict it."""
-    group: str
-    rollout: str
+    group_id: str
+    rollout_id: str
     temperature: float = 1.0
     advantage: float | Floats = 0.0
     """Of every response token, or of each."""
@@ -80,15 +82,16 @@ class Batch(PerToken[Tensor]):
 
 
 def to_batch(examples: list[Example], device: torch.device) -> Batch:
-    """Lay examples end to end."""
+    """Lay examples end to end; of none, the batch is empty."""
     assert all(example.start >= 1 for example in examples), (
         "something must predict the first response token"
     )
-    lengths = np.array([len(example.tokens) for example in examples])
-    counts = np.array([example.num_targets for example in examples])
-    firsts = np.cumsum(lengths) - lengths + np.array([example.start for example in examples])
-    targets = np.repeat(firsts, counts) + np.concatenate([np.arange(n) for n in counts])
-    tokens = np.concatenate([example.tokens for example in examples])
+    lengths = np.array([len(example.tokens) for example in examples], dtype=np.int64)
+    counts = np.array([example.num_targets for example in examples], dtype=np.int64)
+    starts = np.array([example.start for example in examples], dtype=np.int64)
+    firsts = np.cumsum(lengths) - lengths + starts
+    targets = np.repeat(firsts, counts) + _count_up(counts)
+    tokens = np.concatenate([np.zeros(0, np.int32), *(example.tokens for example in examples)])
     columns = [example.per_token() for example in examples]
     pairs = _find_pairs(examples)
 
@@ -108,9 +111,9 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
 
     return Batch(
         tokens_T=longs(tokens),
-        positions_T=longs(np.concatenate([np.arange(n) for n in lengths])),
+        positions_T=longs(_count_up(lengths)),
         lengths_S=longs(lengths),
-        longest=int(lengths.max()),
+        longest=int(lengths.max(initial=0)),
         source_M=longs(targets - 1),
         label_M=longs(tokens[targets]),
         segment_M=longs(np.repeat(np.arange(len(examples)), counts)),
@@ -122,8 +125,23 @@ def to_batch(examples: list[Example], device: torch.device) -> Batch:
         weight_P=torch.tensor([examples[chosen].weight for chosen, _ in pairs], device=device)
         if pairs
         else None,
-        **{name: join(name) for name in columns[0]},
+        **{name: join(name) for name in (columns[0] if columns else ())},
     )
+
+
+def with_field(
+    examples: Sequence[Example], name: ExampleField, values: Iterable[float | Floats]
+) -> list[Example]:
+    """Give each example its value of one field."""
+    return [
+        replace(example, **{name: value})  # type: ignore[arg-type]
+        for example, value in zip(examples, values, strict=True)
+    ]
+
+
+def _count_up(lengths: Indices) -> Indices:
+    """Number the tokens of each sequence from 0, all sequences end to end."""
+    return np.concatenate([np.zeros(0, np.int64), *(np.arange(length) for length in lengths)])
 
 
 def _spread(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Floats:
@@ -134,7 +152,7 @@ def _spread(values: Sequence[float | Floats], counts: NDArray[np.integer]) -> Fl
             "a per-token quantity has a value for every response token"
         )
         parts.append(np.broadcast_to(np.float32(value), (count,)))
-    return np.concatenate(parts)
+    return np.concatenate([np.zeros(0, np.float32), *parts])
 
 
 def _find_pairs(examples: list[Example]) -> list[tuple[int, int]]:
@@ -181,7 +199,7 @@ def pack(
         if is_padded:
             size = len(unit) * _width(unit, lengths)
         if size > token_budget:
-            names = " and ".join(examples[index].rollout for index in unit)
+            names = " and ".join(examples[index].rollout_id for index in unit)
             what = f"example {names} has" if len(unit) == 1 else f"the pair of {names} takes"
             raise DataError(
                 f"{what} {size} tokens, more than train.micro_tokens = {token_budget}; "
@@ -263,12 +281,10 @@ class Merged:
     """A place of each token in T; of several, any."""
     node_T: Indices
     """Which of U each token is; -1 for the last of a sequence, which predicts nothing."""
-    node_C: Indices
+    node_SC: Indices
     """Which of U stands in each cell; past the end of a line, its last one again."""
     cell_U: Indices
-    """A cell of each token."""
-    longest: int
-    """Cells of a line."""
+    """A cell of each token, counted through all lines."""
 
 
 def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
@@ -301,9 +317,8 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> Merged:
     return Merged(
         first_U=np.concatenate(first_U),
         node_T=node_T,
-        node_C=node_SC.reshape(-1),
+        node_SC=node_SC,
         cell_U=np.concatenate(cell_U),
-        longest=longest,
     )
 
 

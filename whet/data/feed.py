@@ -5,7 +5,7 @@ Pass rates that the run has seen may decide too; they are part of a checkpoint.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,8 +15,25 @@ from whet.rng import stream
 from whet.types import Group, Json, Problem, Verdict
 
 
-class Stage(Config):
-    """A part of a run that has problems and limits of its own."""
+class EpochSampler:
+    """Problems without end, reshuffled each epoch: a position says it all."""
+
+    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
+        self.problems = tuple(problems)
+        self.seed = seed
+        self._orders: dict[int, list[int]] = {}
+
+    def at(self, position: int) -> Problem:
+        epoch, index = divmod(position, len(self.problems))
+        if epoch not in self._orders:
+            order = list(range(len(self.problems)))
+            stream(self.seed, "epoch", epoch).shuffle(order)
+            self._orders = {epoch: order}
+        return self.problems[self._orders[epoch][index]]
+
+
+class Phase(Config):
+    """A part of a run that has problems and limits of its own: an entry of `stages`."""
 
     min_level: float = Field(default=0.0, ge=0.0, le=1.0)
     """Problems from this level on, itself included."""
@@ -31,7 +48,7 @@ class Stage(Config):
         return problem.level is not None and self.min_level <= problem.level <= self.max_level
 
 
-NO_LIMITS = Stage()
+NO_LIMITS = Phase()
 
 
 class Curriculum(Config):
@@ -41,38 +58,55 @@ class Curriculum(Config):
     """Longest answer to a problem of level 0; from there it grows in a line with the level. None is
     one for all."""
 
-    def pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
-        """List the problems of each stage."""
-        return [list(problems)]
+    needs_pass_rates: ClassVar[bool] = False
+    """Whether the feed keeps pass rates, which `is_wanted` then decides by."""
 
-    def stage_at(self, step: int, steps: int) -> int:
-        """Number the stage of a step of `steps`, from 0."""
+    def make_samplers(
+        self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
+    ) -> list[EpochSampler]:
+        """Make a sampler for each phase."""
+        return [EpochSampler(problems, seed)]
+
+    def phase_at(self, step: int, steps: int) -> int:
+        """Return the index of the phase, and of its sampler, at one of `steps` steps."""
         return 0
 
-    def limits(self, step: int, steps: int) -> Stage:
-        """Say what the stage of a step limits."""
+    def limits(self, step: int, steps: int) -> Phase:
+        """Return the limits of the phase at a step."""
         return NO_LIMITS
+
+    def is_wanted(self, rate: float) -> bool:
+        """Whether to ask a problem again, by the pass rate seen so far."""
+        return True
+
+    def is_rested(self, rests: int) -> bool:
+        """Whether an unwanted problem is asked all the same, at turn `rests` since its answers."""
+        return True
+
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+        """Report where the curriculum stands."""
+        return {}
 
     @property
     def sets_temperature(self) -> bool:
-        """Whether every stage has a temperature of its own."""
+        """Whether every phase has a temperature of its own."""
         return False
 
     def temperature(self, step: int, steps: int, first: float, last: float | None) -> float:
-        """Return the temperature of a step: its stage's, or one on an exponential path.
+        """Return the temperature of a step: its phase's, or one on an exponential path.
 
         >>> [MixedCurriculum().temperature(step, 3, 1.0, 0.25) for step in range(3)]
         [1.0, 0.5, 0.25]
         """
-        own = self.limits(step, steps).temperature
-        if own is not None:
-            return own
+        fixed = self.limits(step, steps).temperature
+        if fixed is not None:
+            return fixed
         if last is None or steps == 1:
             return first
         return float(first * (last / first) ** (step / (steps - 1)))
 
     def max_tokens(self, problem: Problem, step: int, steps: int, limit: int) -> int:
-        """Give the longest answer to a problem; `limit` is that of a stage that says nothing.
+        """Return the longest answer to a problem; `limit` holds where the phase sets none.
 
         >>> from dataclasses import replace
         >>> from whet.testing.fakes import sum_problem
@@ -94,55 +128,76 @@ class MixedCurriculum(Curriculum):
 
 
 class StagedCurriculum(Curriculum):
-    """Stages one after another, each for an equal part of the steps."""
+    """Phases one after another, each for an equal part of the steps."""
 
     kind: Literal["staged"]
-    stages: list[Stage] = Field(min_length=1)
+    stages: list[Phase] = Field(min_length=1)
     """The stages, in order."""
     shuffled: bool = False
     """Take exactly the rows of all stages, in one mixed order and at the run's own limits: the
     control experiment."""
 
     @model_validator(mode="after")
-    def _levels(self) -> "StagedCurriculum":
-        for number, stage in enumerate(self.stages):
-            if stage.min_level > stage.max_level:
+    def _refuse_empty_range(self) -> "StagedCurriculum":
+        for number, phase in enumerate(self.stages):
+            if phase.min_level > phase.max_level:
                 raise ValueError(
-                    f"stages.{number}.min_level = {stage.min_level} should not be above its "
-                    f"max_level = {stage.max_level}"
+                    f"stages.{number}.min_level = {phase.min_level} should not be above its "
+                    f"max_level = {phase.max_level}"
                 )
         return self
 
-    def pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
-        pools = [[problem for problem in problems if stage.holds(problem)] for stage in self.stages]
-        for number, (stage, pool) in enumerate(zip(self.stages, pools, strict=True)):
+    def make_samplers(
+        self, problems: Sequence[Problem], *, seed: int, steps: int, per_step: int
+    ) -> list[EpochSampler]:
+        samplers = [EpochSampler(pool, seed) for pool in self._pools(problems)]
+        if not self.shuffled:
+            return samplers
+        phases = [self._scheduled(step, steps) for step in range(steps)]
+        rows = [
+            sampler.at(position)
+            for phase, sampler in enumerate(samplers)
+            for position in range(phases.count(phase) * per_step)
+        ]
+        return [EpochSampler(rows, seed)]
+
+    def _pools(self, problems: Sequence[Problem]) -> list[list[Problem]]:
+        """List the problems of each phase."""
+        pools = [[problem for problem in problems if phase.holds(problem)] for phase in self.stages]
+        for number, (phase, pool) in enumerate(zip(self.stages, pools, strict=True)):
             if not pool:
                 levels = sorted(problem.level for problem in problems if problem.level is not None)
                 seen = "they have no levels"
                 if levels:
                     seen = f"their levels go from {levels[0]:g} to {levels[-1]:g}"
                 raise DataError(
-                    f"curriculum.stages.{number} wants levels from {stage.min_level:g} to "
-                    f"{stage.max_level:g}, and none of the {len(problems):,} problems is of such "
+                    f"curriculum.stages.{number} wants levels from {phase.min_level:g} to "
+                    f"{phase.max_level:g}, and none of the {len(problems):,} problems is of such "
                     f"a level: {seen}"
                 )
         return pools
 
-    def stage_at(self, step: int, steps: int) -> int:
-        """Number the stage of a step.
+    def phase_at(self, step: int, steps: int) -> int:
+        """Return the index of the phase at a step; the control experiment has one for all.
 
-        >>> curriculum = StagedCurriculum(kind="staged", stages=[Stage(), Stage(), Stage()])
-        >>> [curriculum.stage_at(step, 6) for step in range(6)]
+        >>> curriculum = StagedCurriculum(kind="staged", stages=[Phase(), Phase(), Phase()])
+        >>> [curriculum.phase_at(step, 6) for step in range(6)]
         [0, 0, 1, 1, 2, 2]
         """
+        return 0 if self.shuffled else self._scheduled(step, steps)
+
+    def _scheduled(self, step: int, steps: int) -> int:
         return step * len(self.stages) // steps
 
     @property
     def sets_temperature(self) -> bool:
-        return not self.shuffled and None not in [stage.temperature for stage in self.stages]
+        return not self.shuffled and None not in [phase.temperature for phase in self.stages]
 
-    def limits(self, step: int, steps: int) -> Stage:
-        return Stage() if self.shuffled else self.stages[self.stage_at(step, steps)]
+    def limits(self, step: int, steps: int) -> Phase:
+        return NO_LIMITS if self.shuffled else self.stages[self.phase_at(step, steps)]
+
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+        return {"curriculum/stage": float(self.phase_at(step, steps) + 1)}
 
 
 class PassRateCurriculum(Curriculum):
@@ -151,6 +206,7 @@ class PassRateCurriculum(Curriculum):
     What has not been asked yet is always wanted. The rate is the run's own, of the last groups.
     """
 
+    needs_pass_rates: ClassVar[bool] = True
     kind: Literal["band"]
     low: float = Field(default=0.0, ge=0.0, le=1.0)
     """Wanted are pass rates above this."""
@@ -160,14 +216,19 @@ class PassRateCurriculum(Curriculum):
     """Epochs in which a problem outside the band is passed over before it is asked again."""
 
     @model_validator(mode="after")
-    def _bounds(self) -> "PassRateCurriculum":
+    def _refuse_empty_range(self) -> "PassRateCurriculum":
         if self.low >= self.high:
             raise ValueError(f"low = {self.low} should be below high = {self.high}")
         return self
 
     def is_wanted(self, rate: float) -> bool:
-        """Whether to ask a problem again, by the pass rate seen so far."""
         return self.low < rate < self.high
+
+    def is_rested(self, rests: int) -> bool:
+        return rests > self.rest
+
+    def metrics(self, step: int, steps: int, num_passed_over: int) -> dict[str, float]:
+        return {"curriculum/passed_over": float(num_passed_over)}
 
 
 CurriculumConfig = Annotated[
@@ -177,23 +238,6 @@ CurriculumConfig = Annotated[
 
 MEMORY = 0.5
 """Share of what was seen before in a problem's pass rate."""
-
-
-class EpochSampler:
-    """Problems without end, reshuffled each epoch: a position says it all."""
-
-    def __init__(self, problems: Sequence[Problem], seed: int) -> None:
-        self.problems = tuple(problems)
-        self.seed = seed
-        self._orders: dict[int, list[int]] = {}
-
-    def at(self, position: int) -> Problem:
-        epoch, index = divmod(position, len(self.problems))
-        if epoch not in self._orders:
-            order = list(range(len(self.problems)))
-            stream(self.seed, "epoch", epoch).shuffle(order)
-            self._orders = {epoch: order}
-        return self.problems[self._orders[epoch][index]]
 
 
 class Feed:
@@ -215,26 +259,28 @@ class Feed:
         self.problems = tuple(problems)
         self.steps = steps
         self.curriculum = MixedCurriculum() if curriculum is None else curriculum
-        self._samplers = self._make_samplers(seed, per_step)
+        self._samplers = self.curriculum.make_samplers(
+            self.problems, seed=seed, steps=steps, per_step=per_step
+        )
         self._positions = [0] * len(self._samplers)
         self._rates: dict[str, float] = {}
         self._rests: dict[str, int] = {}
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's stage; at an epoch's end none repeats."""
-        stage = self._stage(step)
+        """Take the next problems of a step's phase; across two epochs one may come twice."""
+        phase = self.curriculum.phase_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:
-            problem = self._samplers[stage].at(self._positions[stage])
-            self._positions[stage] += 1
+            problem = self._samplers[phase].at(self._positions[phase])
+            self._positions[phase] += 1
             if self._is_due(problem.id):
                 taken.append(problem)
         return taken
 
     def observe(self, groups: Sequence[Group]) -> None:
         """Count how often the problems of a step were solved, of answers with a grade."""
-        if not isinstance(self.curriculum, PassRateCurriculum):
+        if not self.curriculum.needs_pass_rates:
             return
         for group in groups:
             verdicts = [rollout.score.verdict for rollout in group if rollout.score is not None]
@@ -246,12 +292,8 @@ class Feed:
                 self._rests[id] = 0
 
     def metrics(self, step: int) -> dict[str, float]:
-        """Say where the curriculum stands; nothing where all problems are mixed."""
-        if isinstance(self.curriculum, PassRateCurriculum):
-            return {"curriculum/passed_over": float(self._num_passed_over)}
-        if isinstance(self.curriculum, StagedCurriculum):
-            return {"curriculum/stage": float(self._stage(step) + 1)}
-        return {}
+        """Report where the curriculum stands; nothing where all problems are mixed."""
+        return self.curriculum.metrics(step, self.steps, self._num_passed_over)
 
     def save(self, folder: Path) -> Json:
         return {
@@ -271,35 +313,17 @@ class Feed:
             }:
                 self._positions = [int(str(position)) for position in positions]
                 self._rates = {id: float(str(rate)) for id, rate in rates.items()}
-                self._rests = {id: int(str(rest)) for id, rest in rests.items()}
+                self._rests = {id: int(str(count)) for id, count in rests.items()}
                 self._num_passed_over = num
             case _:
                 reason = "does not say where the problems stand"
                 raise DataError(f"checkpoint {folder} {reason}: begin the run again")
 
-    def _make_samplers(self, seed: int, per_step: int) -> list[EpochSampler]:
-        samplers = [EpochSampler(pool, seed) for pool in self.curriculum.pools(self.problems)]
-        if not isinstance(self.curriculum, StagedCurriculum) or not self.curriculum.shuffled:
-            return samplers
-        stages = [self.curriculum.stage_at(step, self.steps) for step in range(self.steps)]
-        rows = [
-            sampler.at(position)
-            for stage, sampler in enumerate(samplers)
-            for position in range(stages.count(stage) * per_step)
-        ]
-        return [EpochSampler(rows, seed)]
-
-    def _stage(self, step: int) -> int:
-        return 0 if len(self._samplers) == 1 else self.curriculum.stage_at(step, self.steps)
-
     def _is_due(self, id: str) -> bool:
         """Whether a problem is asked now; one that is not wanted rests, but not for ever."""
-        curriculum = self.curriculum
-        if not isinstance(curriculum, PassRateCurriculum) or id not in self._rates:
-            return True
-        if curriculum.is_wanted(self._rates[id]):
+        if id not in self._rates or self.curriculum.is_wanted(self._rates[id]):
             return True
         self._rests[id] += 1
-        is_rested = self._rests[id] > curriculum.rest
+        is_rested = self.curriculum.is_rested(self._rests[id])
         self._num_passed_over += not is_rested
         return is_rested

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from whet.data.examples import Example, PreferencePair
+from whet.errors import DataError
 from whet.rng import stream
 from whet.tasks.base import StepNote
 from whet.text.chat import ChatFormat
@@ -50,6 +51,8 @@ def make_sft_examples(
     """Tokenise prompts and answers as the model will see them; the over-long are left out."""
     examples = [_from_text(rollout, chat) for rollout in rollouts]
     kept = [example for example in examples if len(example.tokens) <= max_tokens]
+    if not kept:
+        raise DataError("there is nothing to learn from: no example fits the model's context")
     return SftExamples(examples=kept, num_too_long=len(examples) - len(kept))
 
 
@@ -178,14 +181,14 @@ def _is_of(rollout: Rollout, chat: ChatFormat) -> bool:
 def _from_tokens(rollout: Rollout) -> Example:
     tokens = np.concatenate([rollout.prompt_tokens, rollout.completion.tokens])
     start = len(rollout.prompt_tokens)
-    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
 
 
 def _from_text(rollout: Rollout, chat: ChatFormat) -> Example:
     answer = Message(role="assistant", content=rollout.text)
     tokens, is_response = chat.conversation([*rollout.problem.prompt, answer])
     start = int(np.argmax(is_response))
-    return Example(tokens=tokens, start=start, group=rollout.group, rollout=rollout.id)
+    return Example(tokens=tokens, start=start, group_id=rollout.group, rollout_id=rollout.id)
 
 
 def _draw_pairs(

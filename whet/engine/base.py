@@ -104,14 +104,16 @@ class Engine(Protocol):
         """Sample every request and yield each with its id when it ends, in no promised order.
 
         Requests are pulled as slots fall free; closing the generator drops what is unfinished. A
-        prompt that is empty or fills the context raises an EngineError (`check_prompt`).
+        prompt that is empty, fills the context or holds an unknown token raises an EngineError
+        (`check_prompt`).
         """
         ...
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take weights under their Hugging Face names, and stamp later completions with `version`.
 
-        `named` is read only as far as it must be: not beyond the first where memory is shared.
+        `named` is read only as far as it must be: not beyond the first where memory is shared. An
+        empty one changes the version only.
         """
         ...
 
@@ -124,8 +126,8 @@ class Engine(Protocol):
         ...
 
 
-def check_prompt(request: Request, context: int) -> None:
-    """Refuse a prompt that is empty or leaves no room for a token."""
+def check_prompt(request: Request, context: int, vocab_size: int) -> None:
+    """Refuse a prompt that is empty, leaves no room for a token, or holds one that is unknown."""
     length = len(request.prompt)
     if length == 0:
         raise EngineError(f"request {request.id} has an empty prompt; give at least one token")
@@ -134,6 +136,12 @@ def check_prompt(request: Request, context: int) -> None:
             f"request {request.id} has a prompt of {length} tokens, which leaves no room in a "
             f"context of {context}; shorten it or raise engine.context"
         )
+    for token in (int(request.prompt.min()), int(request.prompt.max())):
+        if not 0 <= token < vocab_size:
+            raise EngineError(
+                f"request {request.id} has token {token} in its prompt, but the model knows "
+                f"{vocab_size} tokens; use the tokenizer that belongs to the model"
+            )
 
 
 class EngineConfig(Config):

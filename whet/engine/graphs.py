@@ -1,7 +1,7 @@
 """Decode steps recorded as CUDA graphs: replaying one is a single launch.
 
-A recording holds addresses and sizes, so there is one for each size of batch and class of length,
-rounded up to a few. What changes from step to step, lengths and pages among it, is data in tensors.
+A graph fixes addresses and sizes, so there is one for each batch size and longest length, both
+rounded up to a few values. What changes with each step, such as lengths and pages, is in tensors.
 """
 
 import gc
@@ -23,7 +23,7 @@ class DecodeGraphs:
         self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
         self._seen: set[Key] = set()
         self.num_bytes = 0
-        """What recordings hold of the device's memory, so that nobody else can have it."""
+        """Device memory that the graphs reserve."""
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         _ALIVE.add(self)
@@ -56,7 +56,7 @@ class DecodeGraphs:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Collect no garbage meanwhile: freeing an old graph or its memory would end the recording."""
+    """Pause garbage collection: freeing an old graph or its memory would break the capture."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -67,7 +67,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def recorded_bytes() -> int:
-    """Count what recorded steps hold of the device's memory besides tensors."""
+    """Count the device memory that captured graphs reserve besides tensors."""
     return sum(graphs.num_bytes for graphs in _ALIVE)
 
 

@@ -1,10 +1,9 @@
-"""The batch of running requests on the device: a row each, from row 0 on; sampling; copies.
+"""The running requests as tensors on the device, one row each; sampling; copies to and from it.
 
-A row's newest token has been sampled but not yet read by the model; its position is `first +
-count`. Ended rows are not live: they go through the motions and change nothing. A row's randomness
-is a function of its seed and position alone, so neighbours, batch order and refill cannot change
-it. On a GPU a copy to the host is asked for now and read later, when its event has passed; the host
-waits for nothing else.
+The newest token of a row has been sampled but not yet run through the model; its position is `first
++ count`. Ended rows are not live: they are computed, but nothing is recorded. The random numbers of
+a row depend only on its seed and position, so no other request can change its samples. On a GPU,
+copies to the host are asynchronous: the host waits only for the event of a copy it needs.
 
 Shapes: R rows, B rows in use, Q rows that move, W columns of a report, V vocabulary, H hidden.
 """
@@ -28,22 +27,22 @@ _ALIGNED = 16
 
 
 class HostTransfer:
-    """Copies for one device."""
+    """Copies between the host and one device, and how many there were."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.counts = Counts()
 
     def send(self, *arrays: NDArray[Any]) -> list[Tensor]:
-        """Bring arrays to the device in one copy."""
+        """Copy arrays to the device in one transfer."""
         self.counts.sends += 1
         if self.device.type == "cpu":
             return [torch.from_numpy(array) for array in arrays]
-        there = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
-        return unpack(there, arrays)
+        packed = torch.from_numpy(pack(arrays)).pin_memory().to(self.device, non_blocking=True)
+        return unpack(packed, arrays)
 
     def fetch(self, tensor: Tensor) -> Callable[[], Tensor]:
-        """Ask for a copy on the host; the function that comes back waits for it."""
+        """Start a copy to the host; the function returned waits for it."""
         self.counts.fetches += 1
         if self.device.type == "cpu":
             copied = tensor.clone()
@@ -61,7 +60,7 @@ class HostTransfer:
 
 
 def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
-    """Lay the bytes of arrays one after the other, each at an aligned place."""
+    """Concatenate the bytes of arrays, each at an aligned offset."""
     starts = _starts(arrays)
     packed = np.zeros(starts[-1], dtype=np.uint8)
     for start, array in zip(starts[:-1], arrays, strict=True):
@@ -72,7 +71,7 @@ def pack(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
 
 
 def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
-    """Find the arrays again in a tensor of their bytes; they share its memory."""
+    """Return views of the arrays in a tensor of their bytes."""
     return [
         packed[start : start + array.nbytes]
         .view(torch.from_numpy(array[:0]).dtype)
@@ -92,7 +91,7 @@ _MIX2 = 0x94D049BB133111EB - 2**64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SamplingTensors:
-    """The sampling settings of B rows, one tensor a setting."""
+    """The sampling settings of B rows, one tensor per setting."""
 
     temperature_B: Tensor
     top_k_B: Tensor
@@ -109,7 +108,7 @@ class SamplingTensors:
 def sample(
     logits_BV: Tensor, uniform_B: Tensor, sampling: SamplingTensors, *, is_truncated: bool
 ) -> tuple[Tensor, Tensor]:
-    """Choose a token a row and give its log-probability before any truncation.
+    """Choose a token per row; return it with its log-probability before any truncation.
 
     `is_truncated` is false when no row uses top-k, top-p or min-p, which saves the sort.
     """
@@ -118,8 +117,8 @@ def sample(
         return token_B, logprob_B
     scale_B = torch.where(sampling.temperature_B == 0, 1.0, sampling.temperature_B)
     probs_BV = truncate(torch.softmax(logits_BV.float() / scale_B[:, None], dim=-1), sampling)
-    # Other rows keep their token: another way to add up must not change it when a truncated row
-    # comes beside.
+    # Rows without truncation keep their token: `inverse_cdf` rounds differently, and a sample must
+    # not depend on the other rows.
     token_B = torch.where(sampling.is_truncated_B, inverse_cdf(probs_BV, uniform_B), token_B)
     return token_B, row_logprobs(logits_BV, token_B, sampling.temperature_B)
 
@@ -158,12 +157,12 @@ def uniforms(seed_B: Tensor, position_B: Tensor) -> Tensor:
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
-    """Shift right without the sign."""
+    """Shift right as unsigned integers do."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 class InputBatch:
-    """Tensors for R rows, at addresses that stay, and a report of what rows did since the last.
+    """Tensors of R rows, at fixed addresses, and a report of their tokens since the last one.
 
     `is_stop_V` marks the tokens that end a row.
     """
@@ -178,9 +177,9 @@ class InputBatch:
         self.limit_R, self.seed_R, self.top_k_R, self.live_R = self.ints[4:].unbind()
         self.floats = torch.ones(3, rows, dtype=torch.float32, device=device)
         self.temperature_R, self.top_p_R, self.min_p_R = self.floats.unbind()
-        # A report shows whether a row is live, its count, and its tokens and log-probabilities
-        # since `base`. The n-th one goes to column n; an ended row goes on writing behind its last
-        # one, where nobody looks.
+        # A report holds, for each row, whether it is live, its count, and its tokens and
+        # log-probabilities since `base`, the n-th in column n. An ended row keeps writing to the
+        # column after its last token, which is never read.
         self.report_RW = torch.zeros(rows, 2 + 2 * self.columns, dtype=torch.int32, device=device)
         self._tokens_RW = self.report_RW[:, 2 : 2 + self.columns]
         self._logprobs_RW = self.report_RW[:, 2 + self.columns :].view(torch.float32)
@@ -193,7 +192,7 @@ class InputBatch:
     def open(
         self, rows: slice, requests: list[Request], count_B: Indices, limit_B: Indices
     ) -> None:
-        """Begin rows that have `count_B` tokens already; the next one is still to be sampled."""
+        """Start rows that have `count_B` tokens already; the next one is still to be sampled."""
         settings = [request.sampling for request in requests]
         ints = np.zeros((len(self.ints), len(requests)), dtype=np.int64)
         ints[1] = [len(request.prompt) - 1 for request in requests]
@@ -208,7 +207,7 @@ class InputBatch:
         self.ints[:, rows], self.floats[:, rows] = self.transfer.send(ints, floats)
 
     def position_of(self, rows: slice) -> Tensor:
-        """Say where each row's newest token stands."""
+        """Return the position of each row's newest token."""
         return self.first_R[rows] + self.count_R[rows]
 
     def sampling_of(self, rows: slice) -> SamplingTensors:
@@ -226,11 +225,11 @@ class InputBatch:
         )
 
     def column_of(self, rows: slice) -> Tensor:
-        """Say which column of the report the next token of each row goes to."""
+        """Return the report column of each row's next token."""
         return (self.count_R[rows] - self.base_R[rows])[:, None]
 
     def latest(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Give what stands in those columns: a token and its log-probability."""
+        """Return what those columns hold: a token and its log-probability."""
         column_B1 = self.column_of(rows)
         token_B1, logprob_B1 = (
             filed_RW[rows].gather(1, column_B1) for filed_RW in (self._tokens_RW, self._logprobs_RW)
@@ -244,7 +243,7 @@ class InputBatch:
         return sample(logits_BV, uniform_B, sampling, is_truncated=is_truncated)
 
     def record(self, rows: slice, token_B: Tensor, logprob_B: Tensor) -> None:
-        """File the sampled tokens of live rows and end those that stop or are full."""
+        """Store the sampled tokens of live rows; end rows at a stop token or their limit."""
         column_B1 = self.column_of(rows)
         self._tokens_RW[rows].scatter_(1, column_B1, token_B[:, None].int())
         self._logprobs_RW[rows].scatter_(1, column_B1, logprob_B[:, None])
@@ -262,7 +261,7 @@ class InputBatch:
         self.record(rows, *self.choose(rows, model.logits(hidden_BH), is_truncated))
 
     def post(self, sequence_B: Indices) -> Callable[[], Report]:
-        """Ask for a report of the first rows, by sequence, and begin the next one."""
+        """Start the copy of a report of the first rows to the host, and begin the next one."""
         used = slice(0, len(sequence_B))
         self.report_RW[used, 0] = self.live_R[used]
         self.report_RW[used, 1] = self.count_R[used]

@@ -1,10 +1,10 @@
 """The embedded engine: continuous batching over the learner's own weights.
 
-Its core closes ended rows, admits what fits, decodes a window and reads its tokens. With a dense
-cache the host looks at each window before the next. With pages it looks at the window before while
-the present one runs, so the device never waits for the host; a row that a stop token ends is then
-closed one window later. What has reached its length limit needs no look: it is closed at once, and
-answered when its tokens arrive.
+Its core loop frees ended rows, admits what fits, decodes a window and reads its tokens. With a
+dense cache, the host reads each window before it starts the next. With pages, it reads a window
+while the next one runs, so the device never waits for the host, and a row that a stop token ends is
+freed one window later. A row at its length limit needs no reading: it is freed at once, and its
+completion is returned when its tokens arrive.
 
 Shapes: S sequences, R rows, B rows in use, T tokens of a prefill, H hidden, V vocabulary, Q a
 selection: rows that move, chunks that end a context.
@@ -26,7 +26,7 @@ from whet.engine.input_batch import CpuInputBatch, HostTransfer, InputBatch
 from whet.engine.kv_cache import BuildCache, KVCache
 from whet.engine.paged_cache import PAGE, SHARE_OF_FREE, build_paged_cache
 from whet.engine.scheduler import (
-    BlockAllocator,
+    CacheAllocator,
     PrefillPass,
     Report,
     Scheduler,
@@ -71,7 +71,7 @@ class NativeConfig(EngineConfig):
 class NativeEngine:
     """Samples from a Transformer, which a learner may share; then new weights need no copy.
 
-    `build_cache` makes another cache than the device's own, and `prefill_tokens` is the most that a
+    `build_cache` replaces the default cache of the device; `prefill_tokens` is the most that one
     forward pass over prompts takes.
     """
 
@@ -157,13 +157,12 @@ class NativeEngine:
         yield from self._core.serve(self._check_requests(requests, allocator), self.version)
 
     def _check_requests(
-        self, requests: Iterable[Request], allocator: BlockAllocator
+        self, requests: Iterable[Request], allocator: CacheAllocator
     ) -> Iterator[Request]:
         prompt = None
         for request in requests:
             if request.prompt is not prompt:
-                check_prompt(request, self.context)
-                self._check_tokens(request)
+                check_prompt(request, self.context, self.model.cfg.vocab_size)
                 prompt = request.prompt
             if request.sampling.stop and self.detokenize is None:
                 raise EngineError(
@@ -177,15 +176,6 @@ class NativeEngine:
                     "holds; lower sampling.max_tokens or raise engine.kv_gb"
                 )
             yield request
-
-    def _check_tokens(self, request: Request) -> None:
-        known = self.model.cfg.vocab_size
-        for token in (int(request.prompt.min()), int(request.prompt.max())):
-            if not 0 <= token < known:
-                raise EngineError(
-                    f"request {request.id} has token {token} in its prompt, but the model knows "
-                    f"{known} tokens; use the tokenizer that belongs to the model"
-                )
 
 
 class EngineCore:
@@ -229,7 +219,7 @@ class EngineCore:
         self._ended: list[int] = []
 
     def serve(self, requests: Iterable[Request], version: int) -> Iterator[list[Result]]:
-        """Serve every request; those that end together come together, stamped with a version."""
+        """Serve every request; completions carry `version`, and those that end together come so."""
         self.scheduler.start(requests)
         self.batch.clear()
         self.cache.start()
@@ -259,7 +249,7 @@ class EngineCore:
                 yield self._harvest(report())
 
     def _admit(self) -> None:
-        """Run the contexts of new rows, each once, and sample the first token of every row."""
+        """Prefill the contexts of new rows, each once, and sample the first token of every row."""
         admission = self.scheduler.admit()
         if admission is None:
             return
@@ -297,7 +287,7 @@ class EngineCore:
         self.end_RH[row_Q] = hidden_TH[end_Q]
 
     def _decode(self) -> None:
-        """Enqueue a window, or less where no row has that far to go."""
+        """Enqueue a window, or fewer steps if all rows end before."""
         sequences, sequence_B = self.sequences, self.scheduler.running_B
         steps = min(
             self.window, int((sequences.limit_S - sequences.bound_S)[sequence_B].max(initial=0))
@@ -331,7 +321,7 @@ class EngineCore:
         self._ended = []
 
     def _harvest(self, report: Report) -> list[Result]:
-        """Read a report; answer what ended, and note the rows that this leaves idle."""
+        """Read a report; return the completions that ended, and note the rows they leave idle."""
         ends = {
             sequence: int(self.sequences.count_S[sequence])
             for sequence in self.sequences.read(report)
@@ -362,7 +352,7 @@ class EngineCore:
         return self.sequences.request(sequence).id, completion
 
     def _ended_by_text(self, report: Report) -> dict[int, int]:
-        """Find sequences whose text holds a stop string, and how many tokens it takes."""
+        """Find sequences with a stop string, and their number of tokens up to its end."""
         ends: dict[int, int] = {}
         open_B = report.sequence_B[report.sequence_B >= 0]
         for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist():

@@ -1,11 +1,11 @@
 """The paged cache, for GPUs: keys and values lie in pages that rows list.
 
-A page takes the keys and values of a few neighbouring tokens. Nothing is ever moved: rows that
-change place take their list along. Rows of one prompt read its full pages together; a page that is
-still to be written belongs to one row alone.
+A page holds the keys and values of consecutive tokens. Pages are never moved: a row that moves
+takes its list along. Rows with the same prompt share its full pages; a page that is still written
+to belongs to one row.
 
-Shapes: E pages in all, A pages of a row, N query heads, D head size, R rows, B rows in use, Q rows
-that grow, end or move, S chunks of context, T their tokens.
+Shapes: E pages of the whole cache, A pages of a row, N query heads, D head size, R rows, B rows in
+use, Q rows that grow, end or move, S chunks of context, T their tokens.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from whet.models.transformer import Transformer
 
 
 class PageAllocator:
-    """Free pages as a stack, users of each page, and the pages of each row in order."""
+    """A stack of free pages, the number of rows that use each page, and the table of pages."""
 
     def __init__(self, *, pages: int, rows: int, longest: int, page: int) -> None:
         self.page = page
@@ -38,18 +38,17 @@ class PageAllocator:
         self._copies: list[tuple[int, int]] = []
 
     def holds(self, tokens: int) -> bool:
-        """Say whether a row of so many tokens fits when it has the pool to itself."""
+        """Say whether a row of so many tokens fits if it has all pages to itself."""
         return self._pages(tokens) <= self.pages
 
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
         """Give an empty row pages for `ahead` tokens, sharing the first `tokens` with row `source`.
 
-        Full pages are shared; the last, which both will go on to write, is copied. Nothing changes,
-        and the answer is no, unless a page stays free for each row that can still grow, so that
-        newcomers do not soon push others out. `most` is the number of tokens the row itself can
-        grow to.
+        Full pages are shared; the last one, which both rows will write to, is copied. Returns False
+        and changes nothing unless a page stays free for each row that can still grow: otherwise new
+        rows would soon preempt others. `most` is the number of tokens the row can grow to.
         """
-        full, rest = divmod(tokens, self.page) if source is not None else (0, 0)
+        full, partial = divmod(tokens, self.page) if source is not None else (0, 0)
         end = self._pages(ahead)
         if end - full > self.num_free - np.count_nonzero(self.held_R < self.most_R):
             return False
@@ -59,12 +58,12 @@ class PageAllocator:
             self.table_RA[row, :full] = pages
         self.table_RA[row, full:end] = self._take(end - full)
         self.held_R[row], self.most_R[row] = end, self._pages(most)
-        if source is not None and rest:
+        if source is not None and partial:
             self._copies.append((int(self.table_RA[source, full]), int(self.table_RA[row, full])))
         return True
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
-        """Give rows the pages they lack for so many tokens, or none where too few are free."""
+        """Give rows the pages they lack for so many tokens; give none if too few are free."""
         lack_Q = np.maximum(-(-tokens_Q // self.page) - self.held_R[row_Q], 0)
         total = int(lack_Q.sum())
         if total > self.num_free:
@@ -78,7 +77,7 @@ class PageAllocator:
         return True
 
     def release(self, row_Q: Indices) -> None:
-        """Take all pages of some rows back; those that no other row reads fall free."""
+        """Release all pages of some rows; those that no other row uses become free."""
         held_QA = np.arange(self.table_RA.shape[1]) < self.held_R[row_Q][:, None]
         pages = self.table_RA[row_Q][held_QA]
         np.subtract.at(self.users_E, pages, 1)
@@ -88,19 +87,19 @@ class PageAllocator:
         self.held_R[row_Q] = self.most_R[row_Q] = 0
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        """Give the pages of some rows to others, which hold none."""
+        """Hand the pages of some rows to empty rows."""
         self.table_RA[target_Q] = self.table_RA[source_Q]
         for pages_R in (self.held_R, self.most_R):
             pages_R[target_Q] = pages_R[source_Q]
             pages_R[source_Q] = 0
 
     def clear(self) -> None:
-        """Take every page back."""
+        """Release every page."""
         self.release(np.arange(len(self.held_R)))
         self._copies.clear()
 
     def take_copies(self) -> Indices:
-        """Hand out, once, the pages to copy before anyone writes: pairs of source and target."""
+        """Return the page copies to make, as pairs of source and target, and forget them."""
         copies = np.array(self._copies, dtype=np.int64).reshape(-1, 2)
         self._copies.clear()
         return copies
@@ -116,13 +115,13 @@ class PageAllocator:
 
 
 PAGE = 64
-"""Tokens of a page: the block of keys that attention takes at a time."""
+"""Tokens of a page: as many keys as the attention kernels read at a time."""
 SHARE_OF_FREE = 0.9
-"""Share of free memory for a pool of no set size; activations and graphs need the rest."""
+"""Share of free memory that a cache takes without `kv_gb`; the rest is for activations."""
 
 
 class PagedCache:
-    """The pool of all layers, the books of who holds what, and their copy on the device."""
+    """The pages of all layers, their allocator, and a copy of its table on the device."""
 
     has_lag = splits = True
 
@@ -130,8 +129,7 @@ class PagedCache:
         self.model = model
         cfg = model.cfg
         shape = (cfg.num_layers, pages, cfg.num_kv_heads, PAGE, cfg.head_dim)
-        # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and must
-        # be a number.
+        # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
         self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.allocator = PageAllocator(pages=pages, rows=slots + 1, longest=context, page=PAGE)
@@ -141,7 +139,7 @@ class PagedCache:
         self.graphs = DecodeGraphs() if model.device.type == "cuda" else None
 
     def start(self) -> None:
-        """Nothing is kept of the weights."""
+        """Do nothing: the cache depends on no weights."""
 
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
         table_RA = self.allocator.table_RA
@@ -163,7 +161,7 @@ class PagedCache:
                 values[target_Q] = values[source_Q]
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
-        """Lists of pages are brought up to date by `sync`."""
+        """Do nothing: `sync` sends the table before the next window."""
 
     def sync(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
         used = -(-longest // PAGE)
@@ -174,7 +172,7 @@ class PagedCache:
     def decode_window(
         self, batch: InputBatch, num_rows: int, *, steps: int, longest: int, is_truncated: bool
     ) -> int:
-        """Decode by graphs on a GPU: a step depends on sizes and addresses alone."""
+        """Replay CUDA graphs on a GPU: a step depends only on sizes and addresses."""
         self.sync(num_rows, longest, batch.transfer)
         batch.draw(slice(0, num_rows))
         size = rounded_rows(num_rows, len(batch.token_R))
@@ -198,7 +196,7 @@ class PagedCache:
 
 
 class Prefill:
-    """Attention over pieces of context, whose keys and values go to their pages first."""
+    """Attention over chunks of context, after their keys and values are written to pages."""
 
     def __init__(
         self,
@@ -225,11 +223,10 @@ class Decode:
     def __init__(self, cache: PagedCache, position_B: Tensor, live_B: Tensor, longest: int) -> None:
         self.cache = cache
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
-        # The width of the table bounds what attention looks through, so it is cut to the longest
-        # row.
+        # Attention reads as many pages as the table has columns: cut it to the longest row.
         self.table_BA = cache.table_RA[: len(position_B), : -(-longest // PAGE)].contiguous()
-        # An ended row may stand beyond the longest live one: it looks at its first page instead,
-        # and writes nowhere.
+        # An ended row may be longer than the longest live one: it reads its first page instead,
+        # and writes nothing.
         page_B = self.table_BA.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
         self.cell_B = torch.where(live_B == 1, page_B * PAGE + position_B % PAGE, -1)
         self.length_B = (position_B + 1) * live_B
@@ -248,7 +245,7 @@ class Decode:
 def build_paged_cache(
     model: Transformer, *, slots: int, context: int, kv_gb: float | None = None
 ) -> PagedCache:
-    """Make a pool of `kv_gb` GiB, or of free memory, but no larger than full slots need."""
+    """Build a cache of `kv_gb` GiB, or of the free memory, but no larger than full slots need."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
     pages = (slots + 1) * -(-context // PAGE)

@@ -1,11 +1,11 @@
-"""Which request runs in which row, waits, or is preempted, and what the host knows of it. No torch.
+"""The scheduler: which requests run, in which rows, which wait, and which are preempted. No torch.
 
-Rows are dense from row 0. When pages run short the youngest rows are preempted: their tokens stay
-in their sequences, they wait before all others, and later go on where they were. One more row, the
-spare, keeps the newest prompt for samples of it that are still to come.
+Rows in use are contiguous from row 0. When the cache runs out of pages, the youngest requests are
+preempted: they keep their tokens, go to the head of the queue, and resume with a prefill of all
+they have. One extra row, the spare, keeps the newest prompt for its samples that start later.
 
-The device is ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
-number there must be once all that was asked for has run, unless a stop token came first.
+The device runs ahead of the host. `count_S` is the number of tokens read back so far, `bound_S` the
+number there will be after all enqueued steps, unless a stop token comes first.
 
 Shapes: S sequences, or chunks of them in a prefill; C positions, T tokens of a prefill, R rows, B
 rows in use, W tokens of a window, Q a selection: rows that grow or move, chunks that end a context.
@@ -29,10 +29,10 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """What some rows did since the last report; the n-th new token of a row is in column n."""
+    """The tokens of some rows since the last report; the n-th new one of a row is in column n."""
 
     sequence_B: Indices
-    """The request of each row; -1 for one that has been answered."""
+    """The sequence of each row; -1 if its completion has been returned already."""
     is_done_B: NDArray[np.bool_]
     count_B: Indices
     tokens_BW: Tokens
@@ -48,7 +48,7 @@ class Sequences:
             (5, sequences), dtype=np.int64
         )
         self.is_truncated_S, self.has_stops_S = np.zeros((2, sequences), dtype=bool)
-        # Memory that is never written is never taken, so rows may be as long as the context.
+        # Zeros take no memory until they are written, so rows may be as long as the context.
         self.tokens_SC = np.zeros((sequences, width), dtype=np.int32)
         self.logprobs_SC = np.zeros((sequences, width), dtype=np.float32)
         self._free = list(range(sequences))[::-1]
@@ -59,7 +59,7 @@ class Sequences:
         return bool(self._free)
 
     def open(self, request: Request, context: int) -> int:
-        """Open a request; sequences are numbered in the order of arrival."""
+        """Add a request; `number_S` is the order of arrival."""
         sequence = self._free.pop()
         self.request_S[sequence] = request
         self.start_S[sequence] = len(request.prompt)
@@ -86,25 +86,27 @@ class Sequences:
         return request
 
     def tokens(self, sequence: int) -> Tokens:
-        """Give the tokens read back so far."""
+        """Return the tokens read back so far."""
         return self.tokens_SC[sequence, : self.count_S[sequence]]
 
     def context(self, sequence: int) -> Tokens:
-        """Lay out what has to be run to go on sampling: the prompt and the tokens so far."""
+        """Return what a prefill has to run: the prompt and the tokens so far."""
         prompt = np.asarray(self.request(sequence).prompt, dtype=np.int32)
         return np.concatenate([prompt, self.tokens(sequence)]) if self.count_S[sequence] else prompt
 
-    def cache_lengths(self, sequence_B: Indices, more: int) -> Indices:
-        """Count tokens cached after `more` steps: all but the newest, which no step has read."""
-        newest_B = np.minimum(self.bound_S[sequence_B] + more, self.limit_S[sequence_B])
+    def cache_lengths(self, sequence_B: Indices, steps: int) -> Indices:
+        """Count the tokens cached after `steps` more steps: all but the newest."""
+        newest_B = np.minimum(self.bound_S[sequence_B] + steps, self.limit_S[sequence_B])
         return self.start_S[sequence_B] + newest_B - 1
 
     def read(self, report: Report) -> list[int]:
-        """File the new tokens of a report; returns the sequences that it shows to have ended."""
-        known_B = np.where(report.sequence_B >= 0, self.count_S[report.sequence_B], report.count_B)
-        new_B = report.count_B - known_B
+        """Store the new tokens of a report; return the sequences that have ended."""
+        count_before_B = np.where(
+            report.sequence_B >= 0, self.count_S[report.sequence_B], report.count_B
+        )
+        new_B = report.count_B - count_before_B
         row_Q, column_Q = np.nonzero(np.arange(new_B.max(initial=0)) < new_B[:, None])
-        target = report.sequence_B[row_Q], known_B[row_Q] + column_Q
+        target = report.sequence_B[row_Q], count_before_B[row_Q] + column_Q
         self.tokens_SC[target] = report.tokens_BW[row_Q, column_Q]
         self.logprobs_SC[target] = report.logprobs_BW[row_Q, column_Q]
         is_open_B = report.sequence_B >= 0
@@ -114,11 +116,11 @@ class Sequences:
 
 
 LOOK_AHEAD = 4
-"""Requests that are looked at before they begin, in multiples of the rows."""
+"""Waiting requests that are sorted by length, in multiples of the slots."""
 
 
-class BlockAllocator(Protocol):
-    """Cache memory as the scheduler sees it; `whet/engine/paged_cache.py` explains each call."""
+class CacheAllocator(Protocol):
+    """Memory of a KV cache, as the scheduler sees it; `PageAllocator` documents each call."""
 
     def holds(self, tokens: int) -> bool: ...
     def place(
@@ -132,24 +134,24 @@ class BlockAllocator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Admission:
-    """Rows that begin now, one after the other behind those in use."""
+    """Rows that start now, right after those in use."""
 
     rows: slice
     sequence_B: Indices
     source_B: Indices
-    """The row whose context each of them continues: its own, that of a sibling, or the spare."""
+    """The row whose prefill each of them uses: its own, that of a sibling, or the spare."""
     fresh: list[int]
-    """The rows whose context has to be run, in order."""
+    """The rows whose context needs a prefill, in order."""
     kept: int | None
-    """The row whose context the spare takes over."""
+    """The row whose prompt the spare keeps from now on."""
 
 
 class Scheduler:
-    """Decides before each window. `window` is the number of tokens that rows need room for."""
+    """Decides before each window; all rows need room for `window` more tokens."""
 
     def __init__(
         self,
-        allocator: BlockAllocator,
+        allocator: CacheAllocator,
         sequences: Sequences,
         *,
         slots: int,
@@ -170,7 +172,7 @@ class Scheduler:
         self._kept: bytes | None = None
 
     def start(self, requests: Iterable[Request]) -> None:
-        """Forget all that went before. Weights may have changed, so the kept prompt goes too."""
+        """Drop the state of earlier calls; the kept prompt too, since weights may have changed."""
         self.allocator.clear()
         self.sequences.clear()
         self._waiting.clear()
@@ -185,25 +187,25 @@ class Scheduler:
         return self.sequence_R[: self.num_rows]
 
     def make_room(self) -> list[int]:
-        """Find room for the next window; returns the rows that have to give way for it."""
+        """Allocate memory for the next window; return the rows that are preempted for it."""
         row_Q = np.arange(self.num_rows)
         tokens_Q = self.sequences.cache_lengths(self.running_B, self.window)
-        given: list[int] = []
+        preempted: list[int] = []
         while not self.allocator.grow(row_Q, tokens_Q):
             if self._forget():
                 continue
             assert len(row_Q) > 1, "a request that has all memory to itself fits"
             youngest = int(np.argmax(self.sequences.number_S[self.sequence_R[row_Q]]))
-            given.append(int(row_Q[youngest]))
+            preempted.append(int(row_Q[youngest]))
             self.allocator.release(row_Q[youngest : youngest + 1])
             row_Q = np.delete(row_Q, youngest)
             tokens_Q = np.delete(tokens_Q, youngest)
-        self._waiting.extendleft(self.sequence_R[given].tolist())
-        self.num_preempted += len(given)
-        return given
+        self._waiting.extendleft(self.sequence_R[preempted].tolist())
+        self.num_preempted += len(preempted)
+        return preempted
 
     def admit(self) -> Admission | None:
-        """Admit what fits; new requests are pulled only once preempted ones are back."""
+        """Start the requests that fit; new ones only once all preempted ones are back."""
         sources = {} if self._kept is None else {self._kept: self.spare}
         first = self.num_rows
         fresh = list[int]()
@@ -215,7 +217,7 @@ class Scheduler:
                 if row > 0:
                     self._waiting.appendleft(sequence)
                     break
-                # The kept prompt is all that can stand in the way of a request that runs alone.
+                # No other row runs, so only the kept prompt can take the memory that is missing.
                 self._forget()
                 sources.clear()
                 is_placed = self._place(0, sequence, None)
@@ -236,14 +238,14 @@ class Scheduler:
         return Admission(rows=rows, sequence_B=sequence_B, source_B=source, fresh=fresh, kept=kept)
 
     def advance(self, steps: int) -> int:
-        """Advance all rows by `steps` tokens; returns the most that one will have cached."""
+        """Advance all rows by `steps` tokens; return the longest cached length after them."""
         running_B = self.running_B
         cached_B = self.sequences.cache_lengths(self.running_B, steps)
         self.sequences.bound_S[running_B] = cached_B + 1 - self.sequences.start_S[running_B]
         return int(cached_B.max())
 
     def full(self) -> list[int]:
-        """List the rows that must have reached their length limit by now, whatever they sampled."""
+        """List the rows that are at their length limit after the steps enqueued so far."""
         running_B = self.running_B
         rows: list[int] = np.nonzero(
             self.sequences.bound_S[running_B] >= self.sequences.limit_S[running_B]
@@ -251,7 +253,7 @@ class Scheduler:
         return rows
 
     def drop(self, rows: Sequence[int]) -> tuple[Indices, Indices]:
-        """Close rows and fill the gaps from the end; returns the moves, source and target."""
+        """Free rows and fill the gaps from the end; return the moves as source and target."""
         is_gone_B = np.zeros(self.num_rows, dtype=bool)
         is_gone_B[rows] = True
         left = self.num_rows - int(is_gone_B.sum())
@@ -264,19 +266,19 @@ class Scheduler:
         return source_Q, target_Q
 
     def rows_of(self, sequences: Collection[int]) -> list[int]:
-        """Find the rows that serve these sequences."""
-        is_asked_S = np.zeros(len(self.sequences.request_S), dtype=bool)
-        is_asked_S[list(sequences)] = True
-        rows: list[int] = np.nonzero(is_asked_S[self.running_B])[0].tolist()
+        """Find the rows that run these sequences."""
+        is_listed_S = np.zeros(len(self.sequences.request_S), dtype=bool)
+        is_listed_S[list(sequences)] = True
+        rows: list[int] = np.nonzero(is_listed_S[self.running_B])[0].tolist()
         return rows
 
     def withdraw(self, sequence: int) -> None:
-        """Take a sequence that has ended out of those that wait, if it is among them."""
+        """Remove an ended sequence from the waiting ones, if it is among them."""
         if sequence in self._waiting:
             self._waiting.remove(sequence)
 
     def _next(self) -> int | None:
-        """Take the next sequence; one whose tokens are still on the device holds up the others."""
+        """Take the next sequence; None while tokens of the first in line are on the device only."""
         if self._waiting:
             sequence = self._waiting[0]
             is_read = self.sequences.bound_S[sequence] == self.sequences.count_S[sequence]
@@ -294,7 +296,7 @@ class Scheduler:
         )
 
     def _keep(self, fresh: list[int]) -> int | None:
-        """Keep the last prompt that was run; only its samples can still be to come."""
+        """Keep the last prompt of a prefill in the spare row, for samples that start later."""
         prompts = [row for row in fresh if self.sequences.count_S[self.sequence_R[row]] == 0]
         if not prompts:
             return None
@@ -309,7 +311,7 @@ class Scheduler:
         return prompts[-1]
 
     def _forget(self) -> bool:
-        """Give the kept prompt up; says whether there was one."""
+        """Free the kept prompt; return whether there was one."""
         had_one = self._kept is not None
         self._kept = None
         self.allocator.release(np.array([self.spare]))
@@ -336,7 +338,7 @@ def longest_first(requests: Iterable[Request], *, ahead: int) -> Iterator[Reques
 
 
 def _groups(requests: Iterable[Request], *, most: int) -> Iterator[list[Request]]:
-    """Gather consecutive requests of one prompt, at most so many: the stream may never end."""
+    """Group consecutive requests of one prompt, at most `most`: the stream may be endless."""
     for _, same in groupby(requests, key=lambda request: request.prompt.tobytes()):
         while group := list(islice(same, most)):
             yield group
@@ -351,11 +353,11 @@ class PrefillPass:
     row_T: Indices
     row_S: Indices
     before_S: Indices
-    """Tokens of its context that stand before each chunk."""
+    """Tokens of the context before each chunk."""
     starts_S1: Indices
     """Where each chunk starts, and where the last one ends."""
     end_Q: Indices
-    """Where contexts that end in this pass have their last token."""
+    """The last token of each context that ends in this pass."""
     row_Q: Indices
 
 

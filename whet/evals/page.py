@@ -176,8 +176,8 @@ def _settings(text: str) -> list[tuple[str, str]]:
 
 
 def _cut(text: str) -> str:
-    rest = len(text) - MAX_CHARACTERS
-    return f"{text[:MAX_CHARACTERS]} … {rest:,} more characters" if rest > 0 else text
+    excess = len(text) - MAX_CHARACTERS
+    return f"{text[:MAX_CHARACTERS]} … {excess:,} more characters" if excess > 0 else text
 
 
 def _read_static(name: str) -> str:

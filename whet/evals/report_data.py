@@ -10,6 +10,7 @@ from enum import StrEnum
 from whet.evals.stats import Estimate
 from whet.evals.summary import UNKNOWN, EvalSummary, level_fifth
 from whet.rng import stream
+from whet.tasks.base import is_solvable
 from whet.types import Finish, Group, Problem, Rollout, Verdict
 
 NUM_SAMPLES = 12
@@ -175,7 +176,7 @@ def _question(problem: Problem) -> str:
 
 
 def _label(problem: Problem) -> str:
-    if problem.payload.get("solvable") is False:
+    if not is_solvable(problem):
         return "unsolvable"
     fifth = level_fifth(problem.level)
     return "" if fifth == UNKNOWN else f"level {fifth} of 5"

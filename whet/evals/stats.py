@@ -1,7 +1,6 @@
 """pass@k, and 95 % intervals over problems.
 
-A problem is the sampling unit: its answers are averaged before anything is resampled. Shapes: P
-problems, R bootstrap resamples.
+A problem is the sampling unit: its answers are averaged before anything is resampled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,22 +53,22 @@ def share_estimate(shares: Sequence[float], *, seed: int = 0) -> Estimate:
     >>> round(share_estimate([0.0] * 100).high, 4)
     0.0362
     """
-    values_P = _check(shares)
-    if values_P.min() < 0 or values_P.max() > 1:
+    values = _check(shares)
+    if values.min() < 0 or values.max() > 1:
         raise ValueError("shares must lie between 0 and 1")
-    if _is_constant(values_P):
-        low, high = _trials_interval(float(values_P[0]), len(values_P))
-        return Estimate(mean=float(values_P[0]), low=low, high=high, count=len(values_P))
-    return _bootstrap(values_P, seed)
+    if _is_constant(values):
+        low, high = _trials_interval(float(values[0]), len(values))
+        return Estimate(mean=float(values[0]), low=low, high=high, count=len(values))
+    return _bootstrap(values, seed)
 
 
 def mean_estimate(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """Estimate the mean of per-problem values such as lengths; equal ones give no interval."""
-    values_P = _check(values)
-    if _is_constant(values_P):
-        value = float(values_P[0])
-        return Estimate(mean=value, low=value, high=value, count=len(values_P))
-    return _bootstrap(values_P, seed)
+    checked = _check(values)
+    if _is_constant(checked):
+        value = float(checked[0])
+        return Estimate(mean=value, low=value, high=value, count=len(checked))
+    return _bootstrap(checked, seed)
 
 
 def paired_difference(
@@ -83,50 +82,50 @@ def paired_difference(
     shared = sorted(before.keys() & after.keys())
     if not shared:
         raise ValueError("the two evaluations have no problem in common")
-    change_P = _check([after[key] - before[key] for key in shared])
-    if _is_constant(change_P):
+    changes = _check([after[key] - before[key] for key in shared])
+    if _is_constant(changes):
         # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty.
-        low, high = _trials_interval((float(change_P[0]) + 1) / 2, len(change_P))
+        low, high = _trials_interval((float(changes[0]) + 1) / 2, len(changes))
         return Estimate(
-            mean=float(change_P[0]), low=2 * low - 1, high=2 * high - 1, count=len(change_P)
+            mean=float(changes[0]), low=2 * low - 1, high=2 * high - 1, count=len(changes)
         )
-    return _bootstrap(change_P, seed)
+    return _bootstrap(changes, seed)
 
 
 def _check(values: Sequence[float]) -> Values:
-    values_P = np.asarray(values, dtype=np.float64)
-    if values_P.ndim != 1 or len(values_P) == 0 or not np.isfinite(values_P).all():
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
         raise ValueError("an estimate needs at least one problem, and finite values")
-    return values_P
+    return array
 
 
-def _is_constant(values_P: Values) -> bool:
-    return bool(values_P.min() == values_P.max())
+def _is_constant(values: Values) -> bool:
+    return bool(values.min() == values.max())
 
 
-def _bootstrap(values_P: Values, seed: int) -> Estimate:
+def _bootstrap(values: Values, seed: int) -> Estimate:
     """Bootstrap the mean with BCa percentiles (Efron 1987), the jackknife in closed form."""
-    mean = float(values_P.mean())
-    means_R = _resampled_means(values_P, seed)
-    below = float((means_R < mean).mean() + 0.5 * (means_R == mean).mean())
+    mean = float(values.mean())
+    means = _resampled_means(values, seed)
+    below = float((means < mean).mean() + 0.5 * (means == mean).mean())
     bias = float(ndtri(np.clip(below, 1 / RESAMPLES, 1 - 1 / RESAMPLES)))
-    offset_P = values_P - mean
-    acceleration = float((offset_P**3).sum() / (6 * (offset_P**2).sum() ** 1.5))
+    offsets = values - mean
+    acceleration = float((offsets**3).sum() / (6 * (offsets**2).sum() ** 1.5))
     tails = ndtri(np.array([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])) + bias
     levels = ndtr(bias + tails / (1 - acceleration * tails))
-    low, high = np.quantile(means_R, levels)
-    return Estimate(mean=mean, low=float(low), high=float(high), count=len(values_P))
+    low, high = np.quantile(means, levels)
+    return Estimate(mean=mean, low=float(low), high=float(high), count=len(values))
 
 
-def _resampled_means(values_P: Values, seed: int) -> Values:
+def _resampled_means(values: Values, seed: int) -> Values:
     random = numpy_stream(seed, "bootstrap")
-    count = len(values_P)
+    count = len(values)
     rows = max(1, CHUNK // count)
     means = []
     for start in range(0, RESAMPLES, rows):
         size = (min(rows, RESAMPLES - start), count)
         index = random.integers(0, count, size=size, dtype=np.int32)
-        means.append(values_P[index].mean(axis=1))
+        means.append(values[index].mean(axis=1))
     return np.concatenate(means)
 
 

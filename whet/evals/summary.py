@@ -8,8 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from whet.errors import DataError
 from whet.evals.stats import Estimate, mean_estimate, pass_at_k, share_estimate
+from whet.tasks.base import is_solvable
 from whet.tasks.generated import fifth
-from whet.types import Finish, Group, Json, Problem, Rollout, Verdict
+from whet.types import Finish, Group, Json, Rollout, Verdict
 
 KS = (1, 4, 8)
 UNKNOWN = "unknown"
@@ -51,8 +52,8 @@ class EvalSummary:
 def summarise(groups: Sequence[Group], ks: Sequence[int] = KS, *, seed: int = 0) -> EvalSummary:
     """Summarise graded groups; groups of the same problem count as one problem."""
     by_problem = list(_by_problem(groups).values())
-    rollouts = [siblings for siblings in by_problem if not _is_unsolvable(siblings[0].problem)]
-    apart = [siblings for siblings in by_problem if _is_unsolvable(siblings[0].problem)]
+    rollouts = [siblings for siblings in by_problem if is_solvable(siblings[0].problem)]
+    apart = [siblings for siblings in by_problem if not is_solvable(siblings[0].problem)]
     if not rollouts:
         raise DataError(
             "an evaluation needs solvable problems with answers; "
@@ -85,7 +86,7 @@ def solved_shares(groups: Sequence[Group]) -> dict[str, float]:
     shares = {}
     for key, rollouts in _by_problem(groups).items():
         n, correct = _counts(rollouts)
-        if n and not _is_unsolvable(rollouts[0].problem):
+        if n and is_solvable(rollouts[0].problem):
             shares[key] = correct / n
     return shares
 
@@ -105,10 +106,6 @@ def _by_problem(groups: Sequence[Group]) -> dict[str, list[Rollout]]:
         for rollout in group:
             by_problem.setdefault(rollout.problem.id, []).append(rollout)
     return by_problem
-
-
-def _is_unsolvable(problem: Problem) -> bool:
-    return problem.payload.get("solvable") is False
 
 
 def _verdict(rollout: Rollout) -> Verdict:

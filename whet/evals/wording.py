@@ -73,11 +73,11 @@ def duration(seconds: float) -> str:
     """
     if seconds < 10:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, left = divmod(round(seconds), 60)
     if minutes == 0:
-        return f"{rest} s"
+        return f"{left} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
 def describe_change(

@@ -120,8 +120,8 @@ class GraderReport:
 def check_first(task: Task, problems: Sequence[Problem], limits: Limits | None = None) -> None:
     """Stop before training where the grader fails on the first problems."""
     if failures := check_grader(task, problems[:FIRST_ROWS], limits=limits).failures:
-        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise DataError(f"the grader of {task.name} fails on its own data{more}: {failures[0]}")
+        others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise DataError(f"the grader of {task.name} fails on its own data{others}: {failures[0]}")
 
 
 def check_grader(

@@ -45,6 +45,21 @@ class _Job:
     """Workers that died with it but at no answer. It is then sent alone; the third is its fault."""
 
 
+@dataclass(slots=True)
+class Pace:
+    """A running mean of the seconds per answer, which sets the size of a batch."""
+
+    seconds: float = BATCH_SECONDS
+
+    def update(self, *, seconds: float, count: int) -> None:
+        """Take in `count` answers that were graded in `seconds` together."""
+        self.seconds += 0.3 * (seconds / count - self.seconds)
+
+    @property
+    def batch(self) -> int:
+        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self.seconds, 1e-6))))
+
+
 class Grader:
     """Grades answers to problems of one task or several, told apart by `Problem.task`."""
 
@@ -64,7 +79,7 @@ class Grader:
         self._idle = set(self._out)
         self._leaving: set[int] = set()
         self._finished: deque[tuple[int, Score]] = deque()
-        self._pace = BATCH_SECONDS  # seconds per answer, as far as is known
+        self._pace = Pace()
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self.num_lost = 0
         """Workers that were killed or died, each replaced."""
@@ -119,15 +134,11 @@ class Grader:
             self._queue.clear()
             self._finished.clear()
 
-    @property
-    def _batch(self) -> int:
-        return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self._pace, 1e-6))))
-
     def _gather(self, jobs: Iterator[_Job]) -> bool:
         """Pull about a batch of answers from the source; False once there are no more."""
         began = time.perf_counter()
         self._is_slow = False
-        for _ in range(self._batch):
+        for _ in range(self._pace.batch):
             job = next(jobs, None)
             if job is None:
                 return False
@@ -141,7 +152,7 @@ class Grader:
         """Give idle workers batches, full ones while answers come quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
-            size = self._batch
+            size = self._pace.batch
             if is_last:
                 size = min(size, -(-len(self._queue) // self.workers))
             if len(self._queue) < size and not self._is_slow:
@@ -172,7 +183,7 @@ class Grader:
             del out[number]
             self._finished.append((number, score))
         if event.scores:
-            self._pace += 0.3 * (event.seconds / len(event.scores) - self._pace)
+            self._pace.update(seconds=event.seconds, count=len(event.scores))
         if event.state is State.READY:
             self._idle.add(event.slot)
         elif event.state is State.LEAVING:

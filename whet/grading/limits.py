@@ -36,7 +36,7 @@ class Limits(Config):
 
     def without_effect(self) -> dict[str, str]:
         reason = "workers = 0 grades in this process, without limits"
-        return dict.fromkeys(("wall",), reason) if self.workers == 0 else {}
+        return {"wall": reason} if self.workers == 0 else {}
 
 
 def with_grace(limits: Limits, seconds: float) -> Limits:
@@ -45,8 +45,8 @@ def with_grace(limits: Limits, seconds: float) -> Limits:
     >>> with_grace(Limits(wall=10.0), 60.0).wall, with_grace(Limits(wall=10.0), 0.0).wall
     (63.0, 10.0)
     """
-    own = seconds + GRACE_SECONDS if seconds else 0.0
-    return limits.model_copy(update={"wall": max(limits.wall, own)})
+    task_wall = seconds + GRACE_SECONDS if seconds else 0.0
+    return limits.model_copy(update={"wall": max(limits.wall, task_wall)})
 
 
 def confine(limits: Limits) -> None:
@@ -85,5 +85,5 @@ def describe_exit(status: int, limits: Limits) -> str:
         return f"the grading process ended with code {code}"
     if code == -signal.SIGPROF:
         return f"grading took more than {limits.cpu:g} s of processor time"
-    names = {int(known): known.name for known in signal.Signals}
+    names = {int(number): number.name for number in signal.Signals}
     return f"the grading process was ended by {names.get(-code, f'signal {-code}')}"

@@ -56,18 +56,18 @@ class _Channel:
 
     socket: socket.socket
     slot: int | None
-    rest: bytearray = field(default_factory=bytearray)
+    unread: bytearray = field(default_factory=bytearray)
 
     def read(self) -> list[bytes] | None:
         """Take the lines that have arrived; None once the other side has closed."""
         data = self.socket.recv(1 << 18)
         if not data:
             return None
-        self.rest += data
+        self.unread += data
         if b"\n" not in data:
             return []
-        *lines, rest = bytes(self.rest).split(b"\n")
-        self.rest = bytearray(rest)
+        *lines, partial = bytes(self.unread).split(b"\n")
+        self.unread = bytearray(partial)
         return lines
 
 

@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from torch import Tensor
 
 BLOCK = 64
-"""Keys taken at a time, from the start of the sequence."""
+"""Keys read at a time, from the start of the sequence."""
 CHUNK = 512
-"""Keys summed on their own before they are joined with those before them."""
+"""Keys summed on their own before they are added to those before them."""
 TILE = 32
 """Queries per program. Tiles begin at multiples of it, so none straddles two blocks of keys."""
 LANES = 16
-"""Numbers that a kernel in C takes at a time; sizes of a model have to be multiples of it."""
+"""Vector width of the C kernels; the sizes of a model have to be multiples of it."""
 HAS_TRITON = find_spec("triton") is not None
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 TRITON_DEVICES = (("cuda", "cpu") if IS_INTERPRETED else ("cuda",)) if HAS_TRITON else ()
@@ -39,7 +39,7 @@ class AttentionOptions:
     window: int | None = None
     """Tokens that a token sees, itself among them; None is all before it."""
     has_kernels: bool = True
-    """C and Triton may do it: they know all features of the model."""
+    """C and Triton kernels may run: they support all features of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class AttentionSpec:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    rope_PD: Tensor
+    rope_CD: Tensor
     positions_T: Tensor | None
     """Rows of the table; None where it has one row per token."""
     q_norm_D: Tensor | None

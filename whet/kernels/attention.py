@@ -2,12 +2,12 @@
 """Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
-head size, A pages of a sequence, W tiles, Y query heads that share a key head. Pages of one layer
-are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens stand in S lines
-of C cells.
+head size, A pages of a sequence, K tiles, Y query heads that share a key head. Pages of one layer
+are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens fill S lines of C
+cells.
 
-The three Triton kernels give one token the same bits: all take keys in blocks of 64, sum blocks in
-chunks of 512 from the start of the sequence, and join chunks in order.
+The three Triton kernels compute the same bits for a token: all read keys in blocks of 64, sum
+blocks in chunks of 512 from the start of the sequence, and join chunks in order.
 """
 
 import ctypes
@@ -29,21 +29,22 @@ CAUSAL = AttentionOptions()
 
 
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
-    """List the sequence and first position of each program on the device: int32 [W, 2].
+    """List the sequence and first position of each Triton program, on the device: int32 [K, 2].
 
-    Tokens are those of all sequences, as the host knows them. Surplus rows name sequence -1. One
-    table serves all layers. `before_S` counts the tokens a sequence has in the cache already.
+    `tokens` is their number in all sequences, which the host knows without a copy. Surplus rows
+    have sequence -1. One table serves all layers. `before_S` counts the tokens of a sequence that
+    are cached already.
     """
     sequences = len(starts_S1) - 1
     before_S = torch.zeros_like(starts_S1[1:]) if before_S is None else before_S
     first_S = before_S // TILE
     count_S = (before_S + starts_S1.diff() + TILE - 1) // TILE - first_S
     end_S = count_S.cumsum(0)
-    tile_W = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
-    sequence_W = torch.searchsorted(end_S, tile_W, right=True)
-    known_W = sequence_W.clamp(max=sequences - 1)
-    position_W = (tile_W - (end_S - count_S - first_S)[known_W]) * TILE
-    return torch.stack([torch.where(sequence_W < sequences, sequence_W, -1), position_W], 1).int()
+    tile_K = torch.arange(tokens // TILE + 2 * sequences, device=starts_S1.device)
+    sequence_K = torch.searchsorted(end_S, tile_K, right=True)
+    real_sequence_K = sequence_K.clamp(max=sequences - 1)
+    position_K = (tile_K - (end_S - count_S - first_S)[real_sequence_K]) * TILE
+    return torch.stack([torch.where(sequence_K < sequences, sequence_K, -1), position_K], 1).int()
 
 
 def packed_attention(
@@ -52,23 +53,23 @@ def packed_attention(
     v_TGD: Tensor,
     starts_S1: Tensor,
     longest: int,
-    tiles_W2: Tensor | None = None,
+    tiles_K2: Tensor | None = None,
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
     """Let each token see its own sequence up to and including itself.
 
     Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
-    sequence. A tile table, if given, is used as it is.
+    sequence. A tile table of the same sequences saves building one.
     """
     if not _fits(q_TND, options):
         lines = packed_lines(starts_S1, longest, len(q_TND))
         return grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
     window = None if options.window is not None and options.window >= longest else options.window
-    tiles_W2 = tile_table(starts_S1, len(q_TND)) if tiles_W2 is None else tiles_W2
+    tiles_K2 = tile_table(starts_S1, len(q_TND)) if tiles_K2 is None else tiles_K2
     if not torch.is_grad_enabled():
-        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, window=window)
-    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_W2, window)
+        return triton_attention.prefill(q_TND, k_TGD, v_TGD, starts_S1, tiles_K2, window=window)
+    out_TND: Tensor = _Packed.apply(q_TND, k_TGD, v_TGD, starts_S1, longest, tiles_K2, window)
     return out_TND
 
 
@@ -82,8 +83,8 @@ def grid_attention(
 ) -> Tensor:
     """Let each token see the cells of its line up to its own.
 
-    `node_SC` says which token stands in each cell, `cell_U` which of its cells each token answers
-    for. The kernel in C knows no window, and is left out where one hides something.
+    `node_SC` is the token in each cell, `cell_U` the cell that each token takes its result from.
+    The C kernel has no sliding window; plain torch runs where a window masks something.
     """
     is_hidden = options.window is not None and options.window < node_SC.shape[1]
     if len(q_UND) == 0 or is_hidden or not options.has_kernels:
@@ -103,7 +104,7 @@ def paged_prefill(
     table_SA: Tensor,
     starts_S1: Tensor,
     before_S: Tensor,
-    tiles_W2: Tensor | None = None,
+    tiles_K2: Tensor | None = None,
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
@@ -115,9 +116,9 @@ def paged_prefill(
         return plain_paged_prefill(
             q_TND, keys_pages, values_pages, table_SA, starts_S1, before_S, options
         )
-    tiles_W2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_W2 is None else tiles_W2
-    given = q_TND, keys_pages, values_pages, starts_S1, tiles_W2
-    return triton_attention.prefill(*given, cached=(before_S, table_SA), window=options.window)
+    tiles_K2 = tile_table(starts_S1, len(q_TND), before_S) if tiles_K2 is None else tiles_K2
+    inputs = q_TND, keys_pages, values_pages, starts_S1, tiles_K2
+    return triton_attention.prefill(*inputs, cached=(before_S, table_SA), window=options.window)
 
 
 @torch.no_grad()
@@ -133,8 +134,8 @@ def paged_decode(
 ) -> Tensor:
     """Attend from one query per row to its `length` newest cached tokens; zeros where 0.
 
-    The table's width bounds the context. Scratch memory, as `decode_scratch` gives it, is taken
-    anew if absent.
+    The table's width bounds the context. Without `scratch`, as from `decode_scratch`, it is
+    allocated here.
     """
     if not _fits(q_BND, options):
         return plain_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, options)
@@ -154,7 +155,7 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def packed_lines(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Give the cells of packed sequences that share nothing: one line each, for `grid_attention`.
+    """Return the cells of packed sequences that share nothing: one line each, for `grid_attention`.
 
     >>> [x.tolist() for x in packed_lines(torch.tensor([0, 2, 5]), 3, 5)]
     [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
@@ -177,7 +178,7 @@ def plain_packed_attention(
     longest: int,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do what `packed_attention` does in plain torch."""
+    """`packed_attention` in plain torch."""
     lines = packed_lines(starts_S1, longest, len(q_TND))
     return plain_grid_attention(q_TND, k_TGD, v_TGD, *lines, options)
 
@@ -190,7 +191,7 @@ def plain_grid_attention(
     cell_U: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do the same in plain torch: cells past the end of a line are padding, hidden by causality."""
+    """`grid_attention` in plain torch: the padding at the end of a line is masked by causality."""
 
     def to_grid(x_UND: Tensor) -> Tensor:
         grid = x_UND.index_select(0, node_SC.flatten())
@@ -226,7 +227,7 @@ def plain_paged_prefill(
     before_S: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do the same in plain torch, one sequence after the other."""
+    """`paged_prefill` in plain torch, one sequence after the other."""
     out_TND = torch.empty_like(q_TND)
     starts = starts_S1.tolist()
     for index, before in enumerate(before_S.tolist()):
@@ -256,7 +257,7 @@ def plain_paged_decode(
     length_B: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Do the same in plain torch, over a copy of the pages."""
+    """`paged_decode` in plain torch, over a copy of the pages."""
     rows, heads, size = q_BND.shape
     groups = keys_pages.shape[1]
     context = table_BA.shape[1] * keys_pages.shape[2]
@@ -265,7 +266,7 @@ def plain_paged_decode(
     if options.window is not None:
         seen_BC &= column_C >= length_B[:, None] - options.window
     seen_B11C = seen_BC[:, None, None]
-    # What lies in a page past the end of its sequence may be anything, even no number.
+    # A page may hold anything past the end of its sequence, even NaN.
     k_BGCD, v_BGCD = (
         _context(pages, table_BA).where(seen_B11C.transpose(2, 3), 0)
         for pages in (keys_pages, values_pages)
@@ -282,7 +283,7 @@ def _context(pages: Tensor, table: Tensor) -> Tensor:
 
 
 def _fits(q: Tensor, options: AttentionOptions) -> bool:
-    """Say whether Triton's kernels can do it: they need heads of 16, 32, 64, 128 or 256."""
+    """Say whether the Triton kernels apply: they need a head size of 16, 32, 64, 128 or 256."""
     if q.device.type not in TRITON_DEVICES or not options.has_kernels:
         return False
     size = q.shape[-1]
@@ -298,13 +299,13 @@ class _Packed(torch.autograd.Function):
         v_TGD: Tensor,
         starts_S1: Tensor,
         longest: int,
-        tiles_W2: Tensor,
+        tiles_K2: Tensor,
         window: int | None,
     ) -> Tensor:
         q_TND, k_TGD, v_TGD = (x.contiguous() for x in (q_TND, k_TGD, v_TGD))
         lse_NT = torch.empty(q_TND.shape[1], len(q_TND), dtype=torch.float32, device=q_TND.device)
         out_TND = triton_attention.prefill(
-            q_TND, k_TGD, v_TGD, starts_S1, tiles_W2, lse_NT=lse_NT, window=window
+            q_TND, k_TGD, v_TGD, starts_S1, tiles_K2, lse_NT=lse_NT, window=window
         )
         ctx.save_for_backward(q_TND, k_TGD, v_TGD, out_TND, lse_NT, starts_S1)
         ctx.longest = longest
@@ -339,7 +340,7 @@ _TENSORS = ("node", "cell", "q", "k", "v", "out", "lse", "d_out", "d_q", "d_k", 
 
 
 class _Attention(ctypes.Structure):
-    """What attend.c is given."""
+    """The argument of the kernels in attend.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in _SIZES),
@@ -390,6 +391,6 @@ def _run(
     kernel: Any, node_SC: Tensor, cell_U: Tensor, q_UND: Tensor, k_UGD: Tensor, *others: Tensor
 ) -> None:
     sizes = *node_SC.shape, *q_UND.shape[1:2], *k_UGD.shape[1:], torch.get_num_threads()
-    given = _Attention(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
-    if kernel(ctypes.byref(given)):
+    arguments = _Attention(*sizes, *addresses(node_SC, cell_U, q_UND, k_UGD, *others))
+    if kernel(ctypes.byref(arguments)):
         raise TrainError("there is no memory left for attention; lower train.micro_tokens")

@@ -1,10 +1,9 @@
 # mypy: allow-untyped-calls
 """From hidden states to log-probabilities and tokens, by float32 logits, chunk by chunk.
 
-Shapes: M targets, B rows decoding, H hidden, V vocabulary, Q rows of a chunk, W blocks of J tokens.
-The engine's log-probability of a token and the learner's come from the same statistics of the same
-logits, so they are the same bits; where the learner's come from scores.c, on a CPU, they agree to
-rounding.
+Shapes: M targets, B rows decoding, H hidden, V vocabulary, Q rows of a chunk, K blocks of J tokens.
+Engine and learner compute the log-probability of a token from the same statistics of the same
+logits, so they agree bit for bit; on a CPU, where the learner uses scores.c, up to rounding.
 """
 
 import ctypes
@@ -27,9 +26,9 @@ CPU_ELEMENTS = 2**25
 GPU_ELEMENTS = 2**29
 """Logits per chunk: 128 MiB on a CPU, 2 GiB on a GPU (3,500 tokens of 152,000)."""
 ALIGNED = 8
-"""Tokens that a vocabulary is filled up to a multiple of, for its product on a GPU."""
+"""On a GPU the vocabulary is padded to a multiple of this."""
 _BLOCK = 64
-"""Tokens of the vocabulary that are added up together when one is drawn."""
+"""Vocabulary entries that are summed together when a token is drawn."""
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
@@ -42,9 +41,9 @@ def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
 
 
 def whole_tiles(weight_VH: Tensor) -> Tensor:
-    """Pad an odd vocabulary with zeros, so that rows of logits begin at aligned addresses.
+    """Pad an odd vocabulary with zeros, so that rows of logits start at aligned addresses.
 
-    For others cuBLAS takes another kernel for another batch, and with it another order of sums.
+    Otherwise cuBLAS picks a kernel by batch size, and with it another order of sums.
     """
     odd = -len(weight_VH) % ALIGNED
     return F.pad(weight_VH, (0, 0, 0, odd)) if odd else weight_VH
@@ -74,10 +73,10 @@ def token_logprobs(
                 library, logits_MV, label_M, _scale(temperature_M), entropy=entropy
             )
     chunks = _chunks(len(hidden_MH), elements // len(weight_VH))
-    both: tuple[Tensor, Tensor] = _Scores.apply(
+    scores: tuple[Tensor, Tensor] = _Scores.apply(
         hidden_MH, weight_VH, label_M, temperature_M, chunks, entropy
     )
-    return both
+    return scores
 
 
 def plain_token_logprobs(
@@ -88,25 +87,25 @@ def plain_token_logprobs(
     *,
     vocab: int,
 ) -> tuple[Tensor, Tensor]:
-    """Do the same with any function from hidden states to float32 logits; entropies are given."""
+    """`token_logprobs` for any function from hidden states to float32 logits, with entropies."""
 
     def score(at: slice) -> tuple[Tensor, Tensor]:
-        both: tuple[Tensor, Tensor] = _LogitScores.apply(
+        scores: tuple[Tensor, Tensor] = _LogitScores.apply(
             to_logits(hidden_MH[at]), label_M[at], temperature_M[at]
         )
-        return both
+        return scores
 
     elements = GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS
-    scores = [
+    chunk_scores = [
         checkpoint(score, at, use_reentrant=False, preserve_rng_state=False)
         for at in _chunks(len(hidden_MH), elements // vocab)
     ]
-    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*scores, strict=True))
+    logprob_M, entropy_M = (torch.cat(parts) for parts in zip(*chunk_scores, strict=True))
     return logprob_M, entropy_M
 
 
 def _chunks(rows: int, most: int) -> list[slice]:
-    """Cut rows into chunks of whole tiles for the products, where they have as many."""
+    """Cut rows into chunks of at most `most`: whole tiles of 128 for the products, if it allows."""
     size = max(1, most - most % 128 if most > 128 else most)
     return [slice(start, start + size) for start in range(0, max(rows, 1), size)]
 
@@ -127,14 +126,14 @@ def sample_rows(
 
 @torch.no_grad()
 def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> Tensor:
-    """Give the log-probability that `sample_rows` would give with these tokens."""
+    """Return the log-probability that `sample_rows` would return with these tokens."""
     return _measure(logits_BV, token_B, temperature_B, has_entropy=False)[0]
 
 
 def plain_sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Do the same in plain torch, on any device."""
+    """`sample_rows` in plain torch, on any device."""
     scaled_BV = _scale_logits(logits_BV, temperature_B)
     probs_BV = torch.softmax(scaled_BV, dim=-1)
     token_B = _draw(probs_BV, uniform_B)
@@ -148,21 +147,21 @@ def _draw(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
     """Find the block of each row's token, then the token: most are summed only once."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
-    blocks_BWJ = padded_BV.view(rows, -1, _BLOCK)
-    sums_BW = blocks_BWJ.sum(-1).cumsum(-1, dtype=torch.float64)
-    target_B = uniform_B * sums_BW[:, -1]
-    block_B1 = _first_above(sums_BW, target_B)[:, None]
-    inside_BJ = blocks_BWJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
-    before_B = F.pad(sums_BW, (1, 0)).gather(1, block_B1)[:, 0]
+    blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
+    sums_BK = blocks_BKJ.sum(-1).cumsum(-1, dtype=torch.float64)
+    target_B = uniform_B * sums_BK[:, -1]
+    block_B1 = _first_above(sums_BK, target_B)[:, None]
+    inside_BJ = blocks_BKJ.gather(1, block_B1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    before_B = F.pad(sums_BK, (1, 0)).gather(1, block_B1)[:, 0]
     place_B = _first_above(inside_BJ.cumsum(-1, dtype=torch.float64), target_B - before_B)
     return (block_B1[:, 0] * _BLOCK + place_B).clamp(max=vocab - 1)
 
 
-def _first_above(sums_BW: Tensor, target_B: Tensor) -> Tensor:
+def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
     """Find the first sum above each target; rounding must not point past the last one."""
-    within_B = target_B.minimum(sums_BW[:, -1] * (1 - 2**-52))
-    return torch.searchsorted(sums_BW, within_B[:, None], right=True)[:, 0].clamp(
-        max=sums_BW.shape[1] - 1
+    within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
+    return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(
+        max=sums_BK.shape[1] - 1
     )
 
 
@@ -176,7 +175,7 @@ def plain_measure(
     logprob_Q = scaled_QV.gather(1, label_Q[:, None])[:, 0] - lse_Q
     if not has_entropy:
         return logprob_Q, torch.zeros_like(logprob_Q), lse_Q
-    # Below the row's maximum: between large numbers the entropy would be lost.
+    # Relative to the row's maximum: between large numbers the entropy would cancel out.
     below_QV = scaled_QV - scaled_QV.amax(-1, keepdim=True)
     mean_Q = torch.bmm(probs_QV[:, None], below_QV[:, :, None])[:, 0, 0]
     return logprob_Q, -probs_QV.amax(-1).log() - mean_Q, lse_Q
@@ -245,8 +244,8 @@ class _LogitScores(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         logits_QV, label_Q, temperature_Q, *measures = ctx.saved_tensors
-        given = logits_QV.clone(), label_Q, temperature_Q, measures, *grads
-        return _slope_kernel(logits_QV)(*given, dtype=logits_QV.dtype), None, None
+        inputs = logits_QV.clone(), label_Q, temperature_Q, measures, *grads
+        return _slope_kernel(logits_QV)(*inputs, dtype=logits_QV.dtype), None, None
 
 
 class _Scores(torch.autograd.Function):
@@ -305,8 +304,8 @@ def _slope(
     logits_QV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_Q = None if d_entropy_M is None else d_entropy_M[at]
     measures = entropy_M[at], lse_M[at]
-    given = logits_QV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_Q
-    return _slope_kernel(logits_QV)(*given, dtype=hidden_MH.dtype)
+    inputs = logits_QV, label_M[at], temperature_M[at], measures, d_logprob_M[at], d_entropy_Q
+    return _slope_kernel(logits_QV)(*inputs, dtype=hidden_MH.dtype)
 
 
 def _slope_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
@@ -332,9 +331,9 @@ def compiled_scores(
         "the kernel takes no other logits"
     )
     assert label_M.shape == scale_M.shape == logits_MV.shape[:1], "a label and a scale a row"
-    given = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
-    both: tuple[Tensor, Tensor] = _CompiledScores.apply(library, *given, entropy)
-    return both
+    inputs = logits_MV.contiguous(), label_M.to(torch.int64).contiguous(), _floats(scale_M)
+    scores: tuple[Tensor, Tensor] = _CompiledScores.apply(library, *inputs, entropy)
+    return scores
 
 
 class _CompiledScores(torch.autograd.Function):
@@ -351,9 +350,9 @@ class _CompiledScores(torch.autograd.Function):
         logprob_M, entropy_M, kept_M3 = (
             logits_MV.new_empty(shape) for shape in ((rows,), (rows,), (rows, 3))
         )
-        given = logits_MV.data_ptr(), rows, vocab, *addresses(label_M, scale_M), entropy
+        inputs = logits_MV.data_ptr(), rows, vocab, *addresses(label_M, scale_M), entropy
         results = addresses(logprob_M, entropy_M, kept_M3)
-        if library.scores_measure(*given, *results, torch.get_num_threads()):
+        if library.scores_measure(*inputs, *results, torch.get_num_threads()):
             raise IndexError(f"a label is outside of a vocabulary of {vocab} tokens")
         ctx.save_for_backward(logits_MV, label_M, scale_M, kept_M3, logprob_M)
         ctx.library = library
@@ -366,14 +365,16 @@ class _CompiledScores(torch.autograd.Function):
     def backward(
         ctx: Any, d_logprob_M: Tensor | None, d_entropy_M: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        logits_MV, *rest = ctx.saved_tensors
+        logits_MV, *saved = ctx.saved_tensors
         if not ctx.has_entropy:
             d_entropy_M = None
         grads = [None if grad is None else _floats(grad) for grad in (d_logprob_M, d_entropy_M)]
-        # What is kept serves a second backward pass too, so the gradient has memory of its own.
+        # The logits may serve a second backward pass, so the gradient does not overwrite them.
         slope_MV = torch.empty_like(logits_MV)
-        given = logits_MV.data_ptr(), *logits_MV.shape, *addresses(*rest, *grads, slope_MV)
-        ctx.library.scores_slope(*given, torch.get_num_threads())
+        pointers = addresses(*saved, *grads, slope_MV)
+        ctx.library.scores_slope(
+            logits_MV.data_ptr(), *logits_MV.shape, *pointers, torch.get_num_threads()
+        )
         return None, slope_MV, None, None, None
 
 

@@ -2,7 +2,7 @@
 """What a layer does row by row: add and norm, the gate of the feed-forward, split and rotate heads.
 
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
-heads, G key/value heads, D head size, P positions. Norms and gates are computed in float32 and
+heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
 rounded once, sums are rounded to the dtype of their parts before their norm. Gate and up lie side
 by side in one row of 2 F. A rotation table holds D/2 cosines then D/2 sines a position, in float32,
 for heads in the half-split layout; queries and keys are rounded to the dtype of the projection
@@ -32,7 +32,7 @@ ONCE = "kernels have no second derivative"
 
 
 def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
-    """Give the C kernels where they can take these tensors, in rows of whole vectors."""
+    """Return the C kernels if they can take these tensors: float32, in rows of whole vectors."""
     fits = all(
         x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0
         for x in tensors
@@ -42,7 +42,7 @@ def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
 
 
 def addresses(*tensors: Tensor | None) -> list[int | None]:
-    """Say where a kernel in C finds contiguous tensors; nowhere those that are not there."""
+    """Return the addresses of contiguous tensors for a C kernel; None (a null pointer) for None."""
     return [None if x is None else x.data_ptr() for x in tensors]
 
 
@@ -65,7 +65,7 @@ def add_norm(
 def plain_add_norm(
     x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Do the same in plain torch, on any device."""
+    """`add_norm` in plain torch, on any device."""
     sum_TH = x_TH if residual_TH is None else x_TH + residual_TH
     return F.rms_norm(sum_TH, weight_H.shape, weight_H, eps), sum_TH
 
@@ -80,7 +80,7 @@ class _AddNorm(torch.autograd.Function):
         ctx.pair = pair
         ctx.eps = eps
         ctx.set_materialize_grads(False)
-        # Where nothing is added the caller has the sum already, and an output must not be an input.
+        # Without a residual the caller has the sum already, and an output must not be an input.
         return normed_TH, x_TH.new_empty(0) if residual_TH is None else sum_TH
 
     @staticmethod
@@ -97,7 +97,7 @@ class _AddNorm(torch.autograd.Function):
 
 
 def swiglu(gate_up_TF: Tensor) -> Tensor:
-    """Halve the rows: silu of the first half times the second."""
+    """Split rows in half: silu of the first half times the second."""
     if gate_up_TF.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_rows.swiglu_forward(gate_up_TF)
@@ -111,7 +111,7 @@ def swiglu(gate_up_TF: Tensor) -> Tensor:
 
 
 def plain_swiglu(gate_up_TF: Tensor) -> Tensor:
-    """Do the same in plain torch, on any device."""
+    """`swiglu` in plain torch, on any device."""
     gate_TF, up_TF = gate_up_TF.chunk(2, dim=-1)
     if gate_up_TF.element_size() >= 4:
         return F.silu(gate_TF) * up_TF
@@ -132,7 +132,7 @@ class _SwiGLU(torch.autograd.Function):
 
 
 def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the projection and turn queries and keys by their positions: q_TND, k_TGD, v_TGD.
+    """Split the projection and apply rope to queries and keys: q_TND, k_TGD, v_TGD.
 
     The kernels return contiguous tensors; plain torch may return views of one tensor.
     """
@@ -141,9 +141,9 @@ def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Te
         if not torch.is_grad_enabled():
             return triton_rows.rope_forward(qkv_TX, spec)
         pair: Pair = triton_rows.rope_forward, triton_rows.rope_backward
-    elif has_kernels and c_kernels(qkv_TX, spec.rope_PD, spec.q_norm_D, spec.k_norm_D):
+    elif has_kernels and c_kernels(qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D):
         if spec.positions_T is not None:
-            spec = replace(spec, rope_PD=spec.rope_PD[spec.positions_T], positions_T=None)
+            spec = replace(spec, rope_CD=spec.rope_CD[spec.positions_T], positions_T=None)
         pair = _rope_forward, _rope_backward
     else:
         return plain_split_heads(qkv_TX, spec)
@@ -157,31 +157,31 @@ def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Te
 def split_heads_into(
     qkv_BX: Tensor, spec: AttentionSpec, keys_pages: Tensor, values_pages: Tensor, cell_B: Tensor
 ) -> Tensor:
-    """Do what `split_heads` does, bit for bit, writing keys and values to pages; returns q_BND.
+    """`split_heads`, bit for bit, that writes keys and values to cache pages and returns q_BND.
 
-    Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, place `cell % page
-    size`; where its cell is negative it is not filed.
+    Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, offset `cell % page
+    size`; a row with a negative cell is not written.
     """
     if spec.options.has_kernels and qkv_BX.device.type in TRITON_DEVICES:
         return triton_rows.rope_forward_into(qkv_BX, spec, keys_pages, values_pages, cell_B)
     q_BND, k_BGD, v_BGD = split_heads(qkv_BX, spec)
-    is_filed_B = cell_B >= 0
-    page_B = cell_B[is_filed_B] // keys_pages.shape[2]
-    place_B = cell_B[is_filed_B] % keys_pages.shape[2]
-    keys_pages[page_B, :, place_B] = k_BGD[is_filed_B]
-    values_pages[page_B, :, place_B] = v_BGD[is_filed_B]
+    is_written_B = cell_B >= 0
+    page_B = cell_B[is_written_B] // keys_pages.shape[2]
+    offset_B = cell_B[is_written_B] % keys_pages.shape[2]
+    keys_pages[page_B, :, offset_B] = k_BGD[is_written_B]
+    values_pages[page_B, :, offset_B] = v_BGD[is_written_B]
     return q_BND
 
 
 def plain_split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
-    """Do the same in plain torch, on any device."""
-    rope_TD = spec.rope_PD if spec.positions_T is None else spec.rope_PD[spec.positions_T]
+    """`split_heads` in plain torch, on any device."""
+    rope_TD = spec.rope_CD if spec.positions_T is None else spec.rope_CD[spec.positions_T]
     heads = spec.num_heads
     turning = heads + spec.num_kv_heads
     qkv = qkv_TX.view(len(qkv_TX), turning + spec.num_kv_heads, -1)
     if spec.q_norm_D is None or spec.k_norm_D is None:
-        both = rotate(qkv[:, :turning], rope_TD)
-        return both[:, :heads], both[:, heads:], qkv[:, turning:]
+        rotated = rotate(qkv[:, :turning], rope_TD)
+        return rotated[:, :heads], rotated[:, heads:], qkv[:, turning:]
     q_TND = F.rms_norm(qkv[:, :heads], spec.q_norm_D.shape, spec.q_norm_D, spec.eps)
     k_TGD = F.rms_norm(qkv[:, heads:turning], spec.k_norm_D.shape, spec.k_norm_D, spec.eps)
     return rotate(q_TND, rope_TD), rotate(k_TGD, rope_TD), qkv[:, turning:]
@@ -197,7 +197,7 @@ def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
 
 
 class _Split(torch.autograd.Function):
-    """The norms are those of the spec; they are given again so that they have gradients."""
+    """`split_heads` with gradients; norms are arguments besides the spec so that they get one."""
 
     @staticmethod
     def forward(
@@ -224,9 +224,9 @@ class _Split(torch.autograd.Function):
 def _norm_forward(
     x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    assert weight_H.shape == x_TH.shape[-1:], "the weight has a number for each of a row"
+    assert weight_H.shape == x_TH.shape[-1:], "the weight has one entry per column"
     assert residual_TH is None or residual_TH.shape == x_TH.shape, (
-        "what is added has the shape of the stream"
+        "the residual has the shape of the input"
     )
     x_TH = x_TH.contiguous()
     weight_H = weight_H.contiguous()
@@ -234,10 +234,10 @@ def _norm_forward(
     normed_TH = torch.empty_like(x_TH)
     sum_TH = x_TH if residual_TH is None else torch.empty_like(x_TH)
     width = x_TH.shape[-1]
-    given = addresses(x_TH, residual_TH, weight_H)
+    inputs = addresses(x_TH, residual_TH, weight_H)
     results = addresses(normed_TH, None if residual_TH is None else sum_TH)
     _library().rows_add_norm(
-        x_TH.numel() // width, width, *given, eps, *results, torch.get_num_threads()
+        x_TH.numel() // width, width, *inputs, eps, *results, torch.get_num_threads()
     )
     return normed_TH, sum_TH
 
@@ -291,7 +291,7 @@ def _swiglu_backward(d_out_TF: Tensor, gate_up_TF: Tensor) -> Tensor:
 
 
 class _Projection(ctypes.Structure):
-    """What is to be turned, and how, as rows.c has it."""
+    """The projection to rotate, and how: the struct of rows.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "heads", "groups", "size")),
@@ -302,10 +302,10 @@ class _Projection(ctypes.Structure):
 
 
 def _rope_forward(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
-    rows, size = spec.rope_PD.shape
+    rows, size = spec.rope_CD.shape
     norms = spec.q_norm_D, spec.k_norm_D
     assert qkv_TX.shape == (rows, (spec.num_heads + 2 * spec.num_kv_heads) * size), (
-        "the table has a row a token, as wide as a head"
+        "the table has a row per token, as wide as a head"
     )
     assert len({norm is None for norm in norms}) == 1, "queries and keys have norms, or neither"
     assert all(norm is None or norm.shape == (size,) for norm in norms), "a head wide"
@@ -320,7 +320,7 @@ def _rope_backward(
     grads: tuple[Tensor, ...], qkv_TX: Tensor | None, spec: AttentionSpec, has_norms: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     library = _library()
-    rows, size = spec.rope_PD.shape
+    rows, size = spec.rope_CD.shape
     d_qkv_TX = grads[0].new_empty(rows, (spec.num_heads + 2 * spec.num_kv_heads) * size)
     d_norms_2D = grads[0].new_empty(2, size) if has_norms else None
     parts = grads[0].new_empty(library.rows_blocks(rows), 2, size)
@@ -335,9 +335,10 @@ def _turn(
     spec: AttentionSpec,
     *others: Tensor | None,
 ) -> None:
-    given = qkv_TX, spec.rope_PD, spec.q_norm_D, spec.k_norm_D
-    held = [None if x is None else x.contiguous() for x in given]
-    rows, size = spec.rope_PD.shape
+    tensors = qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D
+    # Bound to a name: copies have to outlive the call that reads their addresses.
+    held = [None if x is None else x.contiguous() for x in tensors]
+    rows, size = spec.rope_CD.shape
     sizes = rows, spec.num_heads, spec.num_kv_heads, size
     projection = _Projection(*sizes, *addresses(*held), spec.eps, torch.get_num_threads())
     kernel(ctypes.byref(projection), *addresses(*others))

@@ -1,13 +1,13 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 """The kernels of attention.py: `_fold` takes a block of keys, `_join` a chunk.
 
-Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, P
-pages, W tiles, J chunks.
+Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, A
+pages of a sequence, K tiles or chunks.
 
-Three things keep the bits equal between them. Products and sums are rounded as they stand here
-(enable_fp_fusion is off). Shares are added in pairs, so their sum does not depend on which thread
-holds which. And tiles of 16 or 32 rows use the matrix instruction of one warp; from 64 rows on,
-four warps would share Hopper's larger one.
+Three things keep the kernels equal bit for bit. Products and sums are rounded one by one, as they
+are written (enable_fp_fusion is off). Softmax terms are added in fixed pairs, so their sum does not
+depend on the thread layout. And tiles of 16 or 32 rows use the matrix instruction of one warp; from
+64 rows on, four warps would share Hopper's larger one.
 """
 
 import math
@@ -28,15 +28,15 @@ def prefill(
     keys: Tensor,
     values: Tensor,
     starts_S1: Tensor,
-    tiles_W2: Tensor,
+    tiles_K2: Tensor,
     *,
     cached: tuple[Tensor, Tensor] | None = None,
     lse_NT: Tensor | None = None,
     window: int | None = None,
 ) -> Tensor:
-    """Attend to packed keys, or to pages; then `cached` are the tokens before each, and its pages.
+    """Attend to packed keys, or to pages: then `cached` is the tokens before each chunk, and pages.
 
-    Where log-sum-exps are wanted they are filled in.
+    `lse_NT`, if there is one, is filled with log-sum-exps.
     """
     tokens, heads, size = q_TND.shape
     groups = keys.shape[1]
@@ -44,12 +44,12 @@ def prefill(
     before_S, table_SA = (starts_S1, starts_S1) if cached is None else cached
     page = 0 if cached is None else _page_size(keys, values)
     width = 0 if cached is None else table_SA.shape[1]
-    given = q_TND.contiguous(), keys.contiguous(), values.contiguous(), starts_S1, tiles_W2
+    inputs = q_TND.contiguous(), keys.contiguous(), values.contiguous(), starts_S1, tiles_K2
     results = out_TND, out_TND if lse_NT is None else lse_NT
     numbers = LOG2_E / math.sqrt(size), width, tokens, lse_NT is not None
     sizes = groups, heads // groups, size, page, TILE, BLOCK, CHUNK, window or 0
-    _prefill[(len(tiles_W2), heads)](
-        *given, before_S, table_SA.contiguous(), *results, *numbers, *sizes, **LAUNCH
+    _prefill[(len(tiles_K2), heads)](
+        *inputs, before_S, table_SA.contiguous(), *results, *numbers, *sizes, **LAUNCH
     )
     return out_TND
 
@@ -72,16 +72,16 @@ def decode(
     table_BA = table_BA.contiguous()
     share = heads // groups
     out_BND = torch.empty_like(q_BND)
-    parts_BJND = scratch[2]
+    parts_BKND = scratch[2]
     chunks = triton.cdiv(width * page, CHUNK)
     tile = max(16, triton.next_power_of_2(share))
-    assert parts_BJND.shape[0] >= rows and parts_BJND.shape[1] == chunks, (
+    assert parts_BKND.shape[0] >= rows and parts_BKND.shape[1] == chunks, (
         "scratch memory of another size"
     )
-    given = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
+    tensors = q_BND, keys_pages, values_pages, table_BA, length_B, out_BND, *scratch
     sizes = groups, share, size, page, tile, BLOCK, CHUNK, window or 0
     _decode[(rows, groups, chunks)](
-        *given, LOG2_E / math.sqrt(size), width, chunks, *sizes, **LAUNCH
+        *tensors, LOG2_E / math.sqrt(size), width, chunks, *sizes, **LAUNCH
     )
     if chunks > 1:
         shape = groups, share, size, tile, CHUNK, window or 0
@@ -117,7 +117,7 @@ def _row_sum(x):
 
 @triton.jit
 def _base(top, WINDOW: tl.constexpr):
-    """Give what powers are taken relative to: the maximum, or 0 while a window hides every key."""
+    """Return what exponents are relative to: the maximum, or 0 while a window masks every key."""
     if WINDOW > 0:
         top = tl.where(top == float("-inf"), 0.0, top)
     return top
@@ -125,7 +125,7 @@ def _base(top, WINDOW: tl.constexpr):
 
 @triton.jit
 def _fold(q, k, v, seen, scale, top, total, mixed, WINDOW: tl.constexpr):
-    """Take a block of keys into a chunk: running maximum, sum of powers, weighted values."""
+    """Add a block of keys to a chunk: running maximum, sum of exponentials, weighted values."""
     score = tl.where(seen, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
     new_top = tl.maximum(top, tl.max(score, 1))
     base = _base(new_top, WINDOW)
@@ -138,7 +138,7 @@ def _fold(q, k, v, seen, scale, top, total, mixed, WINDOW: tl.constexpr):
 
 @triton.jit
 def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW: tl.constexpr):
-    """Take a finished chunk into the whole."""
+    """Add a finished chunk to the result so far."""
     new_top = tl.maximum(top, chunk_top)
     base = _base(new_top, WINDOW)
     old = tl.exp2(top - base)
@@ -150,7 +150,7 @@ def _join(top, total, mixed, chunk_top, chunk_total, chunk_mixed, WINDOW: tl.con
 
 @triton.jit
 def _nothing(ROWS: tl.constexpr, SIZE: tl.constexpr):
-    """Start a chunk, or the whole: no key seen."""
+    """Start a chunk, or the result: no key seen."""
     top = tl.full([ROWS], float("-inf"), tl.float32)
     return top, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, SIZE], tl.float32)
 

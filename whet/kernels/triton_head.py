@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 """The kernels of head.py: `_blocks` measures 4,096 logits, `_whole` joins a row.
 
-Shapes: Q rows, V vocabulary, W blocks of a row.
+Shapes: Q rows, V vocabulary, K blocks of a row.
 """
 
 import torch
@@ -24,9 +24,9 @@ def measure(
     if rows:
         parts = _measured_blocks(logits_QV, temperature_Q, has_entropy)
         blocks = triton.cdiv(width, BLOCK)
-        given = logits_QV, label_Q, temperature_Q, *parts
+        inputs = logits_QV, label_Q, temperature_Q, *parts
         sizes = width, blocks, has_entropy, triton.next_power_of_2(blocks)
-        _combine[(rows,)](*given, logprob_Q, entropy_Q, lse_Q, *sizes, **NARROW)
+        _combine[(rows,)](*inputs, logprob_Q, entropy_Q, lse_Q, *sizes, **NARROW)
     return logprob_Q, entropy_Q, lse_Q
 
 
@@ -34,17 +34,26 @@ def sample(logits_QV: Tensor, uniform_Q: Tensor, temperature_Q: Tensor) -> tuple
     rows, width = logits_QV.shape
     token_Q = torch.empty(rows, dtype=torch.int64, device=logits_QV.device)
     logprob_Q = torch.empty(rows, dtype=torch.float32, device=logits_QV.device)
-    tops_QW, sums_QW, _ = _measured_blocks(logits_QV, temperature_Q, False)
+    tops_QK, sums_QK, _ = _measured_blocks(logits_QV, temperature_Q, False)
     blocks = triton.cdiv(width, BLOCK)
     lanes = triton.next_power_of_2(blocks)
     lse_Q = torch.empty_like(logprob_Q)
     chosen_Q = torch.empty_like(token_Q)
-    rest_Q = torch.empty(rows, dtype=torch.float64, device=logits_QV.device)
+    target_Q = torch.empty(rows, dtype=torch.float64, device=logits_QV.device)
     _pick_block[(rows,)](
-        tops_QW, sums_QW, uniform_Q, temperature_Q, chosen_Q, rest_Q, lse_Q, blocks, lanes, **NARROW
+        tops_QK,
+        sums_QK,
+        uniform_Q,
+        temperature_Q,
+        chosen_Q,
+        target_Q,
+        lse_Q,
+        blocks,
+        lanes,
+        **NARROW,
     )
-    given = logits_QV, tops_QW, temperature_Q, chosen_Q, rest_Q, lse_Q
-    _pick_token[(rows,)](*given, token_Q, logprob_Q, width, blocks, BLOCK, **WIDE)
+    inputs = logits_QV, tops_QK, temperature_Q, chosen_Q, target_Q, lse_Q
+    _pick_token[(rows,)](*inputs, token_Q, logprob_Q, width, blocks, BLOCK, **WIDE)
     return token_Q, logprob_Q
 
 
@@ -62,10 +71,10 @@ def slope(
     slope_QV = torch.empty(rows, width, dtype=dtype, device=logits_QV.device)
     if rows:
         d_entropy = d_logprob_Q if d_entropy_Q is None else d_entropy_Q
-        given = logits_QV, label_Q, temperature_Q, *measures
+        inputs = logits_QV, label_Q, temperature_Q, *measures
         grads = d_logprob_Q.contiguous(), d_entropy.contiguous()
         sizes = width, d_entropy_Q is not None, BLOCK
-        _slope[(rows, triton.cdiv(width, BLOCK))](*given, *grads, slope_QV, *sizes, **WIDE)
+        _slope[(rows, triton.cdiv(width, BLOCK))](*inputs, *grads, slope_QV, *sizes, **WIDE)
     return slope_QV
 
 
@@ -77,13 +86,13 @@ def _measured_blocks(
     )
     rows, width = logits_QV.shape
     blocks = triton.cdiv(width, BLOCK)
-    tops_QW = torch.empty(rows, blocks, dtype=torch.float32, device=logits_QV.device)
-    sums_QW = torch.empty_like(tops_QW)
-    slants_QW = torch.empty_like(tops_QW) if has_entropy else sums_QW
+    tops_QK = torch.empty(rows, blocks, dtype=torch.float32, device=logits_QV.device)
+    sums_QK = torch.empty_like(tops_QK)
+    slants_QK = torch.empty_like(tops_QK) if has_entropy else sums_QK
     if rows:
-        tensors = logits_QV, temperature_Q, tops_QW, sums_QW, slants_QW
+        tensors = logits_QV, temperature_Q, tops_QK, sums_QK, slants_QK
         _blocks[(rows, blocks)](*tensors, width, blocks, has_entropy, BLOCK, **WIDE)
-    return tops_QW, sums_QW, slants_QW
+    return tops_QK, sums_QK, slants_QK
 
 
 @triton.jit
@@ -167,9 +176,9 @@ def _combine(
 
 @triton.jit
 def _pick_block(
-    tops, sums, uniforms, temperatures, chosen, rests, lses, blocks, LANES: tl.constexpr
+    tops, sums, uniforms, temperatures, chosen, targets, lses, blocks, LANES: tl.constexpr
 ):
-    """Choose the block where the running sum passes the target, and what is left inside it."""
+    """Choose the block where the running sum passes the target, and the target inside it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
@@ -185,7 +194,7 @@ def _pick_block(
     block = tl.sum(tl.where(is_real & (running <= target), 1, 0), 0)
     before = tl.max(tl.where(lane < block, running, 0.0), 0)
     inside = tl.max(tl.where(lane == block, fade, 0.0), 0).to(tl.float64)
-    tl.store(rests + row, (target - before) / inside)
+    tl.store(targets + row, (target - before) / inside)
     is_greedy = tl.load(temperatures + row) == 0.0
     tl.store(chosen + row, tl.where(is_greedy, tl.argmax(top, 0), block).to(tl.int64))
 
@@ -196,7 +205,7 @@ def _pick_token(
     tops,
     temperatures,
     chosen,
-    rests,
+    targets,
     lses,
     tokens,
     logprobs,
@@ -213,14 +222,14 @@ def _pick_token(
     logit = _scale(logit, temperature)
     power = tl.exp(logit - tl.load(tops + row * blocks + block))
     running = tl.cumsum(power.to(tl.float64), 0)
-    inner = tl.sum(tl.where(running <= tl.load(rests + row), 1, 0), 0)
+    inner = tl.sum(tl.where(running <= tl.load(targets + row), 1, 0), 0)
     # Block sums are float32: a target may lie a rounding beyond the last token with any
     # probability.
     inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, offset, 0), 0))
     inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)
     tl.store(tokens + row, block * BLOCK + inner)
-    own = tl.sum(tl.where(offset == inner, logit, 0.0), 0)
-    tl.store(logprobs + row, own - tl.load(lses + row))
+    chosen_logit = tl.sum(tl.where(offset == inner, logit, 0.0), 0)
+    tl.store(logprobs + row, chosen_logit - tl.load(lses + row))
 
 
 @triton.jit
@@ -247,7 +256,7 @@ def _slope(
     d_logprob = tl.load(d_logprobs + row)
     slope = -d_logprob * share
     if HAS_ENTROPY:
-        own = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
-        slope -= tl.load(d_entropies + row) * share * own
+        excess = tl.where(share > 0.0, logprob, 0.0) + tl.load(entropies + row)
+        slope -= tl.load(d_entropies + row) * share * excess
     slope = _scale(slope + tl.where(column == tl.load(labels + row), d_logprob, 0.0), temperature)
     tl.store(slopes + row * width + column, slope.to(slopes.dtype.element_ty), mask=is_real)

@@ -1,9 +1,9 @@
 # mypy: allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, allow-untyped-defs
 """The kernels of rows.py: one program per row, or per set of rows of a backward pass with norms.
 
-Shapes: as in rows.py, and J programs. One kernel turns heads for packed tensors and for cache
-pages; products and sums are rounded as they stand there (enable_fp_fusion is off), so the two agree
-bit for bit.
+Shapes: as in rows.py, and K programs. One kernel applies rope for packed tensors and for cache
+pages; products and sums are rounded one by one, as they are written (enable_fp_fusion is off), so
+the two agree bit for bit.
 """
 
 import torch
@@ -44,12 +44,12 @@ def norm_backward(
     d_normed_TH = d_normed_TH.contiguous()
     d_x_TH = torch.empty_like(sum_TH)
     programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS))
-    parts_JH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
+    parts_KH = torch.empty(programs, width, dtype=torch.float32, device=sum_TH.device)
     passed_on = d_normed_TH if d_sum_TH is None else d_sum_TH.contiguous()
-    tensors = d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_JH
+    tensors = d_normed_TH, passed_on, sum_TH, weight_H, d_x_TH, parts_KH
     numbers = rows, width, eps, d_sum_TH is not None, triton.cdiv(rows, programs)
     _norm_backward[(programs,)](*tensors, *numbers, **_norm_sizes(width))
-    return d_x_TH, parts_JH.sum(0).to(weight_H.dtype) if has_weight else None
+    return d_x_TH, parts_KH.sum(0).to(weight_H.dtype) if has_weight else None
 
 
 def _norm_sizes(width: int) -> dict[str, int]:
@@ -200,24 +200,24 @@ def rope_backward(
     d_qkv_TX = grads[0].new_empty(rows, all_heads * size)
     has_norm = spec.q_norm_D is not None
     programs = max(1, min(triton.cdiv(rows, ROWS_EACH), MOST_PROGRAMS) if has_norm else rows)
-    parts_J2D = torch.empty(
+    parts_K2D = torch.empty(
         programs if has_norm else 1, 2, size, dtype=torch.float32, device=d_qkv_TX.device
     )
-    given = d_qkv_TX if qkv_TX is None else qkv_TX.contiguous()
-    tensors = *(d.contiguous() for d in grads), *_turns(spec, rows), given, d_qkv_TX, parts_J2D
+    projection = d_qkv_TX if qkv_TX is None else qkv_TX.contiguous()
+    tensors = *(d.contiguous() for d in grads), *_turns(spec, rows), projection, d_qkv_TX, parts_K2D
     numbers = rows, spec.eps, triton.cdiv(rows, programs), has_norm
     heads = spec.num_heads, spec.num_kv_heads, size // 2, triton.next_power_of_2(all_heads)
     _rope_backward[(programs,)](*tensors, *numbers, *heads, enable_fp_fusion=False)
     if spec.q_norm_D is None or not has_norms:
         return d_qkv_TX, None, None
-    d_q_norm_D, d_k_norm_D = parts_J2D.sum(0).to(spec.q_norm_D.dtype).unbind()
+    d_q_norm_D, d_k_norm_D = parts_K2D.sum(0).to(spec.q_norm_D.dtype).unbind()
     return d_qkv_TX, d_q_norm_D, d_k_norm_D
 
 
 def _launch_rope(
     qkv_TX: Tensor, spec: AttentionSpec, keys: Tensor, values: Tensor, cell_T: Tensor | None
 ) -> Tensor:
-    """Write keys and values as they are packed, or to the pages that cells name."""
+    """Write keys and values packed, or to the pages that `cell_T` names."""
     rows = len(qkv_TX)
     size = spec.head_dim
     assert size & (size - 1) == 0, f"a head size of {size} is no power of two"
@@ -234,14 +234,14 @@ def _launch_rope(
 
 
 def _turns(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Give table, positions and norms. A kernel takes no None: the table stands in for norms."""
-    rope_PD = spec.rope_PD
+    """Return table, positions and norms. Kernels take no None: the table replaces absent norms."""
+    rope_CD = spec.rope_CD
     positions_T = spec.positions_T
     if positions_T is None:
-        positions_T = torch.arange(rows, device=rope_PD.device)
+        positions_T = torch.arange(rows, device=rope_CD.device)
     if spec.q_norm_D is None or spec.k_norm_D is None:
-        return rope_PD, positions_T, rope_PD, rope_PD
-    return rope_PD, positions_T, spec.q_norm_D, spec.k_norm_D
+        return rope_CD, positions_T, rope_CD, rope_CD
+    return rope_CD, positions_T, spec.q_norm_D, spec.k_norm_D
 
 
 @triton.jit

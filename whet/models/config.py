@@ -128,8 +128,18 @@ _READ = {
     *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
     *("rms_norm_eps", "hidden_act", "tie_word_embeddings"),
     *("rope_theta", "rope_scaling", "rope_parameters"),
-    *("layer_types", "sliding_window", "use_sliding_window", "max_window_layers"),
 }
+_WINDOW = {"sliding_window", "layer_types"}
+_QWEN_WINDOW = _WINDOW | {"use_sliding_window", "max_window_layers"}
+_READ_BY_FAMILY = {"qwen2": _QWEN_WINDOW, "qwen3": _QWEN_WINDOW, "mistral": _WINDOW}
+"""Keys that only some families read; in the file of another, they are unknown."""
+_DEFAULTS: Mapping[str, Mapping[str, Json]] = {
+    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
+    "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
+    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
+}
+"""What transformers takes for an absent key, where that is a number of the family's own. A key that
+is null is another matter: so many heads as there are, or no window."""
 _WITHOUT_EFFECT = {
     *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "tokenizer_class"),
@@ -151,7 +161,8 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         raise DataError(
             f"config.json: model_type is {family!r}, expected one of {', '.join(FAMILIES)}"
         )
-    _check_support(row)
+    row = {**_DEFAULTS.get(family, {}), **row}
+    _check_support(row, family)
     hidden = _count(row, "hidden_size")
     heads = _count(row, "num_attention_heads")
     theta, scaling = _rope(row)
@@ -163,8 +174,7 @@ def from_json(row: Mapping[str, Json]) -> ModelConfig:
         num_layers=_count(row, "num_hidden_layers"),
         num_heads=heads,
         num_kv_heads=_count(row, "num_key_value_heads", heads),
-        # Qwen3's head size is 128 unless said otherwise; the other families divide the hidden size.
-        head_dim=_count(row, "head_dim", 128 if family == "qwen3" else hidden // heads),
+        head_dim=_count(row, "head_dim", hidden // heads),
         max_positions=_count(row, "max_position_embeddings"),
         rope_theta=theta,
         norm_eps=_positive(row, "rms_norm_eps", 1e-6),
@@ -207,18 +217,19 @@ def to_json(cfg: ModelConfig) -> dict[str, Json]:
     }
 
 
-def _check_support(row: Mapping[str, Json]) -> None:
+def _check_support(row: Mapping[str, Json], family: str) -> None:
     activation = row.get("hidden_act", "silu")
     if activation != "silu":
         raise DataError(f"config.json: hidden_act is {activation!r}, only 'silu' is supported")
     for key in ("attention_bias", "mlp_bias", "quantization_config"):
         if row.get(key):
             raise DataError(f"config.json: {key} is {row[key]!r}, it must be absent or false")
-    for key in sorted(row.keys() - _READ - _WITHOUT_EFFECT):
+    for key in sorted(row.keys() - _READ - _READ_BY_FAMILY.get(family, set()) - _WITHOUT_EFFECT):
         if row[key]:
             raise DataError(
-                f"config.json: {key} is {row[key]!r}, a key whet does not know; the model may "
-                "compute something else by it, so take it out only if it changes nothing"
+                f"config.json: {key} is {row[key]!r}, a key whet does not know of a {family} "
+                "model, which may compute something else by it; take it out only if it changes "
+                "nothing"
             )
 
 
@@ -247,10 +258,10 @@ def _sliding(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
 
 def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
     sliding = cfg.sliding_window
+    if cfg.family == "mistral":  # without the key, transformers takes 4096
+        return {"sliding_window": None if sliding is None else sliding.tokens}
     if sliding is None:
         return {}
-    if cfg.family == "mistral":
-        return {"sliding_window": sliding.tokens}
     kinds: list[Json] = [
         "full_attention" if cfg.window(layer) is None else "sliding_attention"
         for layer in range(cfg.num_layers)

@@ -86,7 +86,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
     try:
         model = Transformer(cfg, dtype=dtype, device="meta").to_empty(device=device)
         with torch.device(device):
-            model.rope_PD = rope_table(cfg)
+            model.rope_CD = rope_table(cfg)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, MemoryError, OverflowError) as error:

@@ -3,11 +3,11 @@
 An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
 each matrix in it that is a target has an A and a B of its own, as slices of one A and one B.
 
-Shapes: T tokens, I in, O out, K rank.
+Shapes: T tokens, I inputs, O outputs; the rank has no letter.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -24,7 +24,9 @@ from whet.models.load import (
     ADAPTER_CONFIG,
     check_finite,
     fill_weights,
+    load_weights,
     read_json,
+    save_model,
     write_json,
     write_tensors,
 )
@@ -88,22 +90,23 @@ class LoraLinear(nn.Linear):
         frozen_TO = F.linear(input, self.weight, self.bias)
         lows = torch.split(F.linear(input, self.lora_A), self.rank, dim=1)
         pieces = list(torch.split(frozen_TO, [part.rows for part in self.parts], dim=1))
-        for low_TK, (index, _, B_OK) in zip(lows, self.slices(), strict=True):
-            pieces[index] = torch.addmm(pieces[index], low_TK, B_OK.T, alpha=self.scale)
+        for low, (index, _, lora_B) in zip(lows, self.slices(), strict=True):
+            pieces[index] = torch.addmm(pieces[index], low, lora_B.T, alpha=self.scale)
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Walk the adapted matrices: the index of the part, its A and its B."""
         indices = [index for index, part in enumerate(self.parts) if part.is_adapted]
-        parts_A = torch.split(self.lora_A, self.rank)
-        parts_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
-        yield from zip(indices, parts_A, parts_B, strict=True)
+        slices_A = torch.split(self.lora_A, self.rank)
+        slices_B = torch.split(self.lora_B, [self.parts[index].rows for index in indices])
+        yield from zip(indices, slices_A, slices_B, strict=True)
 
 
 class LoraTransformer(Transformer):
     """A decoder over frozen, shared weights, with adapters that alone have gradients.
 
-    `base` says where those weights come from. Fresh adapters change nothing: B is zero.
+    It takes over the layers of `model`, which is not to be used afterwards. `base` says where the
+    weights come from. Fresh adapters change nothing: B is zero.
     """
 
     def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
@@ -115,7 +118,7 @@ class LoraTransformer(Transformer):
         self.layers = model.layers
         self.norm = model.norm
         self.head = model.head
-        self.rope_PD = model.rope_PD
+        self.rope_CD = model.rope_CD
         source = torch.Generator().manual_seed(seed)
         for layer in self.layers:
             assert isinstance(layer, Layer), "layers hold nothing but Layer"
@@ -132,18 +135,18 @@ class LoraTransformer(Transformer):
         for index, layer in enumerate(self.layers):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
-                    for part, A_KI, B_OK in adapted.slices():
+                    for part, lora_A, lora_B in adapted.slices():
                         name = f"model.layers.{index}.{adapted.parts[part].name}"
-                        yield name, A_KI.detach(), B_OK.detach()
+                        yield name, lora_A.detach(), lora_B.detach()
 
     @torch.no_grad()
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Walk the weights, adapters added in float32; those without adapters are views."""
-        adapters = {f"{name}.weight": (A_KI, B_OK) for name, A_KI, B_OK in self.adapters()}
+        adapters = {f"{name}.weight": (lora_A, lora_B) for name, lora_A, lora_B in self.adapters()}
         for name, view in self.named_views():
             if name in adapters:
-                A_KI, B_OK = adapters[name]
-                added = self.lora.scale * (B_OK.float() @ A_KI.float())
+                lora_A, lora_B = adapters[name]
+                added = self.lora.scale * (lora_B.float() @ lora_A.float())
                 yield name, (view.float() + added).to(view.dtype)
             else:
                 yield name, view
@@ -162,13 +165,13 @@ class LoraTransformer(Transformer):
             if ".lora_" not in name
         }
         plain.load_state_dict(weights, assign=True)
-        plain.rope_PD = self.rope_PD
+        plain.rope_CD = self.rope_CD
         return plain
 
 
 def twin(model: Transformer) -> Transformer:
     """Copy what is trained and share what is frozen."""
-    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_PD]
+    shared = [*(weight for weight in model.parameters() if not weight.requires_grad), model.rope_CD]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
@@ -192,10 +195,10 @@ def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMat
 
 
 @torch.no_grad()
-def _draw(A_KI: Tensor, source: torch.Generator) -> None:
+def _draw(lora_A: Tensor, source: torch.Generator) -> None:
     """Draw uniformly within 1/sqrt(fan in), as peft does."""
-    drawn = torch.rand(A_KI.shape, generator=source) * 2 - 1
-    A_KI.copy_(drawn * A_KI.shape[1] ** -0.5)
+    drawn = torch.rand(lora_A.shape, generator=source) * 2 - 1
+    lora_A.copy_(drawn * lora_A.shape[1] ** -0.5)
 
 
 WEIGHTS = "adapter_model.safetensors"
@@ -274,8 +277,24 @@ def load_adapters(model: LoraTransformer, folder: Path) -> None:
         raise DataError(f"{str(folder / WEIGHTS)!r} lacks the tensor {min(wanted)}")
 
 
+def save_trained(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
+    """Write a Hugging Face folder, or one of adapters in peft's format."""
+    if isinstance(model, LoraTransformer):
+        save_adapters(model, folder)
+    else:
+        save_model(model, folder, eos_tokens=eos_tokens)
+
+
+def load_trained(model: Transformer, folder: Path) -> None:
+    """Load what `save_trained` wrote, in place: all weights, or the adapters."""
+    if isinstance(model, LoraTransformer):
+        load_adapters(model, folder)
+    else:
+        load_weights(model, folder)
+
+
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
     """Walk all adapters by peft's names, as views of the model."""
-    for name, A_KI, B_OK in model.adapters():
-        yield f"base_model.model.{name}.lora_A.weight", A_KI
-        yield f"base_model.model.{name}.lora_B.weight", B_OK
+    for name, lora_A, lora_B in model.adapters():
+        yield f"base_model.model.{name}.lora_A.weight", lora_A
+        yield f"base_model.model.{name}.lora_B.weight", lora_B

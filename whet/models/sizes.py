@@ -1,11 +1,13 @@
-"""Named shapes for models that start from random weights: small Qwen3s with a tied head."""
+"""Named shapes for models that start from random weights: small, with a tied head, and Qwen3s
+unless asked otherwise."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from whet.errors import ConfigError
-from whet.models.config import ModelConfig
+from whet.models.config import ModelConfig, SlidingWindow
 
 
 class Size(NamedTuple):
@@ -38,17 +40,25 @@ SIZES: Mapping[str, Size] = MappingProxyType(
 )
 
 
-def new_config(size: str, vocab_size: int, max_positions: int) -> ModelConfig:
-    """Complete a named size with what the task decides: its vocabulary and its longest sequence."""
+def new_config(
+    size: str, vocab_size: int, max_positions: int, family: str = "qwen3"
+) -> ModelConfig:
+    """Complete a named size with what the task decides: its vocabulary and its longest sequence.
+
+    Mistral's layers see an eighth of that sequence.
+    """
     if size not in SIZES:
         raise ConfigError(f"model size is {size!r}, expected one of {', '.join(SIZES)}")
-    return ModelConfig(
-        family="qwen3",
+    cfg = ModelConfig(
+        family=family,
         vocab_size=vocab_size,
         max_positions=max_positions,
         rope_theta=10000.0,
         norm_eps=1e-6,
         tied=True,
-        qk_norm=True,
         **SIZES[size]._asdict(),
-    )
+    ).of_family(family)
+    if family != "mistral":
+        return cfg
+    window = SlidingWindow(tokens=max(1, max_positions // 8), layers=tuple(range(cfg.num_layers)))
+    return replace(cfg, sliding_window=window)

@@ -2,7 +2,6 @@
 
 import gc
 from pathlib import Path
-from typing import Literal
 
 import torch
 from pydantic import field_validator, model_validator
@@ -18,8 +17,7 @@ from whet.store.checkpoints import check_model
 from whet.store.run import model_folder
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer, train_pieces
-
-Dtype = Literal["auto", "float32", "bfloat16"]
+from whet.types import Dtype
 
 
 class ModelSource(Config):
@@ -68,14 +66,13 @@ def torch_dtype(name: Dtype) -> torch.dtype:
 
 
 def open_model(
-    source: ModelSource, *, dtype: torch.dtype, texts: list[str], seed: int
+    source: ModelSource, *, dtype: torch.dtype, device: torch.device, texts: list[str], seed: int
 ) -> tuple[Transformer, Tokenizer]:
     """Load a model with its tokenizer, or draw a new one whose tokenizer is made for `texts`."""
-    device = str(torch_device())
-    if device != "cpu":
+    if device.type != "cpu":
         gc.collect()  # a model of an earlier stage may still hold the GPU's memory
     if source.path is not None:
-        return _open_folder(source.path, source.lora, dtype=dtype, device=device, seed=seed)
+        return _open_folder(source.path, source.lora, dtype=dtype, device=str(device), seed=seed)
     assert source.new is not None, "a source has a path or a size"
     if not texts:
         raise ConfigError(
@@ -87,7 +84,7 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
     model.to(device=device, dtype=dtype)
-    model.rope_PD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
+    model.rope_CD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
     return model, tokenizer
 
 
@@ -95,7 +92,8 @@ def merge(adapters: Path, out: Path) -> None:
     """Merge adapters into their base and write a plain folder, in the dtype of the base."""
     base, _ = read_adapter(adapters)
     dtype = stored_dtype(resolve(base))
-    model, tokenizer = open_model(ModelSource(path=str(adapters)), dtype=dtype, texts=[], seed=0)
+    source = ModelSource(path=str(adapters))
+    model, tokenizer = open_model(source, dtype=dtype, device=torch_device(), texts=[], seed=0)
     save_model(model, out, eos_tokens=sorted(ChatFormat(tokenizer).stop_tokens))
     tokenizer.save(out)
 
@@ -107,14 +105,14 @@ def _open_folder(
 
     A base is remembered by its hub id, or by where its folder lies.
     """
-    given = model_folder(path)
-    folder = resolve(str(given))
+    location = model_folder(path)
+    folder = resolve(str(location))
     check_model(folder.absolute())
     if is_adapter(folder):
         return _open_adapters(folder, lora, dtype=dtype, device=device)
     model = load_model(folder, dtype=dtype, device=device)
     if lora is not None:
-        base = str(given.absolute()) if given.is_dir() else path
+        base = str(location.absolute()) if location.is_dir() else path
         model = LoraTransformer(model, lora, base=base, seed=derive(seed, "lora"))
     return model, Tokenizer.load(folder)
 

@@ -82,7 +82,7 @@ class Attend(Protocol):
 class Transformer(nn.Module):
     """Tokens and positions in, final hidden states out; `logits` applies the head in float32."""
 
-    rope_PD: Tensor
+    rope_CD: Tensor
     num_checkpointed = 0
     """First layers that keep only their inputs for the backward pass, and run twice."""
 
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
                 if cfg.tied
                 else nn.Linear(cfg.hidden_size, cfg.vocab_size, bias=False, dtype=dtype)
             )
-            self.register_buffer("rope_PD", rope_table(cfg), persistent=False)
+            self.register_buffer("rope_CD", rope_table(cfg), persistent=False)
 
     @property
     def device(self) -> torch.device:
@@ -122,17 +122,17 @@ class Transformer(nn.Module):
         added_TH = self.embed(tokens_T)
         has_triton = added_TH.device.type in TRITON_DEVICES
         rope, positions = (
-            (self.rope_PD, positions_T) if has_triton else (self.rope_PD[positions_T], None)
+            (self.rope_CD, positions_T) if has_triton else (self.rope_CD[positions_T], None)
         )
         num_checkpointed = self.num_checkpointed if torch.is_grad_enabled() else 0
         for index, layer in enumerate(self.layers):
-            given = stream_TH, added_TH, rope, positions, attend
+            inputs = stream_TH, added_TH, rope, positions, attend
             if index < num_checkpointed:
                 stream_TH, added_TH = checkpoint(
-                    layer, *given, use_reentrant=False, preserve_rng_state=False
+                    layer, *inputs, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                stream_TH, added_TH = layer(*given)
+                stream_TH, added_TH = layer(*inputs)
         return add_norm(added_TH, stream_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
@@ -147,10 +147,10 @@ class Transformer(nn.Module):
         The kernels multiply by the head themselves. A model with features that they do not know is
         scored by its `logits`.
         """
-        given = label_M, temperature_M
+        targets = label_M, temperature_M
         if self.has_kernels:
-            return token_logprobs(hidden_MH, self.head_weight_VH, *given, entropy=True)
-        return plain_token_logprobs(self.logits, hidden_MH, *given, vocab=self.cfg.vocab_size)
+            return token_logprobs(hidden_MH, self.head_weight_VH, *targets, entropy=True)
+        return plain_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
 
     def named_views(self) -> Iterator[tuple[str, Tensor]]:
         """Walk all parameters by Hugging Face name, as views that write to the model.
@@ -232,7 +232,7 @@ class Layer(nn.Module):
         self,
         stream_TH: Tensor | None,
         added_TH: Tensor,
-        rope_PD: Tensor,
+        rope_CD: Tensor,
         positions_T: Tensor | None,
         attend: Attend,
     ) -> tuple[Tensor, Tensor]:
@@ -240,18 +240,18 @@ class Layer(nn.Module):
         normed_TH, stream_TH = add_norm(
             added_TH, stream_TH, self.input_norm.weight, self.cfg.norm_eps
         )
-        mixed_TND = attend(self.index, self.qkv(normed_TH), self._spec(rope_PD, positions_T))
+        mixed_TND = attend(self.index, self.qkv(normed_TH), self._spec(rope_CD, positions_T))
         normed_TH, stream_TH = add_norm(
             self.out(mixed_TND.flatten(1)), stream_TH, self.post_norm.weight, self.cfg.norm_eps
         )
         return stream_TH, self.mlp(normed_TH)
 
-    def _spec(self, rope_PD: Tensor, positions_T: Tensor | None) -> AttentionSpec:
+    def _spec(self, rope_CD: Tensor, positions_T: Tensor | None) -> AttentionSpec:
         return AttentionSpec(
             num_heads=self.cfg.num_heads,
             num_kv_heads=self.cfg.num_kv_heads,
             head_dim=self.cfg.head_dim,
-            rope_PD=rope_PD,
+            rope_CD=rope_CD,
             positions_T=positions_T,
             q_norm_D=None if self.q_norm is None else self.q_norm.weight,
             k_norm_D=None if self.k_norm is None else self.k_norm.weight,
@@ -306,10 +306,10 @@ class PackedAttention:
     ) -> None:
         self.longest = int(lengths_S.max()) if longest is None else longest
         self.starts_S1 = F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32)
-        self.tiles_W2: Tensor | None = None
+        self.tiles_K2: Tensor | None = None
         if lengths_S.device.type in TRITON_DEVICES:
             tokens = int(lengths_S.sum()) if tokens is None else tokens
-            self.tiles_W2 = tile_table(self.starts_S1, tokens)
+            self.tiles_K2 = tile_table(self.starts_S1, tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         return self.mix(*split_heads(qkv_TX, spec), spec.options)
@@ -318,19 +318,19 @@ class PackedAttention:
         self, q_TND: Tensor, k_TGD: Tensor, v_TGD: Tensor, options: AttentionOptions = CAUSAL
     ) -> Tensor:
         return packed_attention(
-            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_W2, options=options
+            q_TND, k_TGD, v_TGD, self.starts_S1, self.longest, self.tiles_K2, options=options
         )
 
 
 class MergedAttention:
     """The same on a CPU, where tokens that sequences have in common at their start are given once.
 
-    `node_C` says which token stands in each cell, padded on the right, which causality hides;
+    `node_SC` says which token stands in each cell, padded on the right, which causality hides;
     `cell_U` names a cell of each token.
     """
 
-    def __init__(self, node_C: Tensor, cell_U: Tensor, longest: int) -> None:
-        self.node_SC = node_C.view(-1, longest)
+    def __init__(self, node_SC: Tensor, cell_U: Tensor) -> None:
+        self.node_SC = node_SC
         self.cell_U = cell_U
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:

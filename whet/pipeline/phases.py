@@ -81,7 +81,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class StepPhase:
     """One part of every step: the bytes it holds by name, its seconds, how often it runs."""
 
     name: str
@@ -95,7 +95,7 @@ class Phase:
         return sum(self.held.values())
 
 
-def phases(job: Job, card: Card) -> Iterator[Phase]:
+def phases(job: Job, card: Card) -> Iterator[StepPhase]:
     """List what a step does, in order: sample, score with the second model, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
@@ -189,7 +189,9 @@ def cache_bytes(job: Job, card: Card) -> float | None:
     return job.engine.cache_bytes(job.cost.kv_bytes, context=context, free=free)
 
 
-def _sampling(job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes: bool) -> Phase:
+def _sampling(
+    job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes: bool
+) -> StepPhase:
     rows = min(engine.slots, job.sequences)
     prefill = min(PREFILL_TOKENS, -(-rows // job.samples) * job.prompt)
     sampling = {"cache": cache} | estimate.sampling_bytes(job.cost, rows=rows, prefill=prefill)
@@ -198,12 +200,12 @@ def _sampling(job: Job, engine: EngineConfig, card: Card, cache: float, *, wakes
     )
     note = "the cache is given back for the update" if wakes else ""
     seconds += estimate.WAKE_SECONDS if wakes else 0.0
-    return Phase(
+    return StepPhase(
         name="sample", held=job.state | sampling, seconds=seconds, times=job.steps, note=note
     )
 
 
-def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
+def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> StepPhase:
     far = job.train is not None and job.train.offload_reference
     size = min(
         job.train.micro_tokens if job.train else PREFILL_TOKENS,
@@ -224,7 +226,7 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
         scored=job.new,
         offload=far,
     )
-    return Phase(
+    return StepPhase(
         name="read",
         held=held,
         seconds=seconds,
@@ -233,7 +235,7 @@ def _reading(job: Job, reader: Cost, card: Card, fit: Fit) -> Phase:
     )
 
 
-def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
+def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> StepPhase:
     length = job.prompt + job.new
     layers = job.cost.cfg.num_layers
     held = (
@@ -254,4 +256,6 @@ def _update(job: Job, train: TrainConfig, card: Card, fit: Fit) -> Phase:
     notes = [f"{fit.checkpointed} of {layers} layers run twice"] if fit.checkpointed else []
     if job.host_bytes:
         notes.append(f"{job.host_bytes / GB:.1f} GB in host memory")
-    return Phase(name="update", held=held, seconds=seconds, times=job.steps, note=", ".join(notes))
+    return StepPhase(
+        name="update", held=held, seconds=seconds, times=job.steps, note=", ".join(notes)
+    )

@@ -2,8 +2,8 @@
 result is there.
 
 `@name` in a stage's settings stands for what an earlier stage left: its folder, or its model where
-a model is wanted. A stage is up to date when its settings and all that it was made from are
-unchanged.
+a model is wanted. A stage is up to date when its settings, the user's code that they name and the
+stages it refers to are unchanged.
 """
 
 import hashlib
@@ -39,6 +39,7 @@ from whet.store.run import Lock, RunStore
 from whet.toml import Table, flat, merge
 from whet.track.progress import console
 from whet.types import Json
+from whet.user_code import find_references, hash_code
 
 RECIPES: dict[type[StageConfig], Callable[..., None]] = {
     MakeConfig: make,
@@ -195,7 +196,8 @@ def run_pipeline(loaded: Loaded[PipelineConfig], folder: Path, *, resume: bool) 
 def _run_one(
     stage: StageConfig, origin: Mapping[str, str], folder: Path, key: str, *, resume: bool
 ) -> None:
-    key_file = folder / "stage.json"
+    earlier = RunStore(folder, lock=None)
+    key_file = earlier.stage_file
     known = read_json(key_file) if key_file.is_file() else None
     before = known if isinstance(known, dict) else {}
     if folder.exists() and before.get("key") not in (None, key):
@@ -205,13 +207,13 @@ def _run_one(
             f"the old result moves to {aside}"
         )
         before = {}
-    if isinstance(before.get("seconds"), float) and RunStore(folder, lock=None).is_finished:
+    if isinstance(before.get("seconds"), float) and earlier.is_finished:
         console.print(f"[bold]{folder.name}[/]: done before, {before['seconds']:.0f} s")
         return
     console.print(f"[bold]{folder.name}[/]")
     began = time.time()
     clock = time.monotonic()
-    spent = _spent(before, folder)
+    spent = _spent(before, earlier.metrics_file)
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*_irrelevant(stage), *stage.inputs)
     origins = {key: origin.get(key, "default") for key in flat(to_table(stage))}
@@ -271,13 +273,12 @@ def _hash_inputs(stage: StageConfig) -> dict[str, str]:
     return hashes
 
 
-def _spent(before: Mapping[str, Json], folder: Path) -> float:
+def _spent(before: Mapping[str, Json], metrics: Path) -> float:
     """Add up the seconds of earlier tries; one that was killed lasted until its last written
     metric."""
     before_that = before.get("spent")
     spent = before_that if isinstance(before_that, float) else 0.0
     began = before.get("began")
-    metrics = folder / "metrics.jsonl"
     if isinstance(began, float) and metrics.is_file():
         spent += max(0.0, metrics.stat().st_mtime - began)
     return spent
@@ -293,11 +294,12 @@ def _retire(folder: Path) -> Path:
 
 
 def _key(stage: StageConfig, keys: dict[str, str]) -> str:
-    """Hash a stage's settings with the keys of the stages it refers to."""
+    """Hash a stage's settings, the user's files they name, and the stages it refers to."""
     ignored = _irrelevant(stage)
     table = {name: item for name, item in to_table(stage).items() if name not in ignored}
     used = {name: keys[name] for name in _references(stage)}
-    text = json.dumps([table, used], sort_keys=True, default=str)
+    files = {name: hash_code(name) for name in find_references(table)}
+    text = json.dumps([table, used, *([files] if files else [])], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

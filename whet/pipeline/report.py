@@ -66,8 +66,9 @@ def write_results(
     seconds = {name: _seconds(path) for name, path in folders.items()}
     rows = [_row(title, folders[name]) for name, title in _eval_names(evals).items()]
     summary: dict[str, Json] = {"seed": seed, "stages": list(rows), "seconds": dict(seconds)}
-    write_json(folder / "summary.json", summary)
-    write_report(_report(seed, evals, runs, seconds, folder, settings), folder / "report.html")
+    pipeline = RunStore(folder, lock=None)
+    write_json(pipeline.summary_file, summary)
+    write_report(_report(seed, evals, runs, seconds, folder, settings), pipeline.report_file)
 
 
 def describe_results(
@@ -255,6 +256,6 @@ def _eval_names(stages: Mapping[str, EvalConfig]) -> dict[str, str]:
 
 
 def _seconds(folder: Path) -> float:
-    facts = read_json(folder / "stage.json")
+    facts = read_json(RunStore.view(folder).stage_file)
     seconds = facts.get("seconds") if isinstance(facts, dict) else None
     return seconds if isinstance(seconds, float) else 0.0

@@ -18,7 +18,8 @@ from whet.config import to_table
 from whet.data.problems import write_problems
 from whet.models.config import FAMILIES
 from whet.models.load import save_model
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.sizes import new_config
+from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.models.transformer import Transformer, initialise
 from whet.recipes.dpo import DPOConfig
 from whet.recipes.teach import TeachConfig, write_groups
@@ -239,8 +240,10 @@ def _write_model(folder: Path, texts: list[str], family: str, *, seed: int) -> N
     source = ModelSource(new="tiny", positions=POSITIONS, max_pieces=4096)
     patterns = (r"\s?\S+", r"\s?\S{1,3}")
     pieces = [p for text in texts for pattern in patterns for p in re.findall(pattern, text)]
-    drawn, tokenizer = open_model(source, dtype=torch_dtype("float32"), texts=pieces, seed=0)
-    model = Transformer(drawn.cfg.of_family(family))
+    drawn, tokenizer = open_model(
+        source, dtype=torch_dtype("float32"), device=torch_device(), texts=pieces, seed=0
+    )
+    model = Transformer(new_config("tiny", drawn.cfg.vocab_size, POSITIONS, family))
     initialise(model, seed)
     save_model(model, folder, eos_tokens=tokenizer.eos_tokens)
     tokenizer.save(folder)

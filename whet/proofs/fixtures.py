@@ -52,8 +52,8 @@ def make_examples(*, seed: int = 0) -> list[Example]:
         item = Example(
             tokens=source.integers(0, size, length).astype(np.int32),
             start=start,
-            group=f"g{index // 2}",
-            rollout=f"r{index}",
+            group_id=f"g{index // 2}",
+            rollout_id=f"r{index}",
             temperature=(1.0, 0.7)[index % 2],
             sampling_logprob=reference - np.float32(0.1),
             ref_logprob=reference,
@@ -92,8 +92,8 @@ def sample_examples(source: Policy) -> list[Example]:
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group=request.id.partition("/")[0],
-            rollout=request.id,
+            group_id=request.id.partition("/")[0],
+            rollout_id=request.id,
             temperature=request.sampling.temperature,
             sampling_logprob=done[request.id].logprobs,
             advantage=(-1.0) ** index * (0.5 + index % 3),

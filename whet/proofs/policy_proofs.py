@@ -26,7 +26,7 @@ from whet.rollout import collect
 from whet.tasks.base import Task
 from whet.text.chat import ChatFormat
 from whet.train import checkpoint, rl_step
-from whet.train.learner import Learner
+from whet.train.learner import Learner, LocalLearner
 from whet.train.optim import TrainConfig
 from whet.train.policy import Policy, set_determinism
 from whet.train.rl_step import update_policy
@@ -48,7 +48,7 @@ class ScriptedEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         self.counts = Counts()
         for request in requests:
-            check_prompt(request, self.context)
+            check_prompt(request, self.context, np.iinfo(np.int32).max)
             whole = self.answer(request)
             limit = min(request.sampling.max_tokens, self.context - len(request.prompt))
             tokens = np.asarray(whole[:limit], dtype=np.int32)
@@ -197,7 +197,9 @@ def resume() -> Measure:
     straight = fixtures.policy()
     stopped = fixtures.policy(seed=1)
     cfg = TrainConfig(lr=1e-3, schedule="linear", warmup=1)
-    first, second = (policy.learner(cfg, steps=2 * STEPS) for policy in (straight, stopped))
+    first, second = (
+        LocalLearner(policy.model, cfg, steps=2 * STEPS) for policy in (straight, stopped)
+    )
     for step in range(2):
         _step(straight, first, step)
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as folder:

@@ -151,7 +151,7 @@ class EmptyStepLimit:
     def __init__(self) -> None:
         self.num_empty = 0
 
-    def after(self, metrics: Mapping[str, float]) -> None:
+    def check(self, metrics: Mapping[str, float]) -> None:
         """Count a step, or start again at one with a gradient."""
         self.num_empty = self.num_empty + 1 if metrics["step/empty"] else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
@@ -255,7 +255,7 @@ class CheckpointManager:
         with on_stop(stop):
             yield
 
-    def before(self, step: int, tracker: Tracker) -> None:
+    def validate_first(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
 
         With a guard this is also saved, so that there is something to go back to.
@@ -267,7 +267,7 @@ class CheckpointManager:
         if is_guarded:
             self._save(0)
 
-    def after(self, step: int, tracker: Tracker) -> None:
+    def end_step(self, step: int, tracker: Tracker) -> None:
         """Validate and save after a step, where due."""
         is_due = self.validator.is_due(step, self.steps)
         if is_due:
@@ -294,8 +294,8 @@ class CheckpointManager:
             self.best = BestValidation(step=step, value=value)
             mark = ", the best so far"
         console.print(
-            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of dev problems "
-            f"solved{mark}"
+            f"[bold]validation[/] after step {step:,}: {_percent(summary)} of "
+            f"{self.validator.cfg.split} problems solved{mark}"
         )
         metrics = {"validation/pass@1": value, "validation/tokens": summary.tokens.mean}
         metrics |= by_origin(groups)

@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.algos.losses import token_mean
 from whet.algos.objectives import distill_objective
 from whet.data.problems import some_problems_of
-from whet.models.source import ModelSource, torch_dtype
+from whet.models.source import ModelSource
 from whet.recipes.training import NEW_MODEL, TrainingConfig, finish, open_session, take_batch
 from whet.rng import derive
 from whet.rollout.collect import collect
@@ -49,8 +49,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock
-    dtype = torch_dtype(cfg.train.dtype)
-    teacher = open_teacher(cfg.teacher, policy, dtype=dtype, offload=cfg.train.offload_reference)
+    teacher = open_teacher(cfg.teacher, policy, cfg.train)
     learner = policy.learner(cfg.train, steps=cfg.steps)
     problems = session.fitting(some_problems_of(session.task, cfg.problems, "rl"))
     objective = distill_objective()
@@ -59,7 +58,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
 
     def sample(step: int) -> list[Group]:
         batch = take_batch(problems, cfg.problems_per_step, step, derive(cfg.seed, "feed"))
-        asked = [
+        varied = [
             session.vary(problem, derive(cfg.seed, "vary", step, index))
             for index, problem in enumerate(batch)
         ]
@@ -67,7 +66,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         return collect(
             policy.chat_engine,
             session.grader,
-            asked,
+            varied,
             cfg.sampling,
             samples=cfg.samples,
             seed=seed,
@@ -80,7 +79,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
         bar("distill", cfg.steps, done=start) as advance,
         manager.stoppable(),
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -89,13 +88,13 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.make_room(examples)
             with clock.measure("score"):
-                examples = with_reference(examples, teacher, cfg.train.micro_tokens)
+                examples = with_reference(examples, teacher)
             with clock.measure("update"):
                 metrics = learner.update(weigh(examples, token_mean), objective)
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, answer_metrics(groups) | metrics | clock.lap())
             advance(1)
-            manager.after(step + 1, tracker)
+            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

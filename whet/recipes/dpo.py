@@ -109,7 +109,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
         )
         check_pairs(view)
         # The starting model is the reference: score before a checkpoint replaces it.
-        pairs = score_pairs(view.pairs, policy.model, cfg.train.micro_tokens)
+        pairs = score_pairs(view.pairs, learner)
         start = manager.resume()
         if cfg.data is None:
             run.write_rollouts("train", 0, [tuple(rollouts)])
@@ -120,7 +120,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
             bar("dpo", cfg.steps, done=start) as advance,
             manager.stoppable(),
         ):
-            manager.before(start, tracker)
+            manager.validate_first(start, tracker)
             for step in range(start, cfg.steps):
                 clock.start()
                 batch = weigh_pairs(take_batch(pairs, cfg.batch, step, cfg.seed))
@@ -128,7 +128,7 @@ def dpo(cfg: DPOConfig, run: RunStore) -> None:
                     metrics = learner.update(batch, objective)
                 tracker.log(step + 1, metrics | clock.lap())
                 advance(1)
-                manager.after(step + 1, tracker)
+                manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 
@@ -147,7 +147,7 @@ def read_answers(cfg: DPOConfig, session: Session) -> list[Rollout]:
         cfg.sampling,
         samples=cfg.own.samples,
         seed=derive(cfg.seed, "own"),
-        label="evaluate",
+        label="sample",
     )
     return [rollout for group in groups for rollout in group]
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from whet.data.problems import some_problems_of
 from whet.evals.summary import EvalSummary, summarise
 from whet.grading.grader import Grader
-from whet.models.source import Dtype, open_model, torch_dtype
+from whet.models.source import open_model, torch_device, torch_dtype
 from whet.recipes.training import ModelStageConfig, leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
@@ -15,7 +15,7 @@ from whet.store.run import RunStore
 from whet.tasks.registry import build_task
 from whet.track.progress import console
 from whet.train.policy import build_policy
-from whet.types import Split
+from whet.types import Dtype, Split
 
 SAMPLED, GREEDY = 0, 1
 """The two evaluations of a run. The store files them by step number, as it does validations."""
@@ -37,7 +37,9 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the answers and their summaries."""
     task = build_task(cfg.task)
     problems = some_problems_of(task, cfg.problems, cfg.split, unsolvable=True)
-    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
+    )
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=cfg.model.path or "").chat_engine
     problems = leave_out_long(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})

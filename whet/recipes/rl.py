@@ -1,6 +1,6 @@
 """Reinforcement learning on verifiable problems: sample, score, reward, credit, update, publish."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -14,13 +14,8 @@ from whet.recipes.checkpointing import CollapseGuard, EmptyStepLimit, GuardConfi
 from whet.recipes.training import Session, TrainingConfig, check_exactness, finish, open_session
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
-from whet.rollout.collect import (
-    GatherConfig,
-    GroupRequest,
-    RolloutQueue,
-    collect_groups,
-    gather,
-)
+from whet.rollout.collect import GroupRequest, collect_groups
+from whet.rollout.gather import GatherConfig, RolloutQueue, gather
 from whet.store.run import RunStore
 from whet.tasks.registry import build_task
 from whet.track.metrics import open_trackers, rollup
@@ -67,7 +62,7 @@ class RLConfig(TrainingConfig):
     """What to do when the policy collapses."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "RLConfig":
+    def _refuse_contradictions(self) -> "RLConfig":
         first, name = self.gather.first, self.algo.name
         if first is not None and first >= self.group_size:
             raise ValueError(
@@ -126,7 +121,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     empty_limit = EmptyStepLimit()
     manager = session.manager(
         learner,
-        parts={"feed": feed, "batches": batches, "patience": empty_limit, "baseline": trainer},
+        parts={"feed": feed, "batches": batches, "empty_steps": empty_limit, "baseline": trainer},
         guard=guard,
         critic=trainer.critic,
     )
@@ -137,7 +132,7 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
         bar("rl", cfg.steps, done=start) as advance,
         manager.stoppable(),
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             policy.publish(step)
@@ -147,7 +142,6 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
                 groups,
                 gather=cfg.gather,
                 temperature=sampling_at(cfg, step).temperature,
-                progress=step / cfg.steps,
                 seed=derive(cfg.seed, "update", step),
                 clock=clock,
             )
@@ -155,8 +149,8 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
             metrics = step_metrics(cfg, groups, step) | metrics | feed.metrics(step)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            empty_limit.after(metrics)
-            manager.after(step + 1, tracker)
+            empty_limit.check(metrics)
+            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 
@@ -176,7 +170,9 @@ def sample(cfg: RLConfig, session: Session, feed: Feed, step: int) -> list[Group
 
     def new(first: int, count: int) -> list[GroupRequest]:
         problems = enumerate(feed.take(count, step), start=first)
-        return [_request(cfg, session, step, index, problem) for index, problem in problems]
+        return [
+            make_request(cfg, session.vary, step, index, problem) for index, problem in problems
+        ]
 
     def answer(requests: Sequence[GroupRequest]) -> list[Group]:
         seed = derive(cfg.seed, "rollout", step)
@@ -205,13 +201,13 @@ def sampling_at(cfg: RLConfig, step: int) -> Sampling:
     return cfg.sampling.model_copy(update={"temperature": temperature})
 
 
-def _request(
-    cfg: RLConfig, session: Session, step: int, index: int, problem: Problem
+def make_request(
+    cfg: RLConfig, vary: Callable[[Problem, int], Problem], step: int, index: int, problem: Problem
 ) -> GroupRequest:
     """Make the request for a problem: its wording, temperature and token limit."""
     limit = cfg.curriculum.max_tokens(problem, step, cfg.steps, cfg.sampling.max_tokens)
     sampling = sampling_at(cfg, step).model_copy(update={"max_tokens": limit})
-    varied = session.vary(problem, derive(cfg.seed, "vary", step, index))
+    varied = vary(problem, derive(cfg.seed, "vary", step, index))
     return GroupRequest(
         index=index, problem=varied, sampling=sampling, numbers=range(cfg.group_size)
     )

@@ -70,7 +70,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
         bar("sft", cfg.steps, done=start) as advance,
         manager.stoppable(),
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             clock.start()
             batch = weigh(take_batch(view.examples, cfg.batch, step, cfg.seed), token_mean)
@@ -78,7 +78,7 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
                 metrics = learner.update(batch, objective)
             tracker.log(step + 1, metrics | clock.lap())
             advance(1)
-            manager.after(step + 1, tracker)
+            manager.end_step(step + 1, tracker)
     finish(run, manager)
 
 

@@ -48,11 +48,10 @@ from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.metrics import open_trackers, rollup
 from whet.track.progress import bar, say, screen
 from whet.train.checkpoint import read_numbers
-from whet.train.learner import Metrics
 from whet.train.optim import TrainConfig
 from whet.train.policy import build_policy
 from whet.train.rl_step import RLTrainer
-from whet.types import Group, Json
+from whet.types import Group, Json, Metrics
 
 COLUMNS = {
     "reward/mean": "reward",
@@ -116,7 +115,7 @@ class TangoConfig(TrainingConfig):
     """How many verifications are sampled at once, in how much memory."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "TangoConfig":
+    def _refuse_contradictions(self) -> "TangoConfig":
         if self.warmup >= self.steps:
             raise ValueError(
                 f"warmup = {self.warmup} leaves the generator no step: "
@@ -160,7 +159,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         "counts": pair.counts,
         "is_guarded": pair.is_guarded,
     }
-    parts |= {f"{side}_patience": limit for side, limit in empty_limits.items()}
+    parts |= {f"{side}_empty_steps": limit for side, limit in empty_limits.items()}
     others = {"verifier": (verifier.policy, verifier.learner)}
     manager = session.manager(generator.learner, others=others, parts=parts)
     start = manager.resume()
@@ -170,7 +169,7 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
         bar("tango", cfg.steps, done=start) as advance,
         manager.stoppable(),
     ):
-        manager.before(start, tracker)
+        manager.validate_first(start, tracker)
         for step in range(start, cfg.steps):
             session.clock.start()
             generator.policy.publish(step)
@@ -181,8 +180,8 @@ def tango(cfg: TangoConfig, run: RunStore) -> None:
             run.write_rollouts("train", step + 1, groups)
             tracker.log(step + 1, metrics | session.clock.lap())
             advance(1)
-            empty_limits[side].after({"step/empty": float(is_stuck(metrics))})
-            manager.after(step + 1, tracker)
+            empty_limits[side].check({"step/empty": float(is_stuck(metrics))})
+            manager.end_step(step + 1, tracker)
     model = str(manager.result()[1].relative_to(run.folder))
     finish(run, manager, verifier=f"{model}/others/verifier")
 
@@ -268,7 +267,11 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
         steps=num_steps(cfg, Side.GENERATOR, cfg.steps),
     )
     model, tokenizer = open_model(
-        cfg.verifier, dtype=torch_dtype(cfg.verifier_train.dtype), texts=[], seed=cfg.seed
+        cfg.verifier,
+        dtype=torch_dtype(cfg.verifier_train.dtype),
+        device=session.policy.model.device,
+        texts=[],
+        seed=cfg.seed,
     )
     policy = build_policy(
         model,

@@ -101,15 +101,15 @@ def write_groups(cfg: TeachConfig, problems: Sequence[Problem]) -> list[Group]:
         rows: dict[tuple[str, str], Rollout] = {}
         for number in range(cfg.per_problem):
             seed = derive(cfg.seed, "teach", problem.id, number)
-            asked = task.vary(problem, seed)
-            text = task.solve(asked, seed)
+            varied = task.vary(problem, seed)
+            text = task.solve(varied, seed)
             if text is None:
                 raise DataError(
                     f"{problem.task} has no worked answer for {problem.id}; choose another split"
                 )
             rows.setdefault(
-                (asked.prompt[-1].content, text),
-                Rollout.from_text(asked, text, model=asked.task, number=number),
+                (varied.prompt[-1].content, text),
+                Rollout.from_text(varied, text, model=varied.task, number=number),
             )
         groups.append(tuple(_grade(task, row) for row in rows.values()))
     return groups

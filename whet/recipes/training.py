@@ -16,7 +16,7 @@ from whet.engine.registry import DEFAULT_ENGINE, AnyEngineConfig
 from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.grading.limits import Limits
-from whet.models.source import ModelSource, open_model, torch_dtype
+from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
 from whet.recipes.checkpointing import (
     CheckpointManager,
     CollapseGuard,
@@ -204,6 +204,7 @@ def open_session(
     model, tokenizer = open_model(
         cfg.model,
         dtype=torch_dtype(cfg.train.dtype),
+        device=torch_device(),
         texts=list(texts),
         seed=cfg.seed if model_seed is None else model_seed,
     )
@@ -299,8 +300,6 @@ def take_batch(examples: list[T], count: int, step: int, seed: int) -> list[T]:
 
     It depends on the step number alone, so a resumed run needs no state.
     """
-    if not examples:
-        raise DataError("there is nothing to learn from: no example fits the model's context")
     batch = []
     for position in range(step * count, (step + 1) * count):
         epoch, index = divmod(position, len(examples))

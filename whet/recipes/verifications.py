@@ -12,7 +12,7 @@ from pydantic import Field
 from whet.data.problems import some_problems_of
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.models.source import Dtype, open_model, torch_dtype
+from whet.models.source import open_model, torch_device, torch_dtype
 from whet.recipes.training import ModelStageConfig, leave_out_long
 from whet.rng import derive
 from whet.rollout.collect import collect
@@ -21,7 +21,7 @@ from whet.tasks.registry import build_task
 from whet.tasks.verify import WORDS, Verify, VerifyConfig
 from whet.track.progress import console
 from whet.train.policy import build_policy
-from whet.types import Problem, Rollout, Split
+from whet.types import Dtype, Problem, Rollout, Split
 
 
 class VerificationsConfig(ModelStageConfig):
@@ -35,7 +35,7 @@ class VerificationsConfig(ModelStageConfig):
     samples: int = Field(default=4, ge=1)
     """Solutions of each problem."""
     verify: VerifyConfig = VerifyConfig()
-    """How a verification is asked for and read."""
+    """How a verification is verifications for and read."""
     steps: Literal["lot", "exact"] = "lot"
     """Verdicts on the steps of wrong solutions: at random (lot), or the task's labels (exact), with
     right where it has none."""
@@ -46,7 +46,9 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     judge = Verify(cfg.verify)
     problems = some_problems_of(task, cfg.problems, cfg.split)
-    model, tokenizer = open_model(cfg.model, dtype=torch_dtype(cfg.dtype), texts=[], seed=cfg.seed)
+    model, tokenizer = open_model(
+        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
+    )
     chat_engine = build_policy(model, tokenizer, cfg.engine, name=run.folder.name).chat_engine
     with Grader(task, cfg.grading) as grader:
         solved = collect(
@@ -58,18 +60,18 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
             seed=derive(cfg.seed, "verifications"),
             label="solve",
         )
-    asked = [
+    verifications = [
         (problem, rollout)
         for group in solved
         for rollout in group
         if (problem := judge.mint(rollout)) is not None
     ]
-    if not asked:
+    if not verifications:
         raise DataError(
             "none of the sampled solutions has steps to judge; raise samples or sampling.max_tokens"
         )
     rows = {}
-    for problem, rollout in asked:
+    for problem, rollout in verifications:
         if cfg.steps == "exact":
             text = judge.write(
                 problem, [label is not False for label in judge.labels(task, rollout)]

@@ -13,7 +13,7 @@ from whet.rewards import text_stats
 from whet.rng import stream
 from whet.text.steps import solution_form, verification_form
 from whet.types import Rollout, Score, Verdict
-from whet.user_code import Reference, load_from_file, read_settings
+from whet.user_code import CodeReference, load_from_file, read_settings
 
 
 class Shaping(Config):
@@ -224,7 +224,7 @@ class UserTerm(Shaping):
     model_config = ConfigDict(extra="allow")
 
     kind: Literal["own"] = "own"
-    path: Reference
+    path: CodeReference
     """A Python file and a function or class in it, as "my_terms.py:name"."""
 
     @model_validator(mode="after")
@@ -236,7 +236,7 @@ class UserTerm(Shaping):
     @cached_property
     def _function(self) -> Callable[[Rollout, Score], float]:
         settings = dict(self.__pydantic_extra__ or {})
-        value = load_from_file(self.path)
+        value = load_from_file(self.path, "reward")
         if isinstance(value, type) and issubclass(value, Shaping):
             try:
                 return read_settings(value, settings).value

@@ -1,28 +1,16 @@
-"""Rollouts: problems in, scored groups out, in the order of the problems.
+"""Rollouts: problems in, scored groups out, in the order of the problems."""
 
-Above it, what a training step gathers: which problems get more answers or are replaced, and
-batches sampled ahead. Engine and learner share their weights and take turns, so a lag is a queue.
-"""
-
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
-from statistics import fmean
 
-from pydantic import Field
-
-from whet.config import Config
 from whet.engine.base import Engine, Request, Sampling
-from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.rng import derive
-from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import bar
-from whet.types import Completion, Finish, Group, Json, Problem, Role, Rollout, Tokens
+from whet.types import Completion, Group, Problem, Role, Rollout, Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,14 +78,14 @@ def collect_groups(
         request.index: chat_engine.chat.prompt(request.problem.prompt) for request in requests
     }
 
-    asked: dict[str, GroupRequest] = {}
-    done: dict[str, Rollout] = {}
+    request_by_id: dict[str, GroupRequest] = {}
+    rollout_by_id: dict[str, Rollout] = {}
 
     def engine_requests() -> Iterator[Request]:
         for request in requests:
             for number in request.numbers:
                 id = f"{request.index}/{number}"
-                asked[id] = request
+                request_by_id[id] = request
                 key = derive(seed, request.problem.id, request.index, number)
                 yield Request(
                     id=id, prompt=prompts[request.index], sampling=request.sampling, seed=key
@@ -105,9 +93,11 @@ def collect_groups(
 
     def answers() -> Iterator[tuple[str, Problem, str]]:
         for id, completion in chat_engine.engine.generate(engine_requests()):
-            request = asked[id]
-            done[id] = _rollout(chat_engine, request, prompts[request.index], id, completion)
-            yield id, request.problem, done[id].text
+            request = request_by_id[id]
+            rollout_by_id[id] = _rollout(
+                chat_engine, request, prompts[request.index], id, completion
+            )
+            yield id, request.problem, rollout_by_id[id].text
         counts = chat_engine.engine.counts
         useful = counts.tokens - counts.begun
         clock.count_sampling(tokens=counts.tokens, row_steps=counts.row_steps, useful=useful)
@@ -115,11 +105,11 @@ def collect_groups(
 
     with clock.measure("sample"), ExitStack() as grading:
         for id, score in grader.grade(answers()):
-            done[id] = replace(done[id], score=score)
+            rollout_by_id[id] = replace(rollout_by_id[id], score=score)
             if progress is not None:
                 progress(1)
     return [
-        tuple(done[f"{request.index}/{number}"] for number in request.numbers)
+        tuple(rollout_by_id[f"{request.index}/{number}"] for number in request.numbers)
         for request in requests
     ]
 
@@ -145,142 +135,3 @@ def siblings(rollouts: Iterable[Rollout]) -> list[Group]:
     for rollout in rollouts:
         groups.setdefault(rollout.group, []).append(rollout)
     return [tuple(group) for group in groups.values()]
-
-
-NewRequests = Callable[[int, int], list[GroupRequest]]
-"""Index of the first and how many -> requests for problems that are new in this step."""
-AnswerRequests = Callable[[Sequence[GroupRequest]], list[Group]]
-"""Requests -> their rewarded groups, in order."""
-
-
-class GatherConfig(Config):
-    """Which answers a step gathers, and which of them it trains on."""
-
-    refill: int | None = Field(default=None, ge=0)
-    """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
-    problems per step are asked in their place; None keeps them."""
-    first: int | None = Field(default=None, ge=2)
-    """Answers to sample first; the others of a group follow only where the first differ in reward,
-    or one of them could not be graded. None samples all at once."""
-    mask_unfinished: bool = False
-    """Leave answers cut at the length limit out of the loss; their rewards still count for their
-    siblings."""
-
-    def choose_groups(self, groups: Sequence[Group]) -> list[Group]:
-        """Choose the groups to train on."""
-        return [group for group in groups if self.refill is None or not is_equal(group)]
-
-    def masked_ids(self, groups: Sequence[Group]) -> set[str]:
-        """Return the ids of rollouts without a loss of their own."""
-        rollouts = [rollout for group in groups for rollout in group]
-        return {
-            r.id for r in rollouts if self.mask_unfinished and r.completion.finish is Finish.LENGTH
-        }
-
-    def even(self, groups: Sequence[Group]) -> list[Group]:
-        """Cut all groups to the first answers, so that completed ones do not bias metrics."""
-        return [group[: self.first] for group in groups]
-
-    def metrics(
-        self, groups: Sequence[Group], step: int, *, problems: int, samples: int
-    ) -> dict[str, float]:
-        """Count what the settings that are on did to a step."""
-        trained = self.choose_groups(groups)
-        counts = {
-            "sampling/lag": fmean(
-                step - rollout.completion.version for group in groups for rollout in group
-            )
-        }
-        if self.refill is not None:
-            counts |= {
-                "groups/extra": float(len(groups) - problems),
-                "groups/trained": float(len(trained)),
-            }
-        if self.first is not None:
-            counts["groups/stopped"] = fmean(len(group) < samples for group in groups)
-        if self.mask_unfinished:
-            counts["length/masked"] = float(len(self.masked_ids(trained)))
-        return counts
-
-
-def gather(
-    cfg: GatherConfig, new: NewRequests, answer: AnswerRequests, *, problems: int
-) -> list[Group]:
-    """Sample the groups of a step; those replaced by others stay in the result."""
-    groups = _phases(cfg, new(0, problems), answer)
-    budget = cfg.refill or 0
-    while budget > 0 and (missing := problems - len(cfg.choose_groups(groups))) > 0:
-        count = min(missing, budget)
-        groups += _phases(cfg, new(len(groups), count), answer)
-        budget -= count
-    return groups
-
-
-def is_equal(group: Group) -> bool:
-    """Whether all rewards of a group are the same; answers without one are ignored."""
-    return len({rollout.reward for rollout in group if rollout.reward is not None}) <= 1
-
-
-def _phases(
-    cfg: GatherConfig, requests: Sequence[GroupRequest], answer: AnswerRequests
-) -> list[Group]:
-    """Sample in one phase or two; a completed group is the same either way."""
-    if cfg.first is None:
-        return answer(requests)
-    begun = answer([replace(request, numbers=request.numbers[: cfg.first]) for request in requests])
-    open_requests = [
-        request for request, group in zip(requests, begun, strict=True) if _is_open(group)
-    ]
-    rest = answer(
-        [replace(request, numbers=request.numbers[cfg.first :]) for request in open_requests]
-    )
-    more = {request.index: group for request, group in zip(open_requests, rest, strict=True)}
-    return [
-        group + more.get(request.index, ()) for request, group in zip(requests, begun, strict=True)
-    ]
-
-
-def _is_open(group: Group) -> bool:
-    return not is_equal(group) or any(rollout.reward is None for rollout in group)
-
-
-Sample = Callable[[int], list[Group]]
-"""Step -> its groups, sampled with the current weights."""
-
-
-class RolloutQueue:
-    """Batches of rollouts, each sampled `lag` steps early; checkpoints hold the queue."""
-
-    def __init__(self, sample: Sample, *, steps: int, lag: int) -> None:
-        self.sample = sample
-        self.steps = steps
-        self.lag = lag
-        self._waiting: deque[list[Group]] = deque()
-
-    def take(self, step: int) -> list[Group]:
-        """Return the batch of a step, after sampling those up to `lag` steps ahead."""
-        while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
-            self._waiting.append(self.sample(step + len(self._waiting)))
-        return self._waiting.popleft()
-
-    def drop(self) -> None:
-        """Empty the queue, once the weights that sampled it have been replaced."""
-        self._waiting.clear()
-
-    def save(self, folder: Path) -> Json:
-        for index, groups in enumerate(self._waiting):
-            write_rollouts(_file(folder, index), groups)
-        return len(self._waiting)
-
-    def load(self, folder: Path, state: Json) -> None:
-        if not isinstance(state, int):
-            raise DataError(
-                f"checkpoint {folder} does not say how many batches wait: begin the run again"
-            )
-        self._waiting = deque(
-            siblings(read_rollouts(_file(folder, index))) for index in range(state)
-        )
-
-
-def _file(folder: Path, index: int) -> Path:
-    return folder / f"waiting-{index:03d}.parquet"

@@ -1,8 +1,8 @@
 """The run folder: its layout, its lock, and where a run came from.
 
 Only this file knows the layout: config.toml, provenance.json, metrics.jsonl, ledger.jsonl,
-summary.json, report.html, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
-evals/000120.json.
+summary.json, report.html, stage.json, rollouts/{train,eval}-000120.parquet, checkpoints/000120/,
+evals/000120.json. A pipeline's folder holds a run folder per stage (`stage_folders`).
 """
 
 import fcntl
@@ -83,7 +83,9 @@ class RunStore:
         self.config_file = folder / "config.toml"
         self.report_file = folder / "report.html"
         self.checkpoint_folder = folder / "checkpoints"
-        self._metrics = folder / "metrics.jsonl"
+        self.stage_file = folder / "stage.json"
+        self.metrics_file = folder / "metrics.jsonl"
+        self.summary_file = folder / "summary.json"
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod
@@ -155,11 +157,11 @@ class RunStore:
         Numbers that are not finite are written as null.
         """
         row = {name: finite(float(value)) for name, value in metrics.items()}
-        files.append_row(self._metrics, {"step": step, **row})
+        files.append_row(self.metrics_file, {"step": step, **row})
 
     def metrics(self) -> list[dict[str, float]]:
         """Read all rows in order, each with its "step"."""
-        rows = [row for row in _read_own_rows(self._metrics) if _has_step(row)]
+        rows = [row for row in _read_own_rows(self.metrics_file) if _has_step(row)]
         return [{k: float(v) for k, v in row.items() if isinstance(v, int | float)} for row in rows]
 
     def ledger(self, event: str, **facts: Json) -> None:
@@ -208,7 +210,7 @@ class RunStore:
 
     def rewind(self, step: int) -> None:
         """Delete metrics, rollouts and evaluations after `step`, which a resumed run repeats."""
-        files.filter_rows(self._metrics, lambda row: _has_step(row, up_to=step))
+        files.filter_rows(self.metrics_file, lambda row: _has_step(row, up_to=step))
         for number, path in self._list_files():
             if number > step:
                 path.unlink()
@@ -221,10 +223,10 @@ class RunStore:
     def finish(self, summary: Mapping[str, Json]) -> None:
         """Write the summary, which marks the run as finished."""
         self.ledger("finish")
-        write_json(self.folder / "summary.json", dict(summary))
+        write_json(self.summary_file, dict(summary))
 
     def summary(self) -> Row:
-        return read_object(self.folder / "summary.json")
+        return read_object(self.summary_file)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -288,7 +290,7 @@ class RunStore:
             for folder in (self.folder, self.folder / "rollouts", self.folder / "evals"):
                 for path in folder.glob(".*.new"):
                     path.unlink()
-        for file in (self._metrics, self._ledger):
+        for file in (self.metrics_file, self._ledger):
             files.filter_rows(file, lambda row: True)
 
     def _progress(self) -> str:
@@ -311,6 +313,11 @@ class RunStore:
 
     def rollout_file(self, name: Name, step: int) -> Path:
         return self.folder / "rollouts" / f"{name}-{step:06d}.parquet"
+
+
+def stage_folders(folder: Path) -> list[Path]:
+    """List the run folders in a pipeline's folder, in order of the stages."""
+    return sorted(file.parent for file in folder.glob("[0-9][0-9]-*/config.toml"))
 
 
 def model_folder(location: str) -> Path:

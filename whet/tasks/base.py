@@ -1,12 +1,24 @@
 """The protocol every task follows: its problems, and what counts as right. No torch here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Protocol, get_args, get_type_hints
 
 from whet.config import Config
-from whet.errors import DataError
-from whet.types import Problem, Score, Split
+from whet.errors import ConfigError, DataError
+from whet.types import SPLITS, Problem, Score, Split
+
+
+def _refuse_unknown_splits(
+    list_problems: "Callable[[Task, Split], Iterable[Problem]]",
+) -> "Callable[[Task, Split], Iterable[Problem]]":
+    @wraps(list_problems)
+    def problems(self: Task, split: Split) -> Iterable[Problem]:
+        check_split(split)
+        return list_problems(self, split)
+
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +41,16 @@ class Task(Protocol):
     """Grading any text takes little time and memory, so that it needs no process to be killed."""
     has_one_answer: bool = True
     """Two different answers are never both right; False for a set, a route, a program."""
+
+    def __init_subclass__(cls) -> None:
+        """Let `problems` of any task, a user's too, refuse a split that does not exist."""
+        super().__init_subclass__()
+        own: Callable[[Task, Split], Iterable[Problem]] | None = vars(cls).get("problems")
+        if own is not None:
+            type.__setattr__(cls, "problems", _refuse_unknown_splits(own))
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
 
     @property
     def seconds(self) -> float:
@@ -82,6 +104,9 @@ class ConfiguredTask(Task):
         assert kind is not None, f"{type(self).__name__} annotates its `config`"
         self.config = config or kind()
 
+    def __repr__(self) -> str:
+        return f"<task {self.name}: {self.config}>"
+
 
 class FileTask(ConfiguredTask):
     """A task whose problems come from files."""
@@ -93,14 +118,25 @@ class FileTask(ConfiguredTask):
         return None if problem.answer is None else f"<answer>{problem.answer}</answer>"
 
 
+def check_split(split: str) -> None:
+    """Refuse a split that no task has."""
+    if split not in SPLITS:
+        raise ConfigError(f"there is no split {split!r}; the splits are {', '.join(SPLITS)}")
+
+
 def data_error(problem: Problem, needs: str, value: object) -> DataError:
     """Say what a problem lacks to be graded, and what it has instead."""
     return DataError(f"problem {problem.id} needs {needs}, not {repr(value)[:100]}")
 
 
+def is_solvable(problem: Problem) -> bool:
+    """Whether a problem may have a solution: it is not marked as having none."""
+    return problem.payload.get("solvable") is not False
+
+
 def solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Leave out problems that are known to have no solution."""
-    return [problem for problem in problems if problem.payload.get("solvable") is not False]
+    return [problem for problem in problems if is_solvable(problem)]
 
 
 def settings_class(kind: type[Task]) -> type[Config] | None:

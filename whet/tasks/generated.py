@@ -15,7 +15,7 @@ from pydantic import Field
 from whet.config import Config
 from whet.rng import derive, stream
 from whet.tasks.answers import no_answer, read_final, to_score
-from whet.tasks.base import ConfiguredTask, data_error
+from whet.tasks.base import ConfiguredTask, check_split, data_error
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
@@ -81,6 +81,8 @@ class GeneratedTask(ConfiguredTask):
         self, seed: int, level: float | None = None, split: Split | None = None
     ) -> Problem:
         """Draw from one stream after another, all of the same seed, until a problem comes of it."""
+        if split is not None:
+            check_split(split)
         level = level_of(seed, level)
         draws = (self.draw(stream(seed, self.name, attempt), level, split) for attempt in count())
         return next(problem for problem in draws if problem and split in (None, problem.split))

@@ -15,7 +15,7 @@ from whet.config import Config
 from whet.errors import ConfigError
 from whet.tasks.base import Task, settings_class
 from whet.types import Json
-from whet.user_code import Reference, load_from_file, read_settings
+from whet.user_code import CodeReference, load_from_file, read_settings
 
 
 class UserTaskConfig(Config):
@@ -24,7 +24,7 @@ class UserTaskConfig(Config):
     model_config = ConfigDict(extra="allow")
 
     name: Literal["own"] = "own"
-    path: Reference
+    path: CodeReference
     """A Python file and a class in it, as "my_task.py:Name", relative to the working folder."""
 
     @property
@@ -59,7 +59,7 @@ def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Tas
 
 
 def _load_class(path: str) -> type[Task]:
-    kind = load_from_file(path)
+    kind = load_from_file(path, "task")
     if not _is_task_class(kind):
         raise ConfigError(f"{path} is not a class that inherits from whet.tasks.base.Task")
     return kind

@@ -2,21 +2,34 @@
 
 import random
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from torch import Tensor
 
-from whet.engine.base import Engine, Request, Sampling
+from whet.engine.base import Detokenize, Engine, Request, Sampling
 from whet.errors import EngineError
 from whet.tasks.base import Task
 from whet.types import SPLITS, Completion, Finish, Problem, Split, Tokens, Verdict
 
 
-def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int = 6) -> None:
+def check_engine(
+    engine: Engine,
+    prompts: Sequence[Tokens],
+    *,
+    weights: Iterable[tuple[str, Tensor]] = (),
+    detokenize: Detokenize | None = None,
+    max_tokens: int = 6,
+) -> None:
     """Check every promise of `Engine`; the engine is closed afterwards.
+
+    `weights` are loaded first. Stop strings are checked with `detokenize`, which is the one that
+    the engine was built with. An engine may refuse stop strings, top_k, top_p and min_p by an
+    EngineError, but not ignore them.
 
     `check_exact` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
     """
+    engine.load_weights(weights, 0)
     requests = _requests(prompts, Sampling(max_tokens=max_tokens))
     first = _generate(engine, requests)
     for id, completion in first.items():
@@ -35,7 +48,10 @@ def check_engine(engine: Engine, prompts: Sequence[Tokens], *, max_tokens: int =
     assert list(engine.generate([])) == [], "no request, no answer"
     assert engine.counts.tokens == 0, "counts are those of the latest call, also of an empty one"
     _check_seeds(prompts, first)
-    _check_greedy(engine, prompts, first, max_tokens)
+    greedy = _check_greedy(engine, prompts, first, max_tokens)
+    _check_truncation(engine, prompts, greedy, max_tokens)
+    if detokenize is not None:
+        _check_stop_strings(engine, prompts[0], greedy["0/0"], detokenize)
     _check_laziness(engine, prompts, max_tokens)
     _check_context(engine, prompts[0])
     _check_version(engine, requests[0])
@@ -106,7 +122,7 @@ def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> 
 
 def _check_greedy(
     engine: Engine, prompts: Sequence[Tokens], first: Mapping[str, Completion], max_tokens: int
-) -> None:
+) -> dict[str, Completion]:
     """At temperature 0 the most likely token is taken, whatever the seed."""
     requests = _requests(prompts, Sampling(max_tokens=max_tokens, temperature=0.0))
     greedy = _generate(engine, requests)
@@ -120,6 +136,47 @@ def _check_greedy(
             "at temperature 0 the first token is less likely than one that was sampled at 1: take "
             "the most likely token, with its log-probability at temperature 1"
         )
+    return greedy
+
+
+def _check_truncation(
+    engine: Engine, prompts: Sequence[Tokens], greedy: Mapping[str, Completion], max_tokens: int
+) -> None:
+    """Check that only the most likely token is drawn where truncation leaves no other."""
+    for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.9999}):
+        sampling = Sampling.model_validate({"max_tokens": max_tokens, **setting})
+        try:
+            truncated = _generate(engine, _requests(prompts, sampling))
+        except EngineError:
+            continue
+        for id, completion in truncated.items():
+            assert completion.tokens.tolist() == greedy[id].tokens.tolist(), (
+                f"with {setting} request {id} has other tokens than at temperature 0"
+            )
+            assert np.allclose(completion.logprobs, greedy[id].logprobs, rtol=0, atol=1e-3), (
+                f"with {setting} request {id} has other log-probabilities: they are those before "
+                "truncation"
+            )
+
+
+def _check_stop_strings(
+    engine: Engine, prompt: Tokens, greedy: Completion, detokenize: Detokenize
+) -> None:
+    """Check that a completion ends with the token that completes the stop string, and keeps it."""
+    texts = [detokenize(greedy.tokens[: n + 1]) for n in range(len(greedy.tokens))]
+    stop = texts[len(texts) // 2][-1:]
+    assert stop, "the most likely tokens of the first prompt have no text; take another prompt"
+    expected = greedy.tokens[: 1 + next(n for n, text in enumerate(texts) if stop in text)]
+    sampling = Sampling(max_tokens=len(greedy.tokens), temperature=0.0, stop=(stop,))
+    try:
+        completion = _generate(engine, _requests([prompt], sampling))["0/0"]
+    except EngineError:
+        return
+    assert completion.tokens.tolist() == expected.tolist(), (
+        f"with the stop string {stop!r} the tokens are {completion.tokens.tolist()}, expected "
+        f"{expected.tolist()}: the text of the last one completes the string"
+    )
+    assert completion.finish == Finish.STOP, f"finish is {completion.finish} after a stop string"
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
@@ -142,21 +199,27 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
 
 
 def _check_context(engine: Engine, prompt: Tokens) -> None:
-    """A completion ends where the context does; a prompt that is empty or fills it is refused."""
+    """A completion ends where the context does; a prompt that is empty, fills it, or holds a token
+    that no vocabulary has is refused."""
 
-    def generate(length: int) -> list[tuple[str, Completion]]:
-        tokens = np.resize(prompt, length)
-        request = Request(id="long", prompt=tokens, sampling=Sampling(max_tokens=8), seed=0)
+    def generate(tokens: Tokens) -> list[tuple[str, Completion]]:
+        request = Request(id="odd", prompt=tokens, sampling=Sampling(max_tokens=8), seed=0)
         return list(engine.generate([request]))
 
-    ((_, completion),) = generate(engine.context - 1)
+    ((_, completion),) = generate(np.resize(prompt, engine.context - 1))
     assert len(completion.tokens) == 1, "prompt and completion together fit the context"
-    for length in (0, engine.context):
+    refused = {
+        "no tokens": np.resize(prompt, 0),
+        "as many tokens as the context": np.resize(prompt, engine.context),
+        "a token below 0": np.array([-1], dtype=np.int32),
+        "a token beyond the vocabulary": np.array([np.iinfo(np.int32).max], dtype=np.int32),
+    }
+    for description, tokens in refused.items():
         try:
-            generate(length)
+            generate(tokens)
         except EngineError:
             continue
-        raise AssertionError(f"a prompt of {length} tokens raises no EngineError (`check_prompt`)")
+        raise AssertionError(f"a prompt of {description} raises no EngineError (`check_prompt`)")
 
 
 def _check_version(engine: Engine, request: Request) -> None:

@@ -36,8 +36,8 @@ def example(
     return Example(
         tokens=tokens,
         start=start,
-        group="g",
-        rollout=f"r{seed}",
+        group_id="g",
+        rollout_id=f"r{seed}",
         weight=weight,
         advantage=advantage,
         temperature=temperature,

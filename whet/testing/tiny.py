@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 
 from whet.engine.native import NativeConfig
-from whet.models.config import SlidingWindow
 from whet.models.sizes import new_config
 from whet.models.transformer import Transformer, initialise
 from whet.text.tokenizer import Tokenizer, train_pieces
@@ -33,11 +32,7 @@ def tiny_model(
     Norms and biases are moved off one and zero, so that a missing one shows, and the head is sharp
     enough for tokens to differ in probability by orders of magnitude.
     """
-    cfg = replace(
-        new_config("tiny", vocab_size, positions).of_family(family),
-        tied=tied,
-        sliding_window=SlidingWindow(tokens=8, layers=(0, 1)) if family == "mistral" else None,
-    )
+    cfg = replace(new_config("tiny", vocab_size, positions, family), tied=tied)
     model = kind(cfg)
     initialise(model, seed)
     source = torch.Generator().manual_seed(seed)

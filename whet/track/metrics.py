@@ -21,10 +21,8 @@ from rich.text import Text
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.types import Finish, Group, Problem, Rollout, Score, Verdict
+from whet.types import Finish, Group, Metrics, Problem, Rollout, Score, Verdict
 
-Metrics = Mapping[str, float]
-"""Numbers of one step by `area/name`, such as `reward/mean`."""
 Part = Literal["sample", "grade", "score", "update"]
 TIMES: dict[Part, str] = {
     "sample": "time/sample",

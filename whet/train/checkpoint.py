@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 
 from whet.errors import DataError
 from whet.train.learner import Learner
-from whet.train.policy import Policy, load_trained_weights
+from whet.train.policy import Policy
 from whet.types import Json
 
 STATE, OTHERS = "state.json", "others"
@@ -37,16 +37,16 @@ def save_training(
     learner.save(folder)
     (folder / STATE).write_text(json.dumps(state | {"optimizer_steps": learner.num_steps}))
     for name, (other_policy, other_learner) in (others or {}).items():
-        own = folder / OTHERS / name
-        own.mkdir(parents=True)
-        save_training(own, other_policy, other_learner, {})
+        other_folder = folder / OTHERS / name
+        other_folder.mkdir(parents=True)
+        save_training(other_folder, other_policy, other_learner, {})
 
 
 def load_training(
     folder: Path, policy: Policy, learner: Learner, others: Others | None = None
 ) -> dict[str, Json]:
     """Load weights and optimiser in place; return the state."""
-    load_trained_weights(policy.model, folder)
+    policy.load(folder)
     try:
         state: dict[str, Json] = json.loads((folder / STATE).read_text())
         learner.load(folder, int(str(state["optimizer_steps"])))

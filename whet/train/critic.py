@@ -1,70 +1,28 @@
-"""The critic of PPO: a value for every response token, and a learner that fits them to targets.
+"""The critic of PPO: a value for every response token, fitted to targets by a learner of its own.
 
-Its model is the decoder with a value head in place of the vocabulary. Shapes: T tokens, H hidden, M
-states to value.
+Its model, `ValueModel`, is the decoder with a value head in place of the vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import torch
 from pydantic import Field
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from whet.algos.advantages import explained_variance
 from whet.algos.algorithm import Algorithm
-from whet.algos.losses import token_mean, value_loss
+from whet.algos.losses import token_mean
+from whet.algos.objectives import ValueObjective
 from whet.config import Config
-from whet.data.examples import Batch, Example
+from whet.data.examples import Example, with_field
 from whet.errors import ConfigError, DataError
-from whet.models.load import check_finite, write_tensors
-from whet.models.lora import twin
-from whet.models.transformer import Attend, PackedAttention, Transformer
 from whet.rng import stream
-from whet.train.learner import (
-    LocalLearner,
-    Metrics,
-    average,
-    backward,
-    divide,
-    read_tokens,
-    weigh,
-)
-from whet.train.memory import DeviceMemory
+from whet.train.learner import Learner, average, split_minibatches, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, load_trained_weights, save_weights
-from whet.types import Floats, Json
+from whet.train.policy import Policy
+from whet.types import Json, Metrics
 
-
-class ValueModel(nn.Module):
-    """Values the state before each token, from the hidden state that predicts the token.
-
-    The body starts as a copy of the policy; under adapters the two share the frozen weights. The
-    head starts at zero, so all first values are 0.
-    """
-
-    def __init__(self, policy: Transformer) -> None:
-        super().__init__()
-        self.body = twin(policy)
-        # A critic needs no vocabulary head.
-        self.body.head = None
-        self.body.cfg = replace(policy.cfg, tied=True)
-        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-
-    def forward(
-        self, tokens_T: Tensor, positions_T: Tensor, attend: Attend, source_M: Tensor
-    ) -> Tensor:
-        hidden_MH = self.body(tokens_T, positions_T, attend)[source_M]
-        return F.linear(hidden_MH.float(), self.head.weight, self.head.bias)[:, 0]
-
-
-OWN, HEAD = "critic", "value_head.safetensors"
+FOLDER = "critic"
 
 
 class CriticConfig(Config):
@@ -81,39 +39,18 @@ class CriticConfig(Config):
 
 
 class Critic:
-    """A value model that starts from the policy's weights, with its learner, for `steps` steps."""
+    """Values of response tokens, and the learner that fits them, `minibatches` updates a step."""
 
-    def __init__(
-        self,
-        policy: Transformer,
-        cfg: CriticConfig,
-        train: TrainConfig,
-        *,
-        steps: int,
-        minibatches: int = 1,
-        memory: DeviceMemory | None = None,
-    ) -> None:
+    def __init__(self, learner: Learner, cfg: CriticConfig, *, minibatches: int = 1) -> None:
+        self.learner = learner
         self.cfg = cfg
         self.minibatches = minibatches
-        self.model = ValueModel(policy)
-        self.learner = LocalLearner(
-            self.model.body,
-            train.model_copy(update={"lr": cfg.lr}),
-            steps=steps * minibatches,
-            memory=memory,
-            trained=self.model,
-        )
         self.num_updates = 0
 
     @property
     def is_alone(self) -> bool:
         """Whether the critic is still in its head start, after as many updates as it has had."""
         return self.num_updates <= self.cfg.head_start
-
-    def values(self, examples: Sequence[Example]) -> list[Floats]:
-        """Compute the value before each response token of each example."""
-        micro_tokens = self.learner.cfg.micro_tokens
-        return read_tokens(self.model.body, examples, micro_tokens, self._read)
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:
         """Take an optimiser step per mini-batch towards the targets, averaged over tokens."""
@@ -124,10 +61,8 @@ class Critic:
         )
         if not examples:
             return {}
-        order = list(examples)
-        stream(seed, "critic").shuffle(order)
-        batches = [order[index :: self.minibatches] for index in range(self.minibatches)]
-        collected = [self._step(weigh(batch, token_mean)) for batch in batches if batch]
+        batches = split_minibatches(examples, self.minibatches, stream(seed, "critic"))
+        collected = [self._step(weigh(batch, token_mean)) for batch in batches]
         self.num_updates += 1
         return average(collected) | {
             "value/explained_variance": explained_variance(values, targets)
@@ -135,22 +70,15 @@ class Critic:
 
     def save(self, folder: Path) -> Json:
         """Write model and optimiser to a folder in a checkpoint; return its counters."""
-        own = folder / OWN
-        save_weights(self.model.body, own)
-        head = self.model.head.state_dict()
-        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
-        write_tensors(own / HEAD, head)
-        self.learner.save(own)
+        self.learner.save(folder / FOLDER)
         return {"steps": self.learner.num_steps, "updates": self.num_updates}
 
     def load(self, folder: Path, state: Json) -> None:
         """Load what `save` wrote, in place."""
-        load_trained_weights(self.model.body, folder / OWN)
         try:
             match state:
                 case {"steps": int(steps), "updates": int(updates)}:
-                    self.model.head.load_state_dict(load_file(folder / OWN / HEAD))
-                    self.learner.load(folder / OWN, steps)
+                    self.learner.load(folder / FOLDER, steps)
                     self.num_updates = updates
                 case _:
                     raise ValueError("its state does not count the critic's steps")
@@ -160,26 +88,13 @@ class Critic:
             ) from error
 
     def _step(self, examples: Sequence[Example]) -> Metrics:
-        metrics = divide(self.learner.run_backward(examples, self._forward_backward))
-        moved = self.learner.optim_step()
+        metrics = self.learner.update(examples, ValueObjective(clip=self.cfg.clip))
         return {
             "value/loss": metrics["loss"],
             "value/clip_fraction": metrics["value/clip_fraction"],
-            "value/lr": moved["train/lr"],
-            "value/grad_norm": moved["train/grad_norm"],
+            "value/lr": metrics["train/lr"],
+            "value/grad_norm": metrics["train/grad_norm"],
         }
-
-    def _forward_backward(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.value is not None and batch.value_target is not None
-        value_M = self._read(batch)
-        loss_M = value_loss(value_M, batch.value, batch.value_target, clip=self.cfg.clip)
-        is_beyond_M = (value_M.detach() - batch.value).abs() > (self.cfg.clip or float("inf"))
-        return backward(batch, loss_M, {"value/clip_fraction": is_beyond_M.float()})
-
-    def _read(self, batch: Batch) -> Tensor:
-        attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
-        value_M: Tensor = self.model(batch.tokens_T, batch.positions_T, attend, batch.source_M)
-        return value_M
 
 
 def build_critic(
@@ -193,14 +108,10 @@ def build_critic(
             f"critic.head_start = {cfg.head_start} leaves the policy none of {steps} steps; "
             "lower it"
         )
-    return Critic(
-        policy.model,
-        cfg,
-        train,
-        steps=steps,
-        minibatches=algo.minibatches,
-        memory=policy.memory,
+    learner = policy.value_learner(
+        train.model_copy(update={"lr": cfg.lr}), steps=steps * algo.minibatches
     )
+    return Critic(learner, cfg, minibatches=algo.minibatches)
 
 
 def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
@@ -210,7 +121,4 @@ def policy_steps(algo: Algorithm, cfg: CriticConfig, steps: int) -> int:
 
 def with_values(examples: Sequence[Example], critic: Critic) -> list[Example]:
     """Add the critic's value at each token."""
-    return [
-        replace(example, value=value)
-        for example, value in zip(examples, critic.values(examples), strict=True)
-    ]
+    return with_field(examples, "value", critic.learner.values(examples))

@@ -7,28 +7,30 @@ which examples an optimiser step takes.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from whet.algos.losses import TokenTerms, Weights
-from whet.algos.objectives import Objective
-from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch
+from whet.algos.objectives import Objective, ValueObjective
+from whet.data.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
-from whet.models.load import write_tensors
+from whet.models.load import check_finite, write_tensors
+from whet.models.lora import load_trained, save_trained, twin
 from whet.models.transformer import MergedAttention, PackedAttention, Transformer
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.optim import Optimizer, TrainConfig, learning_rate
-from whet.types import Floats
-
-Metrics = dict[str, float]
+from whet.types import Floats, Metrics
 
 OPTIMIZER = Path("optimizer", "state.safetensors")
 """In a folder of its own: vLLM refuses a model folder that holds another safetensors file."""
+VALUE_HEAD = "value_head.safetensors"
 CPU_TOKENS = 4096
 """Tokens of a micro-batch on a CPU, unless an example is longer."""
 
@@ -47,7 +49,14 @@ def divide(sums: Mapping[str, Mean]) -> Metrics:
     return {name: mean.total / max(mean.num, 1.0) for name, mean in sums.items()}
 
 
-class Learner(Protocol):
+class Scorer(Protocol):
+    """Scores tokens by one model, wherever the weights are."""
+
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
+        """Compute the log-probabilities of each example's response tokens, without gradient."""
+
+
+class Learner(Scorer, Protocol):
     """Trains one model: all that recipes use of it, wherever the weights are."""
 
     cfg: TrainConfig
@@ -57,11 +66,13 @@ class Learner(Protocol):
     def make_room(self, examples: Sequence[Example]) -> None:
         """Free enough memory of the device for an update on the examples."""
 
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
+    def accumulate(
+        self, examples: Sequence[Example], objective: Objective | ValueObjective
+    ) -> Sums:
         """Add the gradient of all examples, without a step. Returns the loss and the metrics.
 
         A metric counts tokens, or pairs where answers are compared. The loss is already weighted,
-        so its count is 1.
+        so its count is 1. Values are trained by the learner of a value model.
         """
 
     def optim_step(self) -> Metrics:
@@ -70,45 +81,78 @@ class Learner(Protocol):
     def discard(self) -> None:
         """Set the gradient added so far to zero."""
 
-    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
-        """Score the response tokens of each example with the current weights, without gradient."""
+    def values(self, examples: Sequence[Example]) -> list[Floats]:
+        """Compute a value model's value of the state before each response token."""
 
     def scale_lr(self, factor: float) -> float:
         """Multiply the learning rates of the settings from now on. Returns the peak rate."""
 
     def save(self, folder: Path) -> None:
-        """Write the state of the optimiser; the model is saved by its policy."""
+        """Write the state of the optimiser, and a value model; a policy saves its own model."""
 
     def load(self, folder: Path, num_steps: int) -> None:
         """Load what `save` wrote after `num_steps` steps, in place."""
 
-    def update(self, examples: Sequence[Example], objective: Objective) -> Metrics:
+    def update(self, examples: Sequence[Example], objective: Objective | ValueObjective) -> Metrics:
         """Take one optimiser step on the sum of weight times loss over all examples."""
         return divide(self.accumulate(examples, objective)) | self.optim_step()
+
+
+class ValueModel(nn.Module):
+    """Values the state before each token, from the hidden state that predicts the token.
+
+    The body starts as a copy of the policy; under adapters the two share the frozen weights. The
+    head starts at zero, so all first values are 0.
+    """
+
+    def __init__(self, policy: Transformer) -> None:
+        super().__init__()
+        self.body = twin(policy)
+        # A critic needs no vocabulary head.
+        self.body.head = None
+        self.body.cfg = replace(policy.cfg, tied=True)
+        self.head = nn.Linear(policy.cfg.hidden_size, 1, dtype=torch.float32, device=policy.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, batch: Batch) -> Tensor:
+        attend = PackedAttention(batch.lengths_S, batch.longest, len(batch.tokens_T))
+        hidden_TH = self.body(batch.tokens_T, batch.positions_T, attend)
+        hidden_MH = hidden_TH[batch.source_M].float()
+        return F.linear(hidden_MH, self.head.weight, self.head.bias)[:, 0]
+
+    def save(self, folder: Path) -> None:
+        save_trained(self.body, folder)
+        head = self.head.state_dict()
+        check_finite((f"value_head.{name}", tensor) for name, tensor in head.items())
+        write_tensors(folder / VALUE_HEAD, head)
+
+    def load(self, folder: Path) -> None:
+        load_trained(self.body, folder)
+        self.head.load_state_dict(load_file(folder / VALUE_HEAD))
 
 
 class LocalLearner(Learner):
     """Trains a model on the device where it is; an engine there may share its weights.
 
-    `steps` is how many optimiser steps the schedule spans. `trained` is the module whose weights
-    are trained, where the model is only a part of it.
+    `steps` is how many optimiser steps the schedule spans.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | ValueModel,
         cfg: TrainConfig,
         *,
         steps: int,
         memory: DeviceMemory | None = None,
-        trained: nn.Module | None = None,
     ) -> None:
-        self.model = model
+        self.value_model = model if isinstance(model, ValueModel) else None
+        self.model = model.body if isinstance(model, ValueModel) else model
         self.cfg = cfg
         self.steps = steps
-        self.optimizer = Optimizer(trained or model, cfg)
-        self.memory = memory or device_memory(model.device)
-        self.device = model.device
+        self.optimizer = Optimizer(model, cfg)
+        self.device = self.model.device
+        self.memory = memory or device_memory(self.device)
         self.num_steps = 0
         self.lr_factor = 1.0
         if self.device.type == "cpu":
@@ -120,28 +164,40 @@ class LocalLearner(Learner):
             layers = self.memory.make_room(self.model, self.optimizer, examples)
         self.model.num_checkpointed = layers
 
-    def accumulate(self, examples: Sequence[Example], objective: Objective) -> Sums:
-        return self.run_backward(examples, lambda batch: self.forward_backward(batch, objective))
-
-    def run_backward(
-        self, examples: Sequence[Example], forward_backward: Callable[[Batch], dict[str, Tensor]]
+    def accumulate(
+        self, examples: Sequence[Example], objective: Objective | ValueObjective
     ) -> Sums:
-        """Add the gradients of all micro-batches; `forward_backward` adds that of one."""
         self.make_room(examples)
         sums = {"loss": torch.zeros((), device=self.device)}
         count = 0
         for group in micro_batches(self.model, examples, self.cfg.micro_tokens):
             batch = to_batch([examples[index] for index in group], self.device)
-            for name, value in forward_backward(batch).items():
+            for name, value in self.forward_backward(batch, objective).items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value
             count += len(batch.weight)
         counts = dict.fromkeys(sums, float(count)) | {"loss": 1.0}
         return {name: Mean(float(value), counts[name]) for name, value in sums.items()}
 
-    def forward_backward(self, batch: Batch, objective: Objective) -> dict[str, Tensor]:
+    def forward_backward(
+        self, batch: Batch, objective: Objective | ValueObjective
+    ) -> dict[str, Tensor]:
         """Add one batch's gradient. Returns the loss, and the sum of each metric."""
-        losses, metrics = objective.loss(token_terms(self.model, batch, objective))
-        return backward(batch, losses, metrics)
+        if not len(batch.tokens_T):
+            return {}
+        if isinstance(objective, ValueObjective):
+            assert batch.value is not None and batch.value_target is not None, (
+                "a critic learns from valued and credited examples"
+            )
+            losses, metrics = objective.loss(self._values(batch), batch.value, batch.value_target)
+        else:
+            losses, metrics = objective.loss(token_terms(self.model, batch, objective))
+        assert losses.shape == batch.weight.shape, (
+            "an objective has a loss for each token, or for each pair"
+        )
+        loss = (losses * batch.weight).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        sums = {name: value.detach().sum() for name, value in metrics.items()}
+        return {"loss": loss.detach()} | sums
 
     def optim_step(self) -> Metrics:
         lr = learning_rate(self.cfg, self.num_steps, self.steps, factor=self.lr_factor)
@@ -155,26 +211,28 @@ class LocalLearner(Learner):
     def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         return score_examples(self.model, examples, self.cfg.micro_tokens)
 
+    def values(self, examples: Sequence[Example]) -> list[Floats]:
+        return read_tokens(self.model, examples, self.cfg.micro_tokens, self._values)
+
+    def _values(self, batch: Batch) -> Tensor:
+        assert self.value_model is not None, "values are those of a value model"
+        value_M: Tensor = self.value_model(batch)
+        return value_M
+
     def scale_lr(self, factor: float) -> float:
         self.lr_factor = factor
         return self.cfg.lr * factor
 
     def save(self, folder: Path) -> None:
+        if self.value_model is not None:
+            self.value_model.save(folder)
         write_tensors(folder / OPTIMIZER, self.optimizer.tensors())
 
     def load(self, folder: Path, num_steps: int) -> None:
+        if self.value_model is not None:
+            self.value_model.load(folder)
         self.optimizer.load(load_file(folder / OPTIMIZER).items())
         self.num_steps = num_steps
-
-
-def backward(batch: Batch, losses: Tensor, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Add the gradient of weight times loss. Returns the loss, and the sum of each metric."""
-    assert losses.shape == batch.weight.shape, (
-        "an objective has a loss for each token, or for each pair"
-    )
-    loss = (losses * batch.weight).sum()
-    loss.backward()  # type: ignore[no-untyped-call]
-    return {"loss": loss.detach()} | {name: value.detach().sum() for name, value in metrics.items()}
 
 
 def token_terms(model: Transformer, batch: Batch, objective: Objective) -> TokenTerms:
@@ -226,13 +284,13 @@ def _hidden(model: Transformer, batch: Batch) -> Tensor:
         hidden_TH: Tensor = model(batch.tokens_T, batch.positions_T, attend)
         return hidden_TH[batch.source_M]
     merged = merge_prefixes(batch.tokens_T.numpy(), batch.lengths_S.numpy())
-    first_U, node_T, node_C, cell_U = map(
-        torch.from_numpy, (merged.first_U, merged.node_T, merged.node_C, merged.cell_U)
+    first_U, node_T, node_SC, cell_U = map(
+        torch.from_numpy, (merged.first_U, merged.node_T, merged.node_SC, merged.cell_U)
     )
     hidden_UH: Tensor = model(
         batch.tokens_T[first_U],
         batch.positions_T[first_U],
-        MergedAttention(node_C, cell_U, merged.longest),
+        MergedAttention(node_SC, cell_U),
     )
     return hidden_UH.index_select(0, node_T[batch.source_M])
 
@@ -263,10 +321,17 @@ def read_tokens(
 
 def weigh(examples: Sequence[Example], weights: Weights) -> list[Example]:
     """Set the weight of each example's tokens; takes all examples of an optimiser step."""
-    values = weights([example.num_targets for example in examples])
-    return [
-        replace(example, weight=weight) for example, weight in zip(examples, values, strict=True)
-    ]
+    return with_field(examples, "weight", weights([example.num_targets for example in examples]))
+
+
+def split_minibatches(
+    examples: Sequence[Example], count: int, source: Random | None
+) -> list[list[Example]]:
+    """Deal the examples of a step to at most `count` mini-batches, shuffled by the source."""
+    order = list(examples)
+    if source is not None:
+        source.shuffle(order)
+    return [order[index::count] for index in range(min(count, len(order)))]
 
 
 def average(collected: Sequence[Metrics]) -> Metrics:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 PIECE = 2**24
 """Numbers in a piece: enough that a copy costs more than its launch."""
-LANES, WIDTH = 3, 3
+NUM_BUFFERS, WIDTH = 3, 3
 """Pieces in flight at a time, and tensors in each."""
 
 Act = Callable[[slice, list[Tensor]], None]
@@ -26,7 +26,7 @@ Mark = torch.cuda.Event | None
 class StagingBuffer:
     """Device memory for one piece of each tensor, and an event after which it is free."""
 
-    rooms: Tensor
+    rows: Tensor
     free: Mark
 
 
@@ -38,27 +38,27 @@ class StateStreamer:
         self.piece = piece
         self._inward = _Queue.new(device)
         self._outward = _Queue.new(device)
-        self._lanes: list[StagingBuffer] = []
+        self._buffers: list[StagingBuffer] = []
         self._count = 0
 
-    def cross(self, homes: Sequence[Tensor], act: Act) -> None:
+    def stream(self, host: Sequence[Tensor], act: Act) -> None:
         """Copy flat tensors to the device piece by piece, let `act` change each, copy it back.
 
         `act` gets the slice and the pieces; it runs in the current stream, without waiting.
         """
         main = _Queue.current(self.device)
-        for start in range(0, len(homes[0]), self.piece):
-            at = slice(start, min(start + self.piece, len(homes[0])))
-            lane = self._next_lane(main)
-            pieces = [home[at] for home in homes]
-            here = [room[: len(piece)] for room, piece in zip(lane.rooms, pieces, strict=False)]
-            with self._inward.after(lane.free):
-                _copy(pieces, here)
+        for start in range(0, len(host[0]), self.piece):
+            at = slice(start, min(start + self.piece, len(host[0])))
+            buffer = self._next_buffer(main)
+            pieces = [tensor[at] for tensor in host]
+            device = [row[: len(piece)] for row, piece in zip(buffer.rows, pieces, strict=False)]
+            with self._inward.after(buffer.free):
+                _copy(pieces, device)
             with main.after(self._inward.mark()):
-                act(at, here)
+                act(at, device)
             with self._outward.after(main.mark()):
-                _copy(here, pieces)
-            lane.free = self._outward.mark()
+                _copy(device, pieces)
+            buffer.free = self._outward.mark()
 
     def join(self) -> None:
         """Let later copies to the device wait for all copies back so far."""
@@ -68,16 +68,16 @@ class StateStreamer:
         """Let the host wait until everything is copied back."""
         self._outward.finish()
 
-    def _next_lane(self, main: "_Queue") -> StagingBuffer:
-        if not self._lanes:
-            rooms = [
+    def _next_buffer(self, main: "_Queue") -> StagingBuffer:
+        if not self._buffers:
+            memory = [
                 torch.empty(WIDTH, self.piece, dtype=torch.float32, device=self.device)
-                for _ in range(LANES)
+                for _ in range(NUM_BUFFERS)
             ]
             # Earlier work in the current stream may still read this memory.
-            self._lanes = [StagingBuffer(rooms=room, free=main.mark()) for room in rooms]
+            self._buffers = [StagingBuffer(rows=rows, free=main.mark()) for rows in memory]
         self._count += 1
-        return self._lanes[self._count % LANES]
+        return self._buffers[self._count % NUM_BUFFERS]
 
 
 class _Queue:
@@ -112,7 +112,7 @@ class _Queue:
             self.stream.synchronize()
 
 
-def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+def host_zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
     """Allocate zeros in host memory, pinned where there is a GPU.
 
     Torch rounds pinned memory up to powers of two, which for a large model wastes up to half as
@@ -123,16 +123,16 @@ def host_room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tenso
     with suppress(AttributeError, OSError):  # not every kernel has large pages
         mapping.madvise(mmap.MADV_HUGEPAGE)
     # All threads touch the pages here, so that pinning them is fast.
-    room = torch.frombuffer(mapping, dtype=dtype).zero_()
+    zeros = torch.frombuffer(mapping, dtype=dtype).zero_()
     if torch.cuda.is_available():
-        _register(mapping, room)
-    return room.view(torch.Size(shape))
+        _register(mapping, zeros)
+    return zeros.view(torch.Size(shape))
 
 
-def _register(mapping: mmap.mmap, room: Tensor) -> None:
+def _register(mapping: mmap.mmap, zeros: Tensor) -> None:
     """Pin memory; where the driver refuses, copies are slower."""
-    runtime, address = torch.cuda.cudart(), room.data_ptr()  # type: ignore[no-untyped-call]
-    if runtime.cudaHostRegister(address, room.nbytes, 0) == runtime.cudaError.success:
+    runtime, address = torch.cuda.cudart(), zeros.data_ptr()  # type: ignore[no-untyped-call]
+    if runtime.cudaHostRegister(address, zeros.nbytes, 0) == runtime.cudaError.success:
         weakref.finalize(mapping, runtime.cudaHostUnregister, address).atexit = False
     else:
         with suppress(RuntimeError):  # clear the error, or the next launch reports it

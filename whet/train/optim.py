@@ -11,11 +11,12 @@ from torch.optim.adamw import adamw
 
 from whet.config import CONSTANT, Config
 from whet.errors import TrainError
-from whet.train.offload import StateStreamer, host_room
+from whet.train.offload import StateStreamer, host_zeros
+from whet.types import Dtype
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 Moments = tuple[Tensor, Tensor, Tensor]
-FAR = 2**16
+MIN_OFFLOADED = 2**16
 """Weights with fewer numbers stay on the device, where offloading them saves little."""
 
 
@@ -42,7 +43,7 @@ class TrainConfig(Config):
     micro_tokens: int = Field(default=16384, ge=1)
     """Largest grid (rows times longest row) of one forward pass; it changes memory and speed, never
     the result."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Dtype = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
     elsewhere."""
     offload: bool = False
@@ -99,7 +100,7 @@ class Optimizer:
         self.moments: dict[str, Moments] = {}
         self._gradients: dict[str, Tensor] = {}
         device = next(iter(self.weights.values())).device
-        self._ferry = StateStreamer(device) if cfg.offload else None
+        self._streamer = StateStreamer(device) if cfg.offload else None
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
                 hook = _accumulate_into(self._gradients, name)
@@ -119,17 +120,17 @@ class Optimizer:
         torch._foreach_mul_(
             list(gradients.values()), min(1.0, self.cfg.clip / (float(norm) + 1e-6))
         )
-        far = [name for name in gradients if self._is_far(self.weights[name])]
-        near = [name for name in gradients if name not in far]
+        offloaded = [name for name in gradients if self._is_offloaded(self.weights[name])]
+        resident = [name for name in gradients if name not in offloaded]
         for names in (
-            [name for name in near if self._decay(name)],
-            [name for name in near if not self._decay(name)],
+            [name for name in resident if self._decay(name)],
+            [name for name in resident if not self._decay(name)],
         ):
-            self._move(names, [gradients[name] for name in names], lr)
-        for name in far:
-            self._move_far(name, gradients[name], lr)
-        if self._ferry is not None:
-            self._ferry.join()
+            self._step_together(names, [gradients[name] for name in names], lr)
+        for name in offloaded:
+            self._step_offloaded(name, gradients[name], lr)
+        if self._streamer is not None:
+            self._streamer.join()
         self._gradients.clear()
         for weight in self.weights.values():
             weight.grad = None
@@ -143,8 +144,8 @@ class Optimizer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state besides the model: masters, moments, step counts."""
-        if self._ferry is not None:
-            self._ferry.wait()
+        if self._streamer is not None:
+            self._streamer.wait()
         out = {}
         for name, master in self.masters.items():
             if master is not self.weights[name]:
@@ -157,8 +158,8 @@ class Optimizer:
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Load what `tensors` returned, in place of the present state."""
-        if self._ferry is not None:
-            self._ferry.wait()
+        if self._streamer is not None:
+            self._streamer.wait()
         self.moments.clear()
         for key, value in tensors:
             kind, name = key.split("/", 1)
@@ -176,19 +177,19 @@ class Optimizer:
     def bytes_to_come(self) -> int:
         """Count the device memory that the first step will allocate for moments."""
         fresh = [weight for name, weight in self.weights.items() if name not in self.moments]
-        return sum(8 * weight.numel() for weight in fresh if not self._is_far(weight))
+        return sum(8 * weight.numel() for weight in fresh if not self._is_offloaded(weight))
 
     def _gradients_by_name(self) -> dict[str, Tensor]:
-        own = {
+        full_precision = {
             name: weight.grad for name, weight in self.weights.items() if weight.grad is not None
         }
         return {
             name: gradient
             for name in self.weights
-            if (gradient := own.get(name, self._gradients.get(name))) is not None
+            if (gradient := full_precision.get(name, self._gradients.get(name))) is not None
         }
 
-    def _move(self, names: list[str], gradients: list[Tensor], lr: float) -> None:
+    def _step_together(self, names: list[str], gradients: list[Tensor], lr: float) -> None:
         """Update weights of the same decay in one launch."""
         if not names:
             return
@@ -201,7 +202,7 @@ class Optimizer:
             if master is not self.weights[name]:
                 self.weights[name].copy_(master)
 
-    def _move_far(self, name: str, gradient: Tensor, lr: float) -> None:
+    def _step_offloaded(self, name: str, gradient: Tensor, lr: float) -> None:
         """Update one weight whose moments, and master if any, are in host memory."""
         *moments, count = self._moments(name)
         weight = self.weights[name].view(-1)
@@ -210,17 +211,17 @@ class Optimizer:
         whole = gradient.reshape(-1)
         decay = self._decay(name)
 
-        def act(at: slice, here: list[Tensor]) -> None:
-            target = weight[at] if is_own else here[2]
+        def act(at: slice, device: list[Tensor]) -> None:
+            target = weight[at] if is_own else device[2]
             self._adamw(
-                [target], [whole[at]], [here[0]], [here[1]], [count.clone()], lr=lr, decay=decay
+                [target], [whole[at]], [device[0]], [device[1]], [count.clone()], lr=lr, decay=decay
             )
             if not is_own:
                 weight[at].copy_(target)
 
-        assert self._ferry is not None
-        self._ferry.cross(
-            [home.view(-1) for home in (*moments, *([] if is_own else [master]))], act
+        assert self._streamer is not None
+        self._streamer.stream(
+            [tensor.view(-1) for tensor in (*moments, *([] if is_own else [master]))], act
         )
         count.add_(1)
 
@@ -253,22 +254,22 @@ class Optimizer:
             weight = self.weights[name]
             # Fused AdamW counts its steps on the device where it works.
             count = torch.zeros((), device=weight.device)
-            self.moments[name] = self._room(weight), self._room(weight), count
+            self.moments[name] = self._zeros(weight), self._zeros(weight), count
         return self.moments[name]
 
     def _master(self, weight: nn.Parameter) -> Tensor:
         return (
-            weight if weight.dtype == torch.float32 else self._room(weight).copy_(weight.detach())
+            weight if weight.dtype == torch.float32 else self._zeros(weight).copy_(weight.detach())
         )
 
-    def _room(self, weight: Tensor) -> Tensor:
+    def _zeros(self, weight: Tensor) -> Tensor:
         """Allocate float32 zeros of a weight's shape, where masters and moments are kept."""
-        if self._is_far(weight):
-            return host_room(weight.shape)
+        if self._is_offloaded(weight):
+            return host_zeros(weight.shape)
         return torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
 
-    def _is_far(self, weight: Tensor) -> bool:
-        return self.cfg.offload and weight.numel() >= FAR
+    def _is_offloaded(self, weight: Tensor) -> bool:
+        return self.cfg.offload and weight.numel() >= MIN_OFFLOADED
 
 
 def _accumulate_into(gradients: dict[str, Tensor], name: str) -> Callable[[Tensor], None]:

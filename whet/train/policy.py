@@ -4,7 +4,7 @@ Also models that only score tokens: the starting policy of a KL or a preference,
 can be kept in host memory between passes.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +12,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from whet.data.examples import Example, PreferencePair
+from whet.data.examples import Example, PreferencePair, with_field
 from whet.engine.base import Engine, EngineConfig
 from whet.errors import ConfigError
-from whet.models.load import load_weights, save_model
-from whet.models.lora import LoraTransformer, load_adapters, save_adapters, twin
-from whet.models.source import ModelSource, open_model
+from whet.models.lora import load_trained, save_trained, twin
+from whet.models.source import ModelSource, open_model, torch_dtype
 from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import LocalLearner, score_examples
+from whet.train.learner import Learner, LocalLearner, Scorer, ValueModel, score_examples
 from whet.train.memory import DeviceMemory, device_memory
-from whet.train.offload import host_room
+from whet.train.offload import host_zeros
 from whet.train.optim import TrainConfig
 from whet.types import Floats
 
@@ -53,18 +52,34 @@ class Policy:
             self.memory.add(engine)
         self.chat_engine = ChatEngine(engine=engine, chat=self.chat, name=name)
 
-    def learner(self, cfg: TrainConfig, *, steps: int) -> LocalLearner:
+    def learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
         """Make a learner of the same weights, whose updates may free the engine's cache."""
         return LocalLearner(self.model, cfg, steps=steps, memory=self.memory)
+
+    def value_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
+        """Make a learner of a critic that starts from a copy of the weights."""
+        return LocalLearner(ValueModel(self.model), cfg, steps=steps, memory=self.memory)
+
+    def reference(self, cfg: TrainConfig) -> Scorer:
+        """Make a scorer that keeps the present weights."""
+        return reference_of(self.model, cfg.micro_tokens, offload=cfg.offload_reference)
 
     def publish(self, version: int) -> None:
         """Hand the weights to the engine, which stamps what it samples from now on."""
         self.engine.load_weights(self.model.named_weights(), version)
 
-    def save(self, folder: Path) -> None:
+    def __repr__(self) -> str:
+        millions = sum(weight.numel() for weight in self.model.parameters()) / 1e6
+        return f"<policy {self.chat_engine.name}: {millions:.4g}M weights on {self.model.device}>"
+
+    def save(self, folder: str | Path) -> None:
         """Write a Hugging Face folder, or one of adapters."""
-        save_weights(self.model, folder, eos_tokens=sorted(self.chat.stop_tokens))
-        self.tokenizer.save(folder)
+        save_trained(self.model, Path(folder), eos_tokens=sorted(self.chat.stop_tokens))
+        self.tokenizer.save(Path(folder))
+
+    def load(self, folder: Path) -> None:
+        """Load the weights that `save` wrote, in place."""
+        load_trained(self.model, folder)
 
 
 def build_policy(
@@ -83,22 +98,6 @@ def build_policy(
     return policy
 
 
-def save_weights(model: Transformer, folder: Path, *, eos_tokens: Collection[int] = ()) -> None:
-    """Write a Hugging Face folder, or one of adapters in peft's format."""
-    if isinstance(model, LoraTransformer):
-        save_adapters(model, folder)
-    else:
-        save_model(model, folder, eos_tokens=eos_tokens)
-
-
-def load_trained_weights(model: Transformer, folder: Path) -> None:
-    """Load the trained weights in place: all of them, or the adapters."""
-    if isinstance(model, LoraTransformer):
-        load_adapters(model, folder)
-    else:
-        load_weights(model, folder)
-
-
 def set_determinism(deterministic: bool) -> None:
     """Allow or forbid, before CUDA starts, kernels whose results vary from run to run.
 
@@ -108,63 +107,57 @@ def set_determinism(deterministic: bool) -> None:
     torch.use_deterministic_algorithms(deterministic)
 
 
-class Reference:
+class FrozenScorer(Scorer):
     """A model that scores tokens and is not trained.
 
-    The weights in `far` are kept in host memory between passes. They are copied to the device all
-    at once, since they need no more memory than the gradients that follow.
+    The weights in `offloaded` are kept in host memory between passes. They are copied to the device
+    all at once, since they need no more memory than the gradients that follow.
     """
 
-    def __init__(self, model: Transformer, *, far: Sequence[nn.Parameter] = ()) -> None:
+    def __init__(
+        self, model: Transformer, micro_tokens: int, *, offloaded: Sequence[nn.Parameter] = ()
+    ) -> None:
         self.model = model
+        self.micro_tokens = micro_tokens
         self.device = model.device
-        self.far = list(far)
-        for weight in self.far:
-            weight.data = host_room(weight.shape, weight.dtype).copy_(weight.detach())
+        self.offloaded = list(offloaded)
+        for weight in self.offloaded:
+            weight.data = host_zeros(weight.shape, weight.dtype).copy_(weight.detach())
 
-    def logprobs(self, examples: Sequence[Example], micro_tokens: int) -> list[Floats]:
-        """Compute the log-probabilities of each example's response tokens, in the order given."""
+    def logprobs(self, examples: Sequence[Example]) -> list[Floats]:
         with self._on_device():
-            return score_examples(self.model, examples, micro_tokens)
+            return score_examples(self.model, examples, self.micro_tokens)
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
-        homes = [weight.data for weight in self.far]
-        for weight, home in zip(self.far, homes, strict=True):
-            weight.data = home.to(self.device, non_blocking=True, copy=True)
+        host = [weight.data for weight in self.offloaded]
+        for weight, tensor in zip(self.offloaded, host, strict=True):
+            weight.data = tensor.to(self.device, non_blocking=True, copy=True)
         try:
             yield
         finally:
-            for weight, home in zip(self.far, homes, strict=True):
-                weight.data = home
+            for weight, tensor in zip(self.offloaded, host, strict=True):
+                weight.data = tensor
 
 
-def reference_of(model: Transformer, *, offload: bool = False) -> Reference:
+def reference_of(model: Transformer, micro_tokens: int, *, offload: bool = False) -> FrozenScorer:
     """Copy the starting policy: weights that train are copied and frozen, the others shared."""
     copied = twin(model).requires_grad_(False)
     shared = {id(weight) for weight in model.parameters()}
-    return Reference(
-        copied, far=[w for w in copied.parameters() if id(w) not in shared] if offload else ()
-    )
+    offloaded = [w for w in copied.parameters() if id(w) not in shared] if offload else ()
+    return FrozenScorer(copied, micro_tokens, offloaded=offloaded)
 
 
-def with_reference(
-    examples: Sequence[Example], reference: Reference, micro_tokens: int
-) -> list[Example]:
+def with_reference(examples: Sequence[Example], reference: Scorer) -> list[Example]:
     """Add the log-probability that the reference gives each token."""
-    return [
-        replace(example, ref_logprob=logprob)
-        for example, logprob in zip(
-            examples, reference.logprobs(examples, micro_tokens), strict=True
-        )
-    ]
+    return with_field(examples, "ref_logprob", reference.logprobs(examples))
 
 
-def open_teacher(
-    source: ModelSource, policy: Policy, *, dtype: torch.dtype, offload: bool = False
-) -> Reference:
+def open_teacher(source: ModelSource, policy: Policy, cfg: TrainConfig) -> Scorer:
     """Load a teacher, and check that it can read everything the policy writes."""
-    teacher, tokenizer = open_model(source, dtype=dtype, texts=[], seed=0)
+    teacher, tokenizer = open_model(
+        source, dtype=torch_dtype(cfg.dtype), device=policy.model.device, texts=[], seed=0
+    )
     if tokenizer.vocabulary != policy.tokenizer.vocabulary:
         raise ConfigError(
             f"teacher.path = {source.path!r} has another tokenizer than the model, so that it "
@@ -177,20 +170,14 @@ def open_teacher(
             f"{policy.engine.context} of the policy; set engine.context to {longest} at most"
         )
     teacher.requires_grad_(False)
-    return Reference(teacher, far=[*teacher.parameters()] if offload else ())
+    offloaded = [*teacher.parameters()] if cfg.offload_reference else ()
+    return FrozenScorer(teacher, cfg.micro_tokens, offloaded=offloaded)
 
 
-def score_pairs(
-    pairs: Sequence[PreferencePair], reference: Transformer, micro_tokens: int
-) -> list[PreferencePair]:
+def score_pairs(pairs: Sequence[PreferencePair], reference: Scorer) -> list[PreferencePair]:
     """Add the reference's log-probabilities; an answer that is in several pairs is scored once."""
     examples = list(dict.fromkeys(item for pair in pairs for item in (pair.chosen, pair.rejected)))
-    scored = {
-        example: replace(example, ref_logprob=logprob)
-        for example, logprob in zip(
-            examples, score_examples(reference, examples, micro_tokens), strict=True
-        )
-    }
+    scored = dict(zip(examples, with_reference(examples, reference), strict=True))
     return [
         PreferencePair(chosen=scored[pair.chosen], rejected=scored[pair.rejected]) for pair in pairs
     ]

@@ -16,17 +16,17 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import is_too_far, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.verifier import blend
-from whet.data.examples import Example
+from whet.data.examples import Example, with_field
 from whet.errors import ConfigError
 from whet.rng import stream
-from whet.rollout.collect import GatherConfig
+from whet.rollout.gather import GatherConfig
 from whet.track.metrics import Clock
 from whet.train.checkpoint import read_numbers
 from whet.train.critic import CriticConfig, build_critic, policy_steps, with_values
-from whet.train.learner import Learner, Metrics, average, divide, weigh
+from whet.train.learner import Learner, average, divide, split_minibatches, weigh
 from whet.train.optim import TrainConfig
-from whet.train.policy import Policy, reference_of, with_reference
-from whet.types import Group, Json, Rollout
+from whet.train.policy import Policy, with_reference
+from whet.types import Group, Json, Metrics, Rollout
 
 
 class RLTrainer:
@@ -50,11 +50,7 @@ class RLTrainer:
         critic = critic or CriticConfig()
         self.policy = policy
         self.algo = build_algorithm(algo, max_tokens=max_tokens)
-        self.reference = (
-            reference_of(policy.model, offload=train.offload_reference)
-            if self.algo.needs_reference
-            else None
-        )
+        self.reference = policy.reference(train) if self.algo.needs_reference else None
         self.critic = build_critic(self.algo, policy, critic, train, steps=steps)
         self.learner = policy.learner(train, steps=policy_steps(self.algo, critic, steps))
         self.baseline: State = {}
@@ -83,8 +79,7 @@ class RLTrainer:
         self.learner.make_room(examples)
         with clock.measure("score"):
             if self.reference is not None:
-                micro_tokens = self.learner.cfg.micro_tokens
-                examples = with_reference(examples, self.reference, micro_tokens)
+                examples = with_reference(examples, self.reference)
             if self.critic is not None:
                 examples = with_values(examples, self.critic)
         examples, self.baseline = credit(
@@ -92,7 +87,7 @@ class RLTrainer:
         )
         if group_weights is not None:
             examples = [
-                replace(example, advantage=example.advantage * group_weights[example.group])
+                replace(example, advantage=example.advantage * group_weights[example.group_id])
                 for example in examples
             ]
         with clock.measure("update"):
@@ -152,8 +147,8 @@ def to_example(rollout: Rollout, temperature: float) -> Example:
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
         start=len(rollout.prompt_tokens),
-        group=rollout.group,
-        rollout=rollout.id,
+        group_id=rollout.group,
+        rollout_id=rollout.id,
         temperature=temperature or 1.0,
         sampling_logprob=completion.logprobs,
     )
@@ -171,13 +166,15 @@ def credit(
 
     `progress`, from 0 to 1, is how much of the run is done; it lowers the share of step credit.
     """
-    assert [item.rollout for item in examples] == [item.id for item in selection.rollouts], (
+    assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
     )
     credited, is_live, state = _credit_outcome(selection.groups, examples, algo, state)
     if algo.whitens:
         white = whiten([_per_token(item) for item in credited], is_live)
-        credited = [_with_advantage(*both) for both in zip(credited, white, strict=True)]
+        credited = [
+            _with_advantage(item, array) for item, array in zip(credited, white, strict=True)
+        ]
     if algo.step_credit is not None:
         answers = [
             [(rollout.steps, len(rollout.completion.tokens)) for rollout in group]
@@ -189,7 +186,7 @@ def credit(
             _with_advantage(item, blend(_per_token(item), step, alpha))
             for item, step in zip(credited, steps, strict=True)
         ]
-    return [item for item in credited if item.rollout not in selection.masked], state
+    return [item for item in credited if item.rollout_id not in selection.masked], state
 
 
 def _credit_outcome(
@@ -204,13 +201,11 @@ def _credit_outcome(
             _credit_tokens(*parts, algo) for parts in zip(examples, flat, penalties, strict=True)
         ]
         return credited, [True] * len(credited), state
-    rest = iter(penalties)
-    totals = [[reward - float(next(rest).sum()) for reward in group] for group in rewards]
+    next_penalty = iter(penalties)
+    totals = [[reward - float(next(next_penalty).sum()) for reward in group] for group in rewards]
     advantages, state = algo.advantage(totals, state)
     flat = [value for group in advantages for value in group]
-    credited = [
-        replace(example, advantage=value) for example, value in zip(examples, flat, strict=True)
-    ]
+    credited = with_field(examples, "advantage", flat)
     return credited, [max(group) > min(group) for group in totals for _ in group], state
 
 
@@ -265,7 +260,8 @@ def update_policy(
     if algo.needs_old:
         examples = with_old(examples, learner)
     collected: list[Metrics] = []
-    batches = _minibatches(examples, algo.minibatches, seed)
+    source = stream(seed, "minibatches") if algo.minibatches > 1 else None
+    batches = split_minibatches(examples, algo.minibatches, source)
     num_skipped = 0
     for index, batch in enumerate(batches):
         live = [
@@ -289,10 +285,7 @@ def update_policy(
 
 def with_old(examples: Sequence[Example], learner: Learner) -> list[Example]:
     """Add the log-probabilities at the start of a step, with which ratios compare."""
-    return [
-        replace(example, old_logprob=logprob)
-        for example, logprob in zip(examples, learner.logprobs(examples), strict=True)
-    ]
+    return with_field(examples, "old_logprob", learner.logprobs(examples))
 
 
 def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tuple[Metrics, bool]:
@@ -309,10 +302,3 @@ def _step(learner: Learner, examples: Sequence[Example], algo: Algorithm) -> tup
     if is_skipped and stop.action != "zero":
         return metrics, True
     return metrics | learner.optim_step(), is_skipped
-
-
-def _minibatches(examples: Sequence[Example], count: int, seed: int) -> list[list[Example]]:
-    order = list(examples)
-    if count > 1:
-        stream(seed, "minibatches").shuffle(order)
-    return [order[index::count] for index in range(min(count, len(order)))]

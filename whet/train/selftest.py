@@ -86,8 +86,8 @@ def compare_logprobs(policy: Policy, requests: Sequence[Request]) -> Exactness:
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
             start=len(request.prompt),
-            group="",
-            rollout=request.id,
+            group_id="",
+            rollout_id=request.id,
             temperature=request.sampling.temperature or 1.0,
         )
         for request in requests

@@ -51,6 +51,9 @@ def rollout_round(spec: Spec, model: PreTrainedModel) -> Round:
     work, batch = spec.work, int(spec.settings["batch"])
     cache = {"cache_implementation": "static"} if spec.settings.get("static") else {}
     model.eval()
+    # A None below is filled from here, and a drawn end token would then stop a row early.
+    assert model.generation_config is not None
+    model.generation_config.eos_token_id = None
 
     @torch.no_grad()
     def round_of(number: int) -> dict[str, float]:

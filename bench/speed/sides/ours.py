@@ -79,8 +79,8 @@ def update_round(spec: Spec, model: Transformer) -> Round:
         Example(
             tokens=np.array(prompt + response, dtype=np.int32),
             start=len(prompt),
-            group=str(index // work.samples),
-            rollout=str(index),
+            group_id=str(index // work.samples),
+            rollout_id=str(index),
             advantage=float(source.normal()),
         )
         for index, (prompt, response) in enumerate(zip(prompts, responses, strict=True))
@@ -178,8 +178,8 @@ def example_of(request: Request, completion: Completion, advantage: float = 0.0)
     return Example(
         tokens=np.concatenate([request.prompt, completion.tokens]),
         start=len(request.prompt),
-        group="",
-        rollout=request.id,
+        group_id="",
+        rollout_id=request.id,
         sampling_logprob=completion.logprobs,
         advantage=advantage,
     )

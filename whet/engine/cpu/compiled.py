@@ -131,7 +131,7 @@ class CompiledCache(DenseCache):
             vocab=cfg.vocab_size,
             eps=cfg.norm_eps,
             embed=self._address(self.model.embed.weight),
-            rope=self._address(self.model.rope_PD),
+            rope=self._address(self.model.rope_CD),
             norm=self._address(self.model.norm.weight),
             head=self._pack(self.model.head_weight_VH),
             layers=ctypes.addressof(self._layers),

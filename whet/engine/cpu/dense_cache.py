@@ -29,27 +29,27 @@ BLOCK = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PromptGroups:
-    """Rows grouped by the prompt they share: a line a prompt, as wide as the largest group."""
+    """Rows in a grid by shared prompt: one line per prompt, as wide as the largest group."""
 
     first: int
-    """The prompt of the first line; the others follow."""
+    """The prompt of the first line; those of the other lines follow."""
     lines: int
     width: int
     cell_B: Indices
-    """The place of each row, counted line by line."""
+    """The cell of each row, counted line by line."""
     before_B: Indices
     """Tokens of each row's prompt."""
 
     @property
     def is_full(self) -> bool:
-        """Say whether rows and places are the same, one after the other."""
+        """Say whether the rows fill all cells, in order."""
         return self.lines * self.width == len(self.cell_B) and bool(
             (np.diff(self.cell_B) == 1).all()
         )
 
 
 class SharedPrompts:
-    """An allocator that never runs out; a prompt is kept once, while a row continues it."""
+    """An allocator that never runs out; it keeps a prompt once, as long as a row uses it."""
 
     def __init__(self, rows: int) -> None:
         self.prompt_R = np.full(rows, -1, dtype=np.int64)
@@ -65,7 +65,7 @@ class SharedPrompts:
         self._groups.clear()
 
     def place(self, row: int, *, tokens: int, ahead: int, most: int, source: int | None) -> bool:
-        """Give a row the prompt of another, or a place for one of its own."""
+        """Let a row share the prompt of another, or reserve a line for its own."""
         prompt = heapq.heappop(self._free) if source is None else int(self.prompt_R[source])
         self.prompt_R[row] = prompt
         self.length_S[prompt] = tokens
@@ -95,7 +95,7 @@ class SharedPrompts:
         self._groups.clear()
 
     def group_rows(self, num_rows: int) -> PromptGroups:
-        """Arrange the first rows; the same until one begins, ends or moves."""
+        """Arrange the first rows; the result is cached until a row starts, ends or moves."""
         if num_rows not in self._groups:
             self._groups[num_rows] = self._arrange(self.prompt_R[:num_rows])
         return self._groups[num_rows]
@@ -140,7 +140,7 @@ class DenseCache:
         )
 
     def start(self) -> None:
-        """Nothing is kept of the weights."""
+        """Do nothing: the cache depends on no weights."""
 
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "Prefill":
         prompt_T = self.allocator.prompt_R[chunks.row_T]
@@ -149,7 +149,7 @@ class DenseCache:
         return Prefill(self, line_T, column_T, starts_S1.diff())
 
     def copy_shared(self, transfer: HostTransfer) -> None:
-        """What rows share lies in one place."""
+        """Do nothing: rows read a shared prompt in place."""
 
     def move(self, source_Q: Indices, target_Q: Indices) -> None:
         source = torch.from_numpy(source_Q)
@@ -176,24 +176,23 @@ class DenseCache:
         return attend
 
     def reserve_blocks(self, number: int) -> None:
-        """Make room for so many blocks of all rows; the others are not in use."""
+        """Allocate so many blocks of all rows; further ones are not in use."""
         self._num_used = number
         while len(self.blocks) < number:
-            # Zeros, since what masked attention reads beyond a row's end is multiplied by 0, and
-            # must be a number.
+            # Zeros: attention multiplies what it masks by 0, so it must not be NaN.
             self.blocks.append(torch.zeros_like(self._block, memory_format=torch.contiguous_format))
 
     def _reserve(self, lines: int, length: int) -> None:
-        """Make room for so many prompts of that length."""
-        more_lines = max(0, lines - self.prompts.shape[2])
-        more_length = max(0, length - self.prompts.shape[4])
-        if more_lines or more_length:
-            widths = (0, 0, 0, more_length, 0, 0, 0, more_lines)
+        """Allocate so many prompts of that length."""
+        new_lines = max(0, lines - self.prompts.shape[2])
+        new_length = max(0, length - self.prompts.shape[4])
+        if new_lines or new_length:
+            widths = (0, 0, 0, new_length, 0, 0, 0, new_lines)
             self.prompts = nn.functional.pad(self.prompts, widths)
 
 
 class Prefill:
-    """Packed attention over contexts that also files their keys and values."""
+    """Packed attention over contexts that also caches their keys and values."""
 
     def __init__(
         self, cache: DenseCache, line_T: Tensor, column_T: Tensor, lengths_S: Tensor
@@ -213,8 +212,7 @@ class Prefill:
 class Decode:
     """Attention of one new token per row over its prompt and what the row has added.
 
-    Scores of both parts lie side by side under one softmax. Rows of one prompt read it together, as
-    one product.
+    Scores of both parts share one softmax. Rows of one prompt read it together, as one product.
     """
 
     def __init__(self, cache: DenseCache, by_prompt: PromptGroups, column_B: Tensor) -> None:
@@ -222,7 +220,7 @@ class Decode:
         self.by_prompt = by_prompt
         self.before = int(by_prompt.before_B.max())
         used = int(column_B.max()) + 1
-        # Blocks are read whole: to skip what nobody has filled yet takes longer.
+        # Blocks are read whole: skipping what no row has filled yet takes longer.
         self.num_blocks = -(-used // BLOCK)
         self.total = self.before + self.num_blocks * BLOCK
         self.end = self.before + used
@@ -232,7 +230,7 @@ class Decode:
         self._biases: dict[int | None, Tensor | None] = {}
 
     def _writes(self, column_B: Tensor) -> list[tuple[int, Tensor, Tensor]]:
-        """List, for each block that new tokens go to, their rows and their cells, head by head."""
+        """List, for each block that gets new tokens, their rows and their cells, head by head."""
         group_G = torch.arange(self.cache.prompts.shape[3])
         block_B = column_B // BLOCK
         writes = []
@@ -244,9 +242,9 @@ class Decode:
         return writes
 
     def _bias(self, window: int | None) -> Tensor | None:
-        """Give what hides tokens past the end of a row or its prompt, or before its window.
+        """Return a bias that masks tokens past the end of a row or its prompt, or before a window.
 
-        None where there are none: all rows are equally long, and no longer than the window.
+        None if nothing is masked: all rows are equally long, and no longer than the window.
         """
         if window is not None and window >= self.end:
             window = None
@@ -279,9 +277,9 @@ class Decode:
             for cached, new_BGD in zip(
                 self.cache.blocks[number][layer], (k_BGD, v_BGD), strict=True
             ):
-                filed_QGD = new_BGD if len(row_Q) == len(new_BGD) else new_BGD[row_Q]
+                written_QGD = new_BGD if len(row_Q) == len(new_BGD) else new_BGD[row_Q]
                 cached.view(-1, spec.head_dim).index_copy_(
-                    0, cell_Q, filed_QGD.reshape(-1, spec.head_dim)
+                    0, cell_Q, written_QGD.reshape(-1, spec.head_dim)
                 )
         rows = len(q_BND)
         groups = spec.num_kv_heads
@@ -290,7 +288,7 @@ class Decode:
         probs_BGYC = self._probs(layer, q_BGYD, self._bias(spec.options.window))
         probs_ZYC = probs_BGYC.view(rows * groups, -1, self.total)
         mixed_ZYD = q_BGYD.new_zeros(rows * groups, q_BGYD.shape[2], spec.head_dim)
-        for values_ZCD, columns in self._own(layer, 1, rows):
+        for values_ZCD, columns in self._added(layer, 1, rows):
             mixed_ZYD.baddbmm_(probs_ZYC[:, :, columns].contiguous(), values_ZCD)
         mixed_BGYD: Tensor = mixed_ZYD.view(rows, groups, -1, spec.head_dim)
         shared_ZQD = torch.bmm(
@@ -304,7 +302,7 @@ class Decode:
         scores_BGYC = q_BGYD.new_empty(rows, groups, share, self.total)
         scores_ZYC = scores_BGYC.view(rows * groups, share, -1)
         q_ZYD = q_BGYD.view(-1, share, size)
-        for keys_ZCD, columns in self._own(layer, 0, rows):
+        for keys_ZCD, columns in self._added(layer, 0, rows):
             scores_ZYC[:, :, columns] = torch.bmm(q_ZYD, keys_ZCD.transpose(1, 2))
         shared_ZQC = torch.bmm(self._to_lines(q_BGYD), self._prompts(layer, 0).transpose(1, 2))
         scores_BGYC[..., : self.before] = self._to_rows(shared_ZQC, groups)
@@ -314,7 +312,7 @@ class Decode:
             scores_BGYC += bias_B11C
         return torch.softmax(scores_BGYC, dim=-1)
 
-    def _own(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
+    def _added(self, layer: int, which: int, rows: int) -> list[tuple[Tensor, slice]]:
         """List keys (0) or values (1) that rows have added by block, and their score columns."""
         blocks = []
         for number in range(self.num_blocks):

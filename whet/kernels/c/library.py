@@ -66,10 +66,10 @@ def library() -> ctypes.CDLL | None:
         kernels = ctypes.CDLL(str(file))
     except (OSError, subprocess.SubprocessError):
         return None
-    for name, (taken, given) in SIGNATURES.items():
+    for name, (argtypes, restype) in SIGNATURES.items():
         kernel = getattr(kernels, name)
-        kernel.argtypes = taken
-        kernel.restype = given
+        kernel.argtypes = argtypes
+        kernel.restype = restype
     return kernels
 
 
@@ -100,7 +100,8 @@ def _key(compiler: str) -> str:
     version = _run([compiler, "--version"])
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
-    known = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    names = "flags", "Features", "model name"
+    processor = sorted({line.encode() for line in lines if line.startswith(names)})
     parts = [
         *(file.read_bytes() for file in SOURCES),
         repr(FLAGS).encode(),
@@ -108,7 +109,7 @@ def _key(compiler: str) -> str:
         version,
         platform.machine().encode(),
     ]
-    return hashlib.sha256(b"\0".join([*parts, *(line.encode() for line in known)])).hexdigest()[:24]
+    return hashlib.sha256(b"\0".join([*parts, *processor])).hexdigest()[:24]
 
 
 def _compile(compiler: str, file: Path) -> None:
