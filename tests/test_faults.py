@@ -1,6 +1,7 @@
 """Faults of disks, files and numbers: each is one sentence before it can spoil a result."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -367,6 +368,62 @@ def test_an_error_that_quotes_a_long_text_is_cut(tmp_path: Path) -> None:
     assert len(said.err) < 5_000
     assert "characters … kkk" in said.err
     assert said.err.rstrip().endswith("distill, tango, verifications, eval")
+
+
+BROKEN_TASKS = """from whet.tasks.game24 import Game24
+class Raises(Game24):
+    name = "raises"
+    def problems(self, split):
+        yield next(iter(super().problems(split)))
+        raise ValueError("there is no more")
+class Varies(Game24):
+    name = "varies"
+    def vary(self, problem, seed):
+        raise KeyError("words")
+class Texts(Game24):
+    name = "texts"
+    def problems(self, split):
+        return ["1 2 3 4"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("Raises", "line 6, in problems: ValueError: there is no more"),
+        ("Varies", "line 10, in vary: KeyError: 'words'"),
+        ("Texts", "the task 'texts' makes str in place of a Problem"),
+    ],
+)
+def test_a_task_of_ones_own_that_fails_is_one_sentence_with_its_line(
+    tiny: Pipeline, tmp_path: Path, task: str, words: str
+) -> None:
+    own = write(tmp_path / "broken.py", BROKEN_TASKS)
+    text = RL.format(model=tiny.folder / "03-sft")
+    said = whet(
+        "rl",
+        write(tmp_path / "rl.toml", text.replace('task.name = "game24"', f'task = "{own}:{task}"')),
+        *("--out", tmp_path / "run"),
+    )
+    assert is_one_sentence(said), said.err
+    assert words in said.last
+
+
+@pytest.mark.parametrize("question", [b"\xff", b"1 2 3 \xc3"])
+def test_a_question_that_is_no_text_is_refused(exported: Path, question: bytes) -> None:
+    said = whet("try", exported, os.fsdecode(question))
+    assert is_one_sentence(said), said.err
+    assert "is not text in UTF-8" in said.last
+
+
+@pytest.mark.parametrize("column", ["q", "a", "r"])
+def test_half_a_surrogate_pair_is_refused_at_import(tmp_path: Path, column: str) -> None:
+    row = {"q": "1 + 1", "a": "2", "r": "It is 2."}
+    rows = write(tmp_path / "rows.jsonl", json.dumps(row | {column: "2 \udfff"}) + "\n")
+    maps = [word for pair in ("prompt=q", "answer=a", "response=r") for word in ("--map", pair)]
+    said = whet("data", "import", rows, *maps, "--task", "math", "--out", tmp_path / "p.jsonl")
+    assert said.code == 2, said.err
+    assert "line 1 holds what cannot be written" in said.err
 
 
 @pytest.mark.parametrize("answer", ["null", '""'])

@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
+from whet.user_code import find_user_line
 
 app = typer.Typer(
     name="whet",
@@ -295,6 +296,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
+    except Exception as error:
+        line = find_user_line(error)
+        if line is None:
+            raise
+        _refuse(f"{line}: {type(error).__name__}: {error}")
 
 
 def _refuse(sentence: str) -> None:

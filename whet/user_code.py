@@ -108,6 +108,19 @@ def loaded_files(classes: Iterable[type]) -> list[str]:
     return [path for path, module in _LOADED.items() if module.__name__ in modules]
 
 
+def find_user_line(error: BaseException) -> str | None:
+    """Say which line of a user's file an exception came through last, if it came through one."""
+    files = {module.__name__: path for path, module in _LOADED.items()}
+    where = None
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if file := files.get(step.tb_frame.f_globals.get("__name__", "")):
+            where = f"{file} line {step.tb_lineno}, in {code.co_name}"
+        step = step.tb_next
+    return where
+
+
 def read_settings(kind: type[C], given: Mapping[str, Json]) -> C:
     """Validate the settings that the user's code takes; a ConfigError names the wrong key."""
     try:

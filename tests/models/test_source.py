@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from whet.errors import ConfigError
 from whet.models.load import save_model
 from whet.models.source import ModelSource, open_model, torch_device, torch_dtype
-from whet.models.transformer import initialise
+from whet.models.transformer import PackedAttention, initialise
 from whet.testing.tiny import tiny_model, tiny_policy
 
 TEXTS = ["1 + 2", "3", "20 + 22", "42"]
@@ -43,6 +43,13 @@ def test_a_new_model_computes_what_it_computes_once_it_is_loaded(tmp_path: Path)
 
     assert model.rope_CD.dtype == loaded.rope_CD.dtype == torch.float32
     assert torch.equal(model.rope_CD, loaded.rope_CD)
+    tokens_T = torch.arange(8, device=model.device) % model.cfg.vocab_size
+    positions_T = torch.arange(20, 28, device=model.device)
+    hidden = [
+        network(tokens_T, positions_T, PackedAttention(torch.tensor([8], device=model.device)))
+        for network in (model, loaded)
+    ]
+    assert torch.equal(*hidden)
 
 
 def test_a_saved_policy_is_opened_with_its_tokenizer(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ ADAPTERS = "adapter_config.json"
 def ask(location: str, question: str, *, samples: int, max_tokens: int, seed: int) -> None:
     """Print the model's answers to a question, the first one greedy, each with its verdict where
     the model's run names a task."""
+    if any("\ud800" <= letter <= "\udfff" for letter in question):
+        raise ConfigError(f"the question {question!r} is not text in UTF-8")
     model, tokenizer = open_model(
         ModelSource(path=location),
         dtype=torch_dtype("auto"),

@@ -128,6 +128,8 @@ def _read(file: Path, row: SourceRow, plan: Plan) -> tuple[Problem, ParsedRow, b
         if parsed.unsupported is not None:
             return problem, parsed, b""
         check_gradable(problem)
+        for answer in parsed.answers:
+            f"{answer.text}{answer.model}{answer.note}".encode()
         row_json = problem.to_json()
         text = json.dumps(row_json, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return problem, parsed, text.encode() + b"\n"

@@ -100,13 +100,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
 
 def _check_depth(cfg: ModelConfig, folder: Path) -> None:
     """Compare the number of layers with the file's names: building a million layers takes long."""
-    names = []
-    for file in _weight_files(folder):
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                names += list(tensors.keys())
-        except (SafetensorError, OSError) as error:
-            raise _unreadable(file, error) from error
+    names = [name for file in _weight_files(folder) for name in read_shapes(file)]
     layers = {
         int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
     }
@@ -115,6 +109,15 @@ def _check_depth(cfg: ModelConfig, folder: Path) -> None:
             f"{str(folder / CONFIG)!r} says {cfg.num_layers} layers, but the weights are those of "
             f"{max(layers) + 1}"
         )
+
+
+def read_shapes(file: Path) -> dict[str, list[int]]:
+    """Read the names and shapes of a file's tensors, without the tensors."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(file, error) from error
 
 
 def _unreadable(file: Path, error: Exception) -> DataError:

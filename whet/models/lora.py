@@ -26,6 +26,7 @@ from whet.models.load import (
     fill_weights,
     load_weights,
     read_json,
+    read_shapes,
     save_model,
     write_json,
     write_tensors,
@@ -242,6 +243,13 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
             f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
             f"targets are {', '.join(TARGETS)}"
         ) from error
+    # Before memory is taken for adapters of that rank.
+    weights = folder / WEIGHTS
+    for name, shape in read_shapes(weights).items():
+        if ".lora_A." in name and shape[:1] != [lora.rank]:
+            raise DataError(
+                f"tensor {name} in {str(weights)!r} has shape {shape}, but r is {lora.rank}"
+            )
     return base, lora
 
 

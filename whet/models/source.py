@@ -84,7 +84,8 @@ def open_model(
     model = Transformer(shape, dtype=torch.float32)
     initialise(model, seed)
     model.to(device=device, dtype=dtype)
-    model.rope_CD = rope_table(shape).to(device)  # float32 in every model, as `load_model` makes it
+    with device:  # in float32 and on the device, bit for bit as `load_model` makes it
+        model.rope_CD = rope_table(shape)
     return model, tokenizer
 
 

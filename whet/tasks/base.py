@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Protocol, get_args, get_type_hints
 
 from whet.config import Config
@@ -10,15 +10,22 @@ from whet.errors import ConfigError, DataError
 from whet.types import SPLITS, Problem, Score, Split
 
 
-def _refuse_unknown_splits(
+def _check_problems(
     list_problems: "Callable[[Task, Split], Iterable[Problem]]",
 ) -> "Callable[[Task, Split], Iterable[Problem]]":
     @wraps(list_problems)
     def problems(self: Task, split: Split) -> Iterable[Problem]:
         check_split(split)
-        return list_problems(self, split)
+        return map(partial(_check_problem, self.name), list_problems(self, split))
 
     return problems
+
+
+def _check_problem(task: str, problem: object) -> Problem:
+    if not isinstance(problem, Problem):
+        kind = type(problem).__name__
+        raise DataError(f"the task {task!r} makes {kind} in place of a Problem")
+    return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,7 @@ class Task(Protocol):
         super().__init_subclass__()
         own: Callable[[Task, Split], Iterable[Problem]] | None = vars(cls).get("problems")
         if own is not None:
-            type.__setattr__(cls, "problems", _refuse_unknown_splits(own))
+            type.__setattr__(cls, "problems", _check_problems(own))
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
