@@ -2,9 +2,13 @@
 more of the same."""
 
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +16,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, cut_after, half_written, whet, write
 
-from bench.kill_resume import facts, start, stop
+from bench.kill_resume import facts
 from whet.store.checkpoints import Checkpoints
 from whet.store.run import RunStore
 
@@ -63,6 +67,32 @@ def straight(tiny: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Straig
     said = whet("run", file, "--out", place / "run")
     assert said.code == 0, said.err
     return Straight(file=file, folder=place / "run", facts=facts(place / "run", STAGES))
+
+
+def start(file: Path, folder: Path) -> subprocess.Popen[str]:
+    """Start the pipeline in a process group of its own, on one thread: the order of a sum depends
+    on their number."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "whet", "run", str(file), "--out", str(folder), "--resume"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+
+
+def stop(
+    child: subprocess.Popen[str], is_due: Callable[[], bool], how: signal.Signals = signal.SIGKILL
+) -> tuple[int, str]:
+    """Send a signal to a run's whole group once it is due, unless the run ends first; its exit code
+    and last words."""
+    while child.poll() is None and not is_due():
+        time.sleep(0.002)
+    if child.poll() is None:
+        os.killpg(child.pid, how)
+    _, said = child.communicate()
+    return child.returncode, said
 
 
 def has_reached(folder: Path, step: int) -> Callable[[], bool]:
