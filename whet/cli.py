@@ -16,7 +16,6 @@ from rich.markup import escape
 
 from whet.errors import ConfigError, WhetError, visible
 from whet.track.progress import console, on_stop, say
-from whet.user_code import find_user_line
 
 app = typer.Typer(
     name="whet",
@@ -297,6 +296,8 @@ def main(args: Sequence[str] | None = None) -> None:
         reason = error.strerror or str(error)
         _refuse(f"{error.filename}: {reason}" if error.filename is not None else reason)
     except Exception as error:
+        from whet.user_code import find_user_line
+
         line = find_user_line(error)
         if line is None:
             raise
